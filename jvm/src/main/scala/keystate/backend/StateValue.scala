@@ -1,0 +1,76 @@
+package keystate.backend
+
+import java.nio.ByteBuffer
+
+/** How the value of a Keystate state is stored.
+  *
+  * {{{
+  * [flags: 1 byte][schema id: 2 bytes, if bit 0 of flags][timestamp: 8 bytes, if bit 1][row]
+  * }}}
+  *
+  * Numbers are big-endian. The timestamp (milliseconds since the epoch) is the one its owner's time
+  * to live goes by; the row is the bytes of an UnsafeRow. Bits that this release does not know are
+  * an error, for what follows them could not be told from the row.
+  */
+object StateValue {
+  final val NoSchemaId = -1
+  final val NoTimestamp = Long.MinValue
+
+  private final val SchemaIdFlag = 1
+  private final val TimestampFlag = 2
+
+  /** A map's value that is null although its type is a struct: no row follows. */
+  final val NullFlag: Byte = 4
+
+  private final val KnownFlags = SchemaIdFlag | TimestampFlag | NullFlag
+
+  /** Where the row begins. */
+  def rowOffset(value: Array[Byte]): Int = {
+    val flags = flagsOf(value)
+    1 + (if ((flags & SchemaIdFlag) != 0) 2 else 0) + (if ((flags & TimestampFlag) != 0) 8 else 0)
+  }
+
+  def schemaId(value: Array[Byte]): Int =
+    if ((flagsOf(value) & SchemaIdFlag) == 0) NoSchemaId
+    else ByteBuffer.wrap(value).getShort(1) & 0xffff
+
+  def timestamp(value: Array[Byte]): Long = {
+    val flags = flagsOf(value)
+    if ((flags & TimestampFlag) == 0) NoTimestamp
+    else ByteBuffer.wrap(value).getLong(if ((flags & SchemaIdFlag) != 0) 3 else 1)
+  }
+
+  def encode(row: Array[Byte]): Array[Byte] = encode(row, 0, row.length, NoSchemaId, NoTimestamp)
+
+  def encode(
+      row: Array[Byte],
+      offset: Int,
+      length: Int,
+      schemaId: Int = NoSchemaId,
+      timestamp: Long = NoTimestamp
+  ): Array[Byte] = {
+    val hasSchemaId = schemaId != NoSchemaId
+    val hasTimestamp = timestamp != NoTimestamp
+    val header = 1 + (if (hasSchemaId) 2 else 0) + (if (hasTimestamp) 8 else 0)
+    val value = new Array[Byte](header + length)
+    if (hasSchemaId || hasTimestamp) {
+      val buffer = ByteBuffer.wrap(value)
+      val flags =
+        (if (hasSchemaId) SchemaIdFlag else 0) | (if (hasTimestamp) TimestampFlag else 0)
+      buffer.put(flags.toByte)
+      if (hasSchemaId) buffer.putShort(schemaId.toShort)
+      if (hasTimestamp) buffer.putLong(timestamp)
+    }
+    System.arraycopy(row, offset, value, header, length)
+    value
+  }
+
+  private def flagsOf(value: Array[Byte]): Int = {
+    val flags = value(0)
+    if ((flags & ~KnownFlags) != 0)
+      throw new IllegalStateException(
+        s"state value has unknown flags ${flags & 0xff}: it was written by a newer Keystate, use that"
+      )
+    flags
+  }
+}

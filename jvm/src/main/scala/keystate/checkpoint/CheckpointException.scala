@@ -1,0 +1,110 @@
+package keystate.checkpoint
+
+import keystate.backend.StateFamily
+
+/** A checkpoint cannot be read or written. The code is stable, the message says what to do; the
+  * files of the checkpoint are as they were.
+  */
+sealed abstract class CheckpointException(val code: String, message: String, cause: Throwable)
+    extends RuntimeException(s"[$code] $message", cause)
+
+/** The version was never committed, or is too old and was cleaned up. */
+final class MissingVersionException(
+    location: StoreLocation,
+    version: Long,
+    val file: String,
+    cause: Throwable
+) extends CheckpointException(
+      "KEYSTATE_MISSING_VERSION",
+      s"Version $version of the state of $location does not exist: there is no file $file. The " +
+        "query asks for a version that was not committed or that is older than the retained ones " +
+        "(spark.sql.streaming.minBatchesToRetain); restore the file, or restart from another " +
+        "checkpoint.",
+      cause
+    )
+
+/** A version is there, but a file that it is made of is not. */
+final class MissingRunException(
+    location: StoreLocation,
+    version: Long,
+    val file: String,
+    cause: Throwable
+) extends CheckpointException(
+      "KEYSTATE_MISSING_FILE",
+      s"Version $version of the state of $location needs $file, which does not exist. Restore the " +
+        "file, or restart the query from an earlier batch whose versions do not need it.",
+      cause
+    )
+
+final class CorruptFileException(
+    location: StoreLocation,
+    version: Long,
+    val file: String,
+    detail: String,
+    cause: Throwable = null
+) extends CheckpointException(
+      "KEYSTATE_CORRUPT_FILE",
+      s"File $file of version $version of the state of $location is damaged: $detail. Restore it " +
+        "from a copy, or restart the query from an earlier batch.",
+      cause
+    )
+
+final class UnsupportedFormatException(
+    location: StoreLocation,
+    version: Long,
+    val file: String,
+    format: Int,
+    supported: Int
+) extends CheckpointException(
+      "KEYSTATE_UNSUPPORTED_FORMAT",
+      s"File $file of version $version of the state of $location has format $format, and this " +
+        s"release reads up to format $supported. Use the Keystate release that wrote it or a " +
+        "later one.",
+      null
+    )
+
+final class MaxParallelismMismatchException(
+    location: StoreLocation,
+    recorded: Int,
+    configured: Int
+) extends CheckpointException(
+      "KEYSTATE_MAX_PARALLELISM_CHANGED",
+      s"The state of $location was written with max parallelism $recorded, and $configured is " +
+        "configured. It cannot change in the life of a checkpoint: unset it or set it to " +
+        s"$recorded, or start with a new checkpoint.",
+      null
+    )
+
+final class KeyGroupsMismatchException(
+    location: StoreLocation,
+    recorded: String,
+    owned: String
+) extends CheckpointException(
+      "KEYSTATE_PARALLELISM_CHANGED",
+      s"The state of $location holds key groups $recorded, but with the query's number of " +
+        s"partitions it has to hold $owned. Restart the query with the number of partitions it " +
+        "was stopped with.",
+      null
+    )
+
+final class StateMismatchException(
+    location: StoreLocation,
+    recorded: StateFamily,
+    kind: String,
+    layout: String
+) extends CheckpointException(
+      "KEYSTATE_STATE_CHANGED",
+      s"State '${recorded.name}' of $location is of kind ${recorded.properties.getOrElse("kind", "")}" +
+        s" (${recorded.layout.name}) in the checkpoint, and of kind $kind ($layout) in the query. " +
+        "Declare it as before, or give the new state another name.",
+      null
+    )
+
+final class NativeLibraryException(cause: Throwable)
+    extends CheckpointException(
+      "KEYSTATE_NATIVE_LIBRARY",
+      "RocksDB's native library, which reads and writes state files, cannot be loaded: check that " +
+        "java.io.tmpdir (or ROCKSDB_SHAREDLIB_DIR) can be written and executed from, and that " +
+        "rocksdbjni supports this machine.",
+      cause
+    )

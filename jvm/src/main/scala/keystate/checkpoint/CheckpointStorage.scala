@@ -1,0 +1,52 @@
+package keystate.checkpoint
+
+import java.io.{InputStream, OutputStream}
+
+/** The file system of a checkpoint. Paths are relative to the operator's folder, separated by `/`.
+  */
+trait CheckpointStorage {
+
+  /** Throws `java.io.FileNotFoundException` when there is no such file. */
+  def open(path: String): InputStream
+
+  /** A file that appears complete when the stream is closed, or not at all. An existing file is
+    * replaced where the file system can do that, else it stays.
+    */
+  def createAtomic(path: String): AtomicOutputStream
+
+  /** The files in a folder; none when there is no such folder. */
+  def list(folder: String): Seq[StoredFile]
+
+  def exists(path: String): Boolean
+
+  /** Deleting what is not there is no error. */
+  def delete(path: String): Unit
+
+  /** The full name of a file, for messages. */
+  def describe(path: String): String
+}
+
+abstract class AtomicOutputStream extends OutputStream {
+
+  /** Instead of `close`: leaves no file. */
+  def cancel(): Unit
+}
+
+final case class StoredFile(name: String, modified: Long)
+
+private[checkpoint] object CheckpointStorage {
+
+  /** Writes a file whole: what fails leaves no file. */
+  def write(storage: CheckpointStorage, path: String)(content: OutputStream => Unit): Unit = {
+    val out = storage.createAtomic(path)
+    try {
+      content(out)
+      out.close()
+    } catch {
+      case e: Throwable =>
+        try out.cancel()
+        catch { case suppressed: Exception => e.addSuppressed(suppressed) }
+        throw e
+    }
+  }
+}

@@ -1,0 +1,52 @@
+package keystate.checkpoint
+
+import org.slf4j.LoggerFactory
+
+/** Deletes what no retained version needs.
+  *
+  * Version files go when enough newer versions exist. A run file goes when no remaining version file
+  * lists it and it is older than the oldest of these: a file that is newer can belong to a commit
+  * under way. Files of other names are left alone. If any remaining version file cannot be read, no
+  * run file is deleted.
+  */
+private[checkpoint] final class CleanUp(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    settings: StoreSettings
+) {
+  private val log = LoggerFactory.getLogger(classOf[CleanUp])
+
+  /** @param inUse
+    *   runs that are needed though no version file may list them yet
+    */
+  def run(inUse: Seq[Run]): Unit = {
+    val files = storage.list(location.folder)
+    val versions = files.flatMap { file =>
+      VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
+    }
+    if (versions.nonEmpty) {
+      // One more than asked for: the newest may be of a batch that the driver has not committed.
+      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain
+      val (retained, old) = versions.partition(_._2 >= oldestRetained)
+      if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
+        old.foreach { case (file, _, _) => delete(file) }
+        val needed = inUse ++ retained.flatMap { case (_, version, id) =>
+          VersionFile.read(storage, location, version, id).runs
+        }
+        val neededPaths = needed.map(_.source).collect { case FileSource(path) => path }.toSet
+        val oldest = retained.map(_._1.modified).min
+        files
+          .filter(file => file.name.endsWith(".sst") && file.modified < oldest)
+          .filterNot(file => neededPaths.contains(path(file)))
+          .foreach(delete)
+      }
+    }
+  }
+
+  private def path(file: StoredFile): String = s"${location.folder}/${file.name}"
+
+  private def delete(file: StoredFile): Unit = {
+    log.info("Deleting {}", storage.describe(path(file)))
+    storage.delete(path(file))
+  }
+}

@@ -1,0 +1,27 @@
+package keystate.checkpoint
+
+import java.io.File
+import java.nio.file.Files
+import java.util.UUID
+
+/** Scratch files of one store, in a folder that is made on first use and goes on close. */
+final class LocalFolder(create: () => File) extends AutoCloseable {
+  private var folder: File = _
+  private var closed = false
+
+  /** A name for a new file; the caller deletes it. */
+  def newFile(): File = synchronized {
+    if (closed) throw new IllegalStateException("the store is closed")
+    if (folder == null) folder = create()
+    new File(folder, s"${UUID.randomUUID}.sst")
+  }
+
+  override def close(): Unit = synchronized {
+    closed = true
+    if (folder != null) {
+      Option(folder.listFiles).toSeq.flatten.foreach(file => Files.deleteIfExists(file.toPath))
+      Files.deleteIfExists(folder.toPath)
+      folder = null
+    }
+  }
+}

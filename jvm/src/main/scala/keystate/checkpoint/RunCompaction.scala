@@ -1,0 +1,111 @@
+package keystate.checkpoint
+
+import org.slf4j.LoggerFactory
+
+import keystate.backend.Change
+
+/** Merges runs of a committed version in the background, so that the number of runs to load stays
+  * small however long a query runs.
+  *
+  * Committed versions are not touched: the merged run is a new file, which the next commit puts in
+  * the place of the runs that it holds, if it still has them. Size-tiered: a run is merged with the
+  * newer ones once these together are about as large, so that each entry is written again a
+  * logarithmic number of times only.
+  */
+private[checkpoint] final class RunCompaction(files: RunFiles) {
+  import RunCompaction._
+
+  private final class Merged(val replaced: Seq[Run], val run: Option[Run], val families: Set[Int])
+
+  private val log = LoggerFactory.getLogger(classOf[RunCompaction])
+  @volatile private var merged: Merged = _
+  @volatile private var cancelled = false
+  @volatile private var count = 0L
+
+  /** How many merges were taken into a version. */
+  def finished: Long = count
+
+  /** The file that waits for the next commit. */
+  def result: Option[Run] = Option(merged).flatMap(_.run)
+
+  def cancel(): Unit = cancelled = true
+
+  def run(manifest: Manifest): Unit = if (merged == null && !cancelled) {
+    val (from, until) = choose(manifest.runs)
+    if (from < until) {
+      val replaced = manifest.runs.slice(from, until)
+      val families = manifest.families.map(_.id).toSet
+      try {
+        val run = merge(manifest, replaced, families, keepRemovals = from > 0)
+        merged = new Merged(replaced, run, families)
+        log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
+      } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
+    }
+  }
+
+  /** The version's runs, with the merged one in the place of those it holds. A family that was made
+    * since the merge, or that came back because a batch is done again, may have entries that the
+    * merge left out.
+    */
+  def applyTo(manifest: Manifest): Seq[Run] = {
+    val merge = merged
+    merged = null
+    val at = if (merge == null) -1 else manifest.runs.indexOfSlice(merge.replaced)
+    if (at < 0 || !manifest.families.forall(family => merge.families.contains(family.id)))
+      manifest.runs
+    else {
+      count += 1
+      manifest.runs.patch(at, merge.run, merge.replaced.size)
+    }
+  }
+
+  private def merge(
+      manifest: Manifest,
+      runs: Seq[Run],
+      families: Set[Int],
+      keepRemovals: Boolean
+  ): Option[Run] = {
+    val cursors = IndexedSeq.newBuilder[RunCursor]
+    try {
+      runs.foreach { run =>
+        checkCancelled()
+        cursors += files.read(run, families, manifest.groups, manifest.version)
+      }
+      val merge = new RunMerge(cursors.result(), keepRemovals)
+      val newest = runs.last
+      Option.when(merge.hasNext)(files.write(cancellable(merge), newest.version, newest.id))
+    } finally cursors.result().foreach(_.close())
+  }
+
+  private def cancellable(changes: Iterator[Change]): Iterator[Change] = changes.map { change =>
+    checkCancelled()
+    change
+  }
+
+  private def checkCancelled(): Unit = if (cancelled) throw new Cancelled
+}
+
+private[checkpoint] object RunCompaction {
+  private final val MinFiles = 4
+  private final val SizeRatio = 2
+
+  private final class Cancelled extends RuntimeException(null, null, false, false)
+
+  /** The runs to merge, from (inclusive) and until (exclusive): the newest possible sequence in which
+    * each run is at most `SizeRatio` times as large as all newer ones together, if it has enough
+    * files to be worth it.
+    */
+  private[checkpoint] def choose(runs: Seq[Run]): (Int, Int) = {
+    def extend(from: Int, bytes: Long): Int =
+      if (from > 0 && runs(from - 1).bytes <= bytes * SizeRatio)
+        extend(from - 1, bytes + runs(from - 1).bytes)
+      else from
+
+    (runs.length to MinFiles by -1).iterator
+      .map(until => (extend(until - 1, runs(until - 1).bytes), until))
+      .find { case (from, until) =>
+        runs.slice(from, until).count(_.source.isInstanceOf[FileSource]) >= MinFiles
+      }
+      .getOrElse((0, 0))
+  }
+}

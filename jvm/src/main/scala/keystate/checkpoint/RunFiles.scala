@@ -1,0 +1,105 @@
+package keystate.checkpoint
+
+import java.io.{File, FileInputStream, FileNotFoundException, FileOutputStream, InputStream, OutputStream}
+import java.util.UUID
+import java.util.zip.CRC32C
+
+import org.rocksdb.RocksDBException
+
+import keystate.backend.Change
+import keystate.keygroup.KeyGroupRange
+
+/** The runs of a store in the checkpoint's storage: written through a local file, and fetched into
+  * one to be read. A fetched file is checked against the manifest's CRC32C before a byte of it is
+  * used.
+  */
+private[checkpoint] final class RunFiles(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    local: LocalFolder
+) {
+  import RunFiles._
+
+  /** Writes a run file under a new unique name. There must be at least one change. */
+  def write(changes: Iterator[Change], version: Long, id: Option[String]): Run = {
+    val file = local.newFile()
+    try {
+      val statistics = SstFiles.write(file, changes)
+      val path = s"${location.folder}/${UUID.randomUUID}.sst"
+      var crc = 0
+      CheckpointStorage.write(storage, path) { out =>
+        val in = new FileInputStream(file)
+        try crc = copy(in, out)
+        finally in.close()
+      }
+      Run(FileSource(path), statistics.entries, file.length, statistics.groups, crc, version, id)
+    } finally {
+      file.delete()
+      ()
+    }
+  }
+
+  /** The run's entries of these families and groups.
+    *
+    * @param neededBy
+    *   the version that is being read, for messages
+    */
+  def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor =
+    run.source match {
+      case inline: InlineSource => InlineRun.read(inline, families, groups)
+      case FileSource(path) =>
+        val file = fetch(run, path, neededBy)
+        try SstFiles.read(file, families, groups)
+        catch {
+          case e: RocksDBException =>
+            file.delete()
+            throw corrupt(path, neededBy, e.getMessage, e)
+        }
+    }
+
+  private def fetch(run: Run, path: String, neededBy: Long): File = {
+    val file = local.newFile()
+    try {
+      val in =
+        try storage.open(path)
+        catch {
+          case e: FileNotFoundException =>
+            throw new MissingRunException(location, neededBy, storage.describe(path), e)
+        }
+      val crc =
+        try {
+          val out = new FileOutputStream(file)
+          try copy(in, out)
+          finally out.close()
+        } finally in.close()
+      if (file.length != run.bytes)
+        throw corrupt(path, neededBy, s"it has ${file.length} bytes instead of ${run.bytes}")
+      if (crc != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
+      file
+    } catch {
+      case e: Throwable =>
+        file.delete()
+        throw e
+    }
+  }
+
+  private def corrupt(path: String, version: Long, detail: String, cause: Throwable = null) =
+    new CorruptFileException(location, version, storage.describe(path), detail, cause)
+}
+
+private[checkpoint] object RunFiles {
+  private final val CopyBuffer = 128 * 1024
+
+  /** Returns the CRC32C of what was copied. */
+  private def copy(in: InputStream, out: OutputStream): Int = {
+    val crc = new CRC32C
+    val buffer = new Array[Byte](CopyBuffer)
+    var length = in.read(buffer)
+    while (length >= 0) {
+      crc.update(buffer, 0, length)
+      out.write(buffer, 0, length)
+      length = in.read(buffer)
+    }
+    crc.getValue.toInt
+  }
+}

@@ -1,0 +1,56 @@
+package keystate.checkpoint
+
+import java.util.Arrays
+
+import keystate.backend.Change
+import keystate.keygroup.KeyGroupRange
+
+/** How a run stores changes, in an SST file of RocksDB or inline.
+  *
+  * {{{
+  * key    [family id: 2 bytes][key group: 2 bytes][entry key]     numbers big-endian
+  * value  [1][entry value]      the entry was put
+  *        [0]                   the entry was removed
+  * }}}
+  *
+  * Keys are in bytewise order, each at most once. A removal is stored, not left to RocksDB's own
+  * tombstones, which a reader of a single file would not see.
+  */
+private[checkpoint] object RunFormat {
+  final val PrefixLength = 4
+  final val Removed: Byte = 0
+  final val Put: Byte = 1
+
+  final val MaxFamilyId = 0xffff
+
+  def change(key: Array[Byte], value: Array[Byte]): Change = Change(
+    family = (key(0) & 0xff) << 8 | key(1) & 0xff,
+    group = (key(2) & 0xff) << 8 | key(3) & 0xff,
+    key = Arrays.copyOfRange(key, PrefixLength, key.length),
+    value = if (value(0) == Removed) null else Arrays.copyOfRange(value, 1, value.length)
+  )
+
+  val order: Ordering[Change] = (a, b) =>
+    if (a.family != b.family) Integer.compare(a.family, b.family)
+    else if (a.group != b.group) Integer.compare(a.group, b.group)
+    else Arrays.compareUnsigned(a.key, b.key)
+}
+
+/** The changes of a run in order. */
+private[checkpoint] trait RunCursor extends Iterator[Change] with AutoCloseable
+
+/** Notes which groups the changes that pass through are of, and how many there are. */
+private[checkpoint] final class RunStatistics {
+  private var first = Int.MaxValue
+  private var last = -1
+  private var count = 0L
+
+  def add(change: Change): Unit = {
+    first = Math.min(first, change.group)
+    last = Math.max(last, change.group)
+    count += 1
+  }
+
+  def entries: Long = count
+  def groups: KeyGroupRange = KeyGroupRange(first, last)
+}

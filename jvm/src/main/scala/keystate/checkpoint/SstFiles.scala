@@ -1,0 +1,157 @@
+package keystate.checkpoint
+
+import java.io.File
+import java.nio.ByteBuffer
+
+import org.rocksdb.{
+  BlockBasedTableConfig,
+  CompressionType,
+  EnvOptions,
+  Options,
+  ReadOptions,
+  RocksDB,
+  RocksObject,
+  SstFileReader,
+  SstFileReaderIterator,
+  SstFileWriter
+}
+
+import keystate.backend.Change
+import keystate.keygroup.KeyGroupRange
+
+/** Reads and writes runs as local SST files. Native objects are closed in the reverse order of their
+  * making, whatever happens.
+  */
+private[checkpoint] object SstFiles {
+  private final val BlockSize = 32 * 1024
+  private final val InitialBuffer = 4 * 1024
+
+  private lazy val loadLibrary: Unit =
+    try RocksDB.loadLibrary()
+    catch { case e @ (_: UnsatisfiedLinkError | _: RuntimeException) => throw notLoaded(e) }
+
+  private def notLoaded(cause: Throwable) = new NativeLibraryException(cause)
+
+  /** There must be at least one change. */
+  def write(file: File, changes: Iterator[Change]): RunStatistics = {
+    loadLibrary
+    val handles = new NativeHandles
+    try {
+      val environment = handles.add(new EnvOptions)
+      val options = handles.add(new Options)
+      options.setCompressionType(CompressionType.LZ4_COMPRESSION)
+      options.setTableFormatConfig(new BlockBasedTableConfig().setBlockSize(BlockSize))
+      val writer = handles.add(new SstFileWriter(environment, options))
+      writer.open(file.getPath)
+      val statistics = new RunStatistics
+      var key = ByteBuffer.allocateDirect(InitialBuffer)
+      var value = ByteBuffer.allocateDirect(InitialBuffer)
+      changes.foreach { change =>
+        key = cleared(key, RunFormat.PrefixLength + change.key.length)
+        key.putShort(change.family.toShort).putShort(change.group.toShort).put(change.key).flip()
+        if (change.value == null) value = cleared(value, 1).put(RunFormat.Removed)
+        else value = cleared(value, 1 + change.value.length).put(RunFormat.Put).put(change.value)
+        writer.put(key, value.flip())
+        statistics.add(change)
+      }
+      writer.finish()
+      statistics
+    } finally handles.close()
+  }
+
+  /** The entries of the families whose group is in the range; the file goes when the cursor does. */
+  def read(file: File, families: Set[Int], groups: KeyGroupRange): RunCursor = {
+    loadLibrary
+    new SstCursor(file, families.toArray.sorted, groups)
+  }
+
+  private def cleared(buffer: ByteBuffer, capacity: Int): ByteBuffer =
+    if (buffer.capacity >= capacity) buffer.clear()
+    else ByteBuffer.allocateDirect(Math.max(capacity, buffer.capacity * 2))
+
+  private final class SstCursor(file: File, families: Array[Int], groups: KeyGroupRange)
+      extends RunCursor {
+    private val handles = new NativeHandles
+    private val entries: SstFileReaderIterator =
+      try {
+        val options = handles.add(new Options)
+        val reader = handles.add(new SstFileReader(options))
+        reader.open(file.getPath)
+        val readOptions = handles.add(new ReadOptions)
+        readOptions.setReadaheadSize(2L * 1024 * 1024)
+        handles.add(reader.newIterator(readOptions))
+      } catch {
+        case e: Throwable =>
+          close()
+          throw e
+      }
+    private var buffer = ByteBuffer.allocateDirect(InitialBuffer)
+    private var family = -1
+    private var upcoming: Change = _
+    nextFamily()
+
+    override def hasNext: Boolean = upcoming != null
+
+    override def next(): Change = {
+      val change = upcoming
+      entries.next()
+      read()
+      change
+    }
+
+    override def close(): Unit = {
+      handles.close()
+      file.delete()
+      ()
+    }
+
+    private def nextFamily(): Unit = {
+      family += 1
+      if (family == families.length) upcoming = null
+      else {
+        entries.seek(start(families(family), groups.first))
+        read()
+      }
+    }
+
+    private def read(): Unit =
+      if (!entries.isValid) {
+        entries.status()
+        upcoming = null
+      } else {
+        val key = bytes(entries.key)
+        val value = bytes(entries.value)
+        val change = RunFormat.change(key, value)
+        if (change.family == families(family) && change.group <= groups.last) upcoming = change
+        else nextFamily()
+      }
+
+    private def start(familyId: Int, group: Int): Array[Byte] =
+      ByteBuffer.allocate(RunFormat.PrefixLength).putShort(familyId.toShort).putShort(group.toShort).array
+
+    private def bytes(get: ByteBuffer => Int): Array[Byte] = {
+      var length = get(buffer.clear())
+      if (length > buffer.capacity) {
+        buffer = cleared(buffer, length)
+        length = get(buffer.clear())
+      }
+      val copy = new Array[Byte](length)
+      buffer.get(0, copy)
+      copy
+    }
+  }
+
+  private final class NativeHandles extends AutoCloseable {
+    private var handles = List.empty[RocksObject]
+
+    def add[T <: RocksObject](handle: T): T = {
+      handles ::= handle
+      handle
+    }
+
+    override def close(): Unit = {
+      handles.foreach(_.close())
+      handles = Nil
+    }
+  }
+}

@@ -1,0 +1,23 @@
+package keystate.checkpoint
+
+/** @param maxParallelism
+  *   the number of key groups; None takes the recorded one, or the default for a new store
+  * @param parallelism
+  *   how many partitions share the key groups by range; None: the store holds all groups, because
+  *   something else decides which keys come here
+  * @param minVersionsToRetain
+  *   how many of the newest versions must stay loadable
+  * @param minVersionsToDelete
+  *   how many deletable versions are worth a clean-up
+  */
+final case class StoreSettings(
+    maxParallelism: Option[Int] = None,
+    parallelism: Option[Int] = None,
+    minVersionsToRetain: Int = 100,
+    minVersionsToDelete: Long = 30
+)
+
+/** What the last load and commit of a store took, for its metrics. */
+final case class LoadStatistics(millis: Long, runs: Int)
+
+final case class CommitStatistics(millis: Long, filesWritten: Int, bytesWritten: Long)

@@ -1,0 +1,120 @@
+package keystate.checkpoint
+
+import java.io.{ByteArrayOutputStream, DataOutputStream, FileNotFoundException}
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.US_ASCII
+import java.util.Arrays
+import java.util.zip.CRC32C
+
+/** The file that makes a version exist, `<version>.keystate` or, with checkpoint format v2,
+  * `<version>_<id>.keystate`. Numbers are big-endian.
+  *
+  * {{{
+  * "KEYSTATE"            8 bytes
+  * format                int32, 1
+  * length                int32
+  * manifest              `length` bytes of JSON, see Manifest
+  * inline runs           one after the other, in the manifest's order
+  * crc32c                int32, of all bytes before
+  * }}}
+  *
+  * It is written last and atomically, so a version is complete or does not exist. It is complete in
+  * itself but for run files, which have unique names and never change: whatever another attempt at
+  * this or another version writes, it cannot damage this one. With v1 two attempts write the same
+  * name; either file is a complete version made of the same input.
+  */
+private[checkpoint] object VersionFile {
+  final val Format = 1
+
+  private val Magic = "KEYSTATE".getBytes(US_ASCII)
+  private val HeaderLength = Magic.length + 8
+  private val Name = """(\d+)(?:_([^.]+))?\.keystate""".r
+
+  def path(location: StoreLocation, version: Long, id: Option[String]): String =
+    s"${location.folder}/$version${id.fold("")("_" + _)}.keystate"
+
+  /** The version and id that a file name tells, if it is a version file's. */
+  def parse(name: String): Option[(Long, Option[String])] = name match {
+    case Name(version, id) => version.toLongOption.map(_ -> Option(id))
+    case _ => None
+  }
+
+  def write(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Long = {
+    val bytes = encode(manifest)
+    CheckpointStorage.write(storage, path(location, manifest.version, manifest.id))(_.write(bytes))
+    bytes.length.toLong
+  }
+
+  def read(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String]
+  ): Manifest = {
+    val file = path(location, version, id)
+    val bytes =
+      try {
+        val in = storage.open(file)
+        try in.readAllBytes()
+        finally in.close()
+      } catch {
+        case e: FileNotFoundException =>
+          throw new MissingVersionException(location, version, storage.describe(file), e)
+      }
+    decode(bytes, location, version, storage.describe(file))
+  }
+
+  private def encode(manifest: Manifest): Array[Byte] = {
+    val json = Manifest.toJson(manifest)
+    val bytes = new ByteArrayOutputStream
+    val out = new DataOutputStream(bytes)
+    out.write(Magic)
+    out.writeInt(Format)
+    out.writeInt(json.length)
+    out.write(json)
+    manifest.runs.foreach(_.source match {
+      case inline: InlineSource => out.write(inline.content)
+      case _: FileSource =>
+    })
+    out.writeInt(crc(bytes.toByteArray, bytes.size))
+    bytes.toByteArray
+  }
+
+  private def decode(
+      bytes: Array[Byte],
+      location: StoreLocation,
+      version: Long,
+      file: String
+  ): Manifest = {
+    def corrupt(detail: String, cause: Throwable = null) =
+      new CorruptFileException(location, version, file, detail, cause)
+
+    if (bytes.length < HeaderLength + 4) throw corrupt(s"it has only ${bytes.length} bytes")
+    if (!Arrays.equals(bytes, 0, Magic.length, Magic, 0, Magic.length))
+      throw corrupt("it does not begin as a version file does")
+    val buffer = ByteBuffer.wrap(bytes)
+    if (buffer.getInt(bytes.length - 4) != crc(bytes, bytes.length - 4))
+      throw corrupt("its checksum is wrong")
+    val format = buffer.getInt(Magic.length)
+    if (format > Format)
+      throw new UnsupportedFormatException(location, version, file, format, Format)
+
+    val inlineAt = HeaderLength + buffer.getInt(Magic.length + 4)
+    var position = inlineAt
+    try
+      Manifest.fromJson(
+        Arrays.copyOfRange(bytes, HeaderLength, inlineAt),
+        length => {
+          position += length
+          Arrays.copyOfRange(bytes, position - length, position)
+        }
+      )
+    catch { case e: Exception => throw corrupt("its manifest cannot be understood", e) }
+  }
+
+  private def crc(bytes: Array[Byte], length: Int): Int = {
+    val crc = new CRC32C
+    crc.update(bytes, 0, length)
+    crc.getValue.toInt
+  }
+}

@@ -1,0 +1,307 @@
+package keystate.checkpoint
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import scala.collection.immutable.VectorMap
+
+import keystate.backend.{Change, KeyedStateBackend, Layout, StateFamily}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+
+/** One store: loads a version into a backend, and commits the backend's changes as the next version.
+  *
+  * A commit writes the changes as one run, in a file of its own or, when small, in the version file,
+  * and then the version file, which makes the version exist (see [[VersionFile]]). Committed files
+  * are never changed. So a commit that fails at any point leaves all versions as they were; what it
+  * wrote is found by the clean-up. After a failed commit nothing is loaded, and the next load reads
+  * the files.
+  *
+  * The version file carries all inline runs, so it needs no other version file. When they
+  * grow above `InlineLimit`, the older ones become a run file.
+  *
+  * One thread at a time, but for `maintain` and `cancelMaintenance`.
+  *
+  * @param newBackend
+  *   makes a backend for this many key groups
+  */
+final class VersionedStore(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    settings: StoreSettings,
+    newBackend: Int => KeyedStateBackend,
+    local: LocalFolder
+) extends AutoCloseable {
+  import VersionedStore._
+
+  private final class Loaded(val manifest: Manifest, val backend: KeyedStateBackend)
+
+  @volatile private var loaded: Loaded = _
+  // Of the open transaction; the manifest has what was committed.
+  private var workingFamilies = VectorMap.empty[String, StateFamily]
+  private var nextFamilyId = 0
+  private var lastLoad = LoadStatistics(0, 0)
+  private var lastCommit = CommitStatistics(0, 0, 0)
+
+  private val files = new RunFiles(location, storage, local)
+  private val compaction = new RunCompaction(files)
+  private val cleanUp = new CleanUp(location, storage, settings)
+
+  def isLoaded: Boolean = loaded != null
+  def manifest: Manifest = current.manifest
+  def backend: KeyedStateBackend = current.backend
+  def maxParallelism: Int = current.manifest.maxParallelism
+  def families: Iterable[StateFamily] = workingFamilies.values
+  def family(name: String): Option[StateFamily] = workingFamilies.get(name)
+  def loadStatistics: LoadStatistics = lastLoad
+  def commitStatistics: CommitStatistics = lastCommit
+  def compactions: Long = compaction.finished
+
+  /** Makes this version the working copy. It is read from storage unless it is what is loaded. */
+  def load(version: Long, id: Option[String]): Unit = {
+    val unchanged =
+      loaded != null && loaded.manifest.version == version && loaded.manifest.id == id
+    if (unchanged) lastLoad = LoadStatistics(0, 0)
+    else if (version == 0) loadEmpty(0)
+    else {
+      unload()
+      val start = System.nanoTime
+      open(readManifest(version, id))
+      lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
+    }
+  }
+
+  /** Begins anew with no state; the next commit makes the version after this one. */
+  def loadEmpty(version: Long): Unit = {
+    unload()
+    val maxParallelism = settings.maxParallelism.getOrElse(KeyGroups.DefaultMaxParallelism)
+    KeyGroups.checkMaxParallelism(maxParallelism)
+    open(
+      Manifest(
+        version = version,
+        id = None,
+        baseId = None,
+        maxParallelism = maxParallelism,
+        parallelism = settings.parallelism,
+        partition = location.partition,
+        groups = ownedGroups(maxParallelism).getOrElse(KeyGroupRange(0, maxParallelism - 1)),
+        numKeys = 0,
+        nextFamilyId = 0,
+        families = Nil,
+        runs = Nil
+      )
+    )
+    lastLoad = LoadStatistics(0, 0)
+  }
+
+  /** Finds or makes a family. It takes effect with the commit. */
+  def registerFamily(
+      name: String,
+      layout: Layout,
+      properties: Map[String, String]
+  ): StateFamily = {
+    val family = workingFamilies.get(name) match {
+      case Some(known) =>
+        if (known.layout != layout || known.properties.get("kind") != properties.get("kind"))
+          throw new StateMismatchException(
+            location,
+            known,
+            properties.getOrElse("kind", ""),
+            layout.name
+          )
+        known.copy(properties = properties)
+      case None =>
+        require(nextFamilyId <= RunFormat.MaxFamilyId, "too many states were made in this store")
+        nextFamilyId += 1
+        StateFamily(nextFamilyId - 1, name, layout, properties)
+    }
+    backend.register(family)
+    workingFamilies = workingFamilies.updated(name, family)
+    family
+  }
+
+  /** Forgets a family with all its entries, with the next commit. */
+  def dropFamily(name: String): Boolean = workingFamilies.get(name) match {
+    case Some(family) =>
+      backend.drop(family.id)
+      workingFamilies -= name
+      true
+    case None => false
+  }
+
+  /** Makes the working copy the version after the loaded one.
+    *
+    * @param id
+    *   the name of this attempt; None with checkpoint format v1
+    */
+  def commit(id: Option[String]): Manifest =
+    try {
+      val start = System.nanoTime
+      val base = manifest
+      val version = base.version + 1
+      val runs = runsWith(changesRun(version, id), compaction.applyTo(base), version, id)
+      val next = base.copy(
+        version = version,
+        id = id,
+        baseId = base.id,
+        numKeys = families.iterator.map(family => backend.count(family.id)).sum,
+        nextFamilyId = nextFamilyId,
+        families = families.toSeq,
+        runs = runs
+      )
+      val versionBytes = VersionFile.write(storage, location, next)
+      backend.changesCommitted()
+      loaded = new Loaded(next, backend)
+      val newFiles = runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
+      lastCommit = CommitStatistics(
+        millisSince(start),
+        newFiles.size + 1,
+        newFiles.map(_.bytes).sum + versionBytes
+      )
+      next
+    } catch {
+      case e: Throwable =>
+        unload()
+        throw e
+    }
+
+  /** Undoes what was changed since the load. */
+  def rollback(): Unit = if (isLoaded)
+    try {
+      backend.rollback()
+      resetFamilies()
+    } catch {
+      case e: Throwable =>
+        unload()
+        throw e
+    }
+
+  /** A version's manifest, whatever is loaded. */
+  def readManifest(version: Long, id: Option[String]): Manifest =
+    VersionFile.read(storage, location, version, id)
+
+  /** What a version changed in one family. */
+  def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
+    manifest.runs.lastOption
+      .filter(run => run.version == manifest.version && run.id == manifest.id)
+      .fold(Seq.empty[Change]) { run =>
+        val cursor = files.read(run, Set(family.id), manifest.groups, manifest.version)
+        try cursor.toVector
+        finally cursor.close()
+      }
+
+  def exists(version: Long, id: Option[String]): Boolean =
+    version == 0 || storage.exists(VersionFile.path(location, version, id))
+
+  /** Merges runs, and deletes files that no retained version needs. In any thread. */
+  def maintain(): Unit = {
+    val snapshot = loaded
+    if (snapshot != null) {
+      compaction.run(snapshot.manifest)
+      cleanUp.run(snapshot.manifest.runs ++ compaction.result)
+    }
+  }
+
+  /** Makes a running `maintain`, and every later one, end soon. */
+  def cancelMaintenance(): Unit = compaction.cancel()
+
+  override def close(): Unit = {
+    cancelMaintenance()
+    unload()
+    local.close()
+  }
+
+  private def current: Loaded = {
+    val current = loaded
+    if (current == null) throw new IllegalStateException(s"no version of $location is loaded")
+    current
+  }
+
+  private def unload(): Unit = {
+    val previous = loaded
+    loaded = null
+    if (previous != null) previous.backend.close()
+  }
+
+  private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
+    settings.parallelism.map(KeyGroups.rangeOf(location.partition, _, maxParallelism))
+
+  private def open(manifest: Manifest): Unit = {
+    settings.maxParallelism.filter(_ != manifest.maxParallelism).foreach { configured =>
+      throw new MaxParallelismMismatchException(location, manifest.maxParallelism, configured)
+    }
+    val owned = ownedGroups(manifest.maxParallelism).getOrElse(manifest.groups)
+    if (owned != manifest.groups)
+      throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
+
+    val backend = newBackend(manifest.maxParallelism)
+    try {
+      manifest.families.foreach(backend.register)
+      val familyIds = manifest.families.map(_.id).toSet
+      manifest.runs.filter(_.groups.intersects(owned)).foreach { run =>
+        val cursor = files.read(run, familyIds, owned, manifest.version)
+        try
+          cursor.foreach { change =>
+            backend.load(change.family, change.group, change.key, change.value)
+          }
+        finally cursor.close()
+      }
+      backend.changesCommitted()
+    } catch {
+      case e: Throwable =>
+        backend.close()
+        throw e
+    }
+    loaded = new Loaded(manifest, backend)
+    resetFamilies()
+  }
+
+  private def resetFamilies(): Unit = {
+    workingFamilies = VectorMap.from(manifest.families.map(family => family.name -> family))
+    nextFamilyId = manifest.nextFamilyId
+  }
+
+  private def changesRun(version: Long, id: Option[String]): Option[Run] =
+    Option.when(backend.changeCount > 0) {
+      InlineRun
+        .encode(backend.changes(), InlineLimit, version, id)
+        .getOrElse(files.write(backend.changes(), version, id))
+    }
+
+  /** The runs with the new one. The newest stays a run of its own, for it is the record of what its
+    * version changed; the inline ones before it are written to files when they are too many.
+    */
+  private def runsWith(
+      newest: Option[Run],
+      older: Seq[Run],
+      version: Long,
+      id: Option[String]
+  ): Seq[Run] = {
+    val inlineBytes = (older ++ newest).map(_.inlineBytes).sum
+    val kept = if (inlineBytes <= InlineLimit) older else withoutInline(older.toList, version, id)
+    kept ++ newest
+  }
+
+  private def withoutInline(runs: List[Run], version: Long, id: Option[String]): List[Run] =
+    runs.span(_.source.isInstanceOf[InlineSource]) match {
+      case (Nil, Nil) => Nil
+      case (Nil, file :: rest) => file :: withoutInline(rest, version, id)
+      case (inline, rest) =>
+        val merge = new RunMerge(
+          inline.toIndexedSeq.map(run => files.read(run, familyIds, manifest.groups, version)),
+          keepRemovals = true
+        )
+        val merged = if (merge.hasNext) List(files.write(merge, version - 1, manifest.id)) else Nil
+        merged ++ withoutInline(rest, version, id)
+    }
+
+  private def familyIds: Set[Int] = families.iterator.map(_.id).toSet
+
+  private def show(groups: KeyGroupRange): String = s"${groups.first} to ${groups.last}"
+
+  private def millisSince(nanos: Long): Long = NANOSECONDS.toMillis(System.nanoTime - nanos)
+}
+
+private object VersionedStore {
+
+  /** How many bytes of inline runs a version file carries at most. */
+  final val InlineLimit = 64L * 1024
+}

@@ -1,0 +1,58 @@
+package keystate.keygroup
+
+/** murmur3 of one 32-bit integer (Austin Appleby, public domain) as Spark's `hash()` computes it,
+  * and its inverse. Every step is a bijection on 32-bit integers, so the inverse undoes them last to
+  * first.
+  */
+private[keystate] object Murmur3 {
+  val Seed = 42
+
+  private val C1 = 0xcc9e2d51
+  private val C2 = 0x1b873593
+  private val M5 = 0xe6546b64
+  private val F1 = 0x85ebca6b
+  private val F2 = 0xc2b2ae35
+
+  def hashInt(input: Int, seed: Int): Int = {
+    val k1 = Integer.rotateLeft(input * C1, 15) * C2
+    val h1 = Integer.rotateLeft(seed ^ k1, 13) * 5 + M5
+    finish(h1 ^ 4)
+  }
+
+  /** The `input` for which `hashInt(input, seed) == hash`. */
+  def inverseHashInt(hash: Int, seed: Int): Int = {
+    val h1 = unfinish(hash) ^ 4
+    val k1 = seed ^ Integer.rotateRight((h1 - M5) * inverseOdd(5), 13)
+    Integer.rotateRight(k1 * inverseOdd(C2), 15) * inverseOdd(C1)
+  }
+
+  private def finish(hash: Int): Int = {
+    var h = hash
+    h ^= h >>> 16
+    h *= F1
+    h ^= h >>> 13
+    h *= F2
+    h ^ (h >>> 16)
+  }
+
+  private def unfinish(hash: Int): Int = {
+    var h = hash ^ (hash >>> 16)
+    h *= inverseOdd(F2)
+    h ^= (h >>> 13) ^ (h >>> 26)
+    h *= inverseOdd(F1)
+    h ^ (h >>> 16)
+  }
+
+  /** Multiplicative inverse modulo 2^32 of an odd number, by Newton's iteration: each step doubles
+    * the number of right bits, from the 3 that x * x = 1 (mod 8) gives.
+    */
+  private def inverseOdd(x: Int): Int = {
+    var inverse = x
+    var i = 0
+    while (i < 4) {
+      inverse *= 2 - x * inverse
+      i += 1
+    }
+    inverse
+  }
+}

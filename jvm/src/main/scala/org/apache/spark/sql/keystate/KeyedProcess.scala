@@ -1,0 +1,88 @@
+package org.apache.spark.sql.keystate
+
+import java.util.UUID
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression}
+import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, UnaryNode}
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.apache.spark.sql.types.StructType
+
+/** A function with keyed state applied to a stream or a batch.
+  *
+  * @param functionExpr
+  *   the `PythonUDF` that runs the function over Arrow batches
+  * @param keys
+  *   the columns of `child` that make up the key
+  * @param columns
+  *   the columns of `child` that the function sees; a key that is an expression is an extra one
+  */
+private[keystate] case class KeyedProcess(
+    functionExpr: Expression,
+    keys: Seq[Attribute],
+    columns: Seq[Attribute],
+    output: Seq[Attribute],
+    spec: OperatorSpec,
+    child: LogicalPlan
+) extends UnaryNode {
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override protected def withNewChildInternal(newChild: LogicalPlan): KeyedProcess =
+    copy(child = newChild)
+}
+
+/** Plans [[KeyedProcess]], in streaming plans and in batch plans. */
+private[keystate] object KeyedProcessStrategy extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case KeyedProcess(function, keys, columns, output, spec, child) =>
+      val streaming = child.isStreaming
+      new KeyedProcessExec(
+        function,
+        keys,
+        output,
+        // Only Spark's metadata sees it: the function decides what it emits in either mode.
+        OutputMode.Update(),
+        timeMode(spec, child),
+        // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
+        stateInfo = if (streaming) None else Some(batchStateInfo(child)),
+        batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
+        prevBatchTimestampMs = None,
+        eventTimeWatermarkForLateEvents = None,
+        eventTimeWatermarkForEviction = None,
+        UserFacingDataType.PYTHON_ROW,
+        planLater(child),
+        streaming,
+        hasInitialState = false,
+        initialState = LocalTableScanExec(Nil, Nil, None),
+        initialStateGroupingAttrs = keys,
+        initialStateSchema = new StructType(),
+        columns,
+        spec
+      ) :: Nil
+    case _ => Nil
+  }
+
+  private def timeMode(spec: OperatorSpec, child: LogicalPlan): TimeMode = spec.timeMode match {
+    case "auto" if hasWatermark(child) => TimeMode.EventTime()
+    case "auto" | "none" => TimeMode.None()
+    case "event_time" if hasWatermark(child) || !child.isStreaming => TimeMode.EventTime()
+    case "event_time" =>
+      throw KeystateErrors.eventTimeWithoutWatermark(spec.name)
+    case "processing_time" => TimeMode.ProcessingTime()
+    case other => throw new IllegalArgumentException(s"unknown time mode '$other'")
+  }
+
+  private def hasWatermark(plan: LogicalPlan): Boolean =
+    plan.output.exists(_.metadata.contains(EventTimeWatermark.delayKey))
+
+  private def batchStateInfo(child: LogicalPlan) = StatefulOperatorStateInfo(
+    checkpointLocation = "",
+    queryRunId = UUID.randomUUID(),
+    operatorId = 0,
+    storeVersion = 0,
+    numPartitions = child.conf.numShufflePartitions
+  )
+}

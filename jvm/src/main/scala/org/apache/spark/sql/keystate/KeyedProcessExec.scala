@@ -1,0 +1,343 @@
+package org.apache.spark.sql.keystate
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.hadoop.conf.Configuration
+import org.json4s.JsonAST.JObject
+import org.json4s.JsonDSL._
+
+import org.apache.spark.{JobArtifactSet, TaskContext}
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  Expression,
+  PythonUDF,
+  SortOrder,
+  UnsafeProjection
+}
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
+import org.apache.spark.sql.catalyst.plans.physical.{
+  ClusteredDistribution,
+  Distribution,
+  StatefulOpClusteredDistribution,
+  UnspecifiedDistribution
+}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
+import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateVariableInfo
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.CompletionIterator
+
+import keystate.backend.KeyedStateBackend
+import keystate.backend.heap.HeapStateBackend
+
+/** Runs a keyed function over its partition of the keys, with the state in our own store.
+  *
+  * `IncrementalExecution` hands state info, watermarks and batch times only to operators it knows,
+  * so this extends one of them: matched as `TransformWithStateInPySparkExec`, it is updated through
+  * the case class's `copy`, which we override to stay what we are. Routing, execution and the state
+  * schema are ours; metadata files, progress and metrics are the base's.
+  *
+  * @param columns
+  *   the child's columns that the function sees
+  */
+private[keystate] class KeyedProcessExec(
+    functionExpr: Expression,
+    groupingAttributes: Seq[Attribute],
+    output: Seq[Attribute],
+    outputMode: OutputMode,
+    timeMode: TimeMode,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    batchTimestampMs: Option[Long],
+    prevBatchTimestampMs: Option[Long],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    userFacingDataType: UserFacingDataType.Value,
+    child: SparkPlan,
+    isStreaming: Boolean,
+    hasInitialState: Boolean,
+    initialState: SparkPlan,
+    initialStateGroupingAttrs: Seq[Attribute],
+    initialStateSchema: StructType,
+    val columns: Seq[Attribute],
+    val spec: OperatorSpec
+) extends TransformWithStateInPySparkExec(
+      functionExpr,
+      groupingAttributes,
+      output,
+      outputMode,
+      timeMode,
+      stateInfo,
+      batchTimestampMs,
+      prevBatchTimestampMs,
+      eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction,
+      userFacingDataType,
+      child,
+      isStreaming,
+      hasInitialState,
+      initialState,
+      initialStateGroupingAttrs,
+      initialStateSchema
+    ) {
+
+  override def copy(
+      functionExpr: Expression,
+      groupingAttributes: Seq[Attribute],
+      output: Seq[Attribute],
+      outputMode: OutputMode,
+      timeMode: TimeMode,
+      stateInfo: Option[StatefulOperatorStateInfo],
+      batchTimestampMs: Option[Long],
+      prevBatchTimestampMs: Option[Long],
+      eventTimeWatermarkForLateEvents: Option[Long],
+      eventTimeWatermarkForEviction: Option[Long],
+      userFacingDataType: UserFacingDataType.Value,
+      child: SparkPlan,
+      isStreaming: Boolean,
+      hasInitialState: Boolean,
+      initialState: SparkPlan,
+      initialStateGroupingAttrs: Seq[Attribute],
+      initialStateSchema: StructType
+  ): TransformWithStateInPySparkExec = new KeyedProcessExec(
+    functionExpr,
+    groupingAttributes,
+    output,
+    outputMode,
+    timeMode,
+    stateInfo,
+    batchTimestampMs,
+    prevBatchTimestampMs,
+    eventTimeWatermarkForLateEvents,
+    eventTimeWatermarkForEviction,
+    userFacingDataType,
+    child,
+    isStreaming,
+    hasInitialState,
+    initialState,
+    initialStateGroupingAttrs,
+    initialStateSchema,
+    columns,
+    spec
+  )
+
+  /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(columns, spec)
+
+  /** Keeps both children; the base drops the right one after the first batch. */
+  override protected def withNewChildrenInternal(
+      newLeft: SparkPlan,
+      newRight: SparkPlan
+  ): TransformWithStateInPySparkExec = copy(child = newLeft, initialState = newRight)
+
+  private def normalizedKeys = KeyReader.normalized(groupingAttributes)
+
+  /** A stream's rows go to the subtask that owns their key group. A batch keeps no state, so any
+    * partitioning by key will do, one that is there already too.
+    */
+  override def requiredChildDistribution: Seq[Distribution] = {
+    val rows =
+      if (isStreaming) {
+        val parallelism = getStateInfo.numPartitions
+        val label = KeyReader.routing(normalizedKeys, parallelism, record.maxParallelism)
+        StatefulOpClusteredDistribution(Seq(label), parallelism)
+      } else {
+        ClusteredDistribution(groupingAttributes)
+      }
+    Seq(rows, UnspecifiedDistribution)
+  }
+
+  /** The worker keeps many keys' states at once: rows need not come sorted by key. */
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
+
+  /** What the checkpoint says of this operator. */
+  @transient private lazy val record: OperatorRecord =
+    OperatorRecord.resolve(getStateInfo, spec, session)
+
+  @transient private lazy val states =
+    new OperatorSchema(spec, DataTypeUtils.fromAttributes(groupingAttributes))
+
+  override def getColFamilySchemas(
+      shouldBeNullable: Boolean
+  ): Map[String, StateStoreColFamilySchema] = states.columnFamilies
+
+  override def getStateVariableInfos(): Map[String, TransformWithStateVariableInfo] =
+    states.variables
+
+  /** Called when a query plans its first batch: refuses what the checkpoint does not fit. */
+  override def validateAndMaybeEvolveStateSchema(
+      hadoopConf: Configuration,
+      batchId: Long,
+      stateSchemaVersion: Int
+  ): List[StateSchemaValidationResult] = {
+    checkProvider()
+    states.checkAgainstCheckpoint(getStateInfo, hadoopConf, batchId)
+    validateAndWriteStateSchema(
+      hadoopConf,
+      batchId,
+      stateSchemaVersion,
+      getStateInfo,
+      stateSchemaDirPath(),
+      session,
+      operatorStateMetadataVersion,
+      stateStoreEncodingFormat = StateStoreEncoding.UnsafeRow.toString
+    )
+  }
+
+  private def checkProvider(): Unit = {
+    val provider = conf.stateStoreProviderClass
+    if (provider != KeystateErrors.ProviderClass) throw KeystateErrors.providerMissing(provider)
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics
+    if (isStreaming) {
+      checkProvider()
+      val maxParallelism = record.maxParallelism
+      val keySchema = DataTypeUtils.fromAttributes(groupingAttributes)
+      child
+        .execute()
+        .mapPartitionsWithStateStore[InternalRow](
+          getStateInfo,
+          keySchema,
+          schemaForValueRow,
+          NoPrefixKeyStateEncoderSpec(keySchema),
+          session.sessionState,
+          Some(session.streams.stateStoreCoordinator),
+          useColumnFamilies = true,
+          extraOptions = Map(OperatorRecord.MaxParallelismKey -> maxParallelism.toString)
+        )((store, rows) => processStream(store, rows, maxParallelism))
+    } else {
+      val maxParallelism = spec.maxParallelism.getOrElse(record.maxParallelism)
+      child.execute().mapPartitions(rows => processBatch(rows, maxParallelism))
+    }
+  }
+
+  private val function = {
+    val udf = functionExpr.asInstanceOf[PythonUDF]
+    (ChainedPythonFunctions(Seq(udf.func)), udf.resultId.id)
+  }
+  private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
+  private val timeZone = conf.sessionLocalTimeZone
+  private val largeVarTypes = conf.arrowUseLargeVarTypes
+  private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
+  private val settings = KeyedTask.Settings.from(conf)
+
+  private def processStream(
+      store: StateStore,
+      rows: Iterator[InternalRow],
+      maxParallelism: Int
+  ): Iterator[InternalRow] = {
+    val own = store match {
+      case own: KeyGroupStateStore => own
+      case other => throw KeystateErrors.providerMissing(other.getClass.getName)
+    }
+    val started = System.nanoTime
+    val onTime = watermarkPredicateForDataForLateEvents match {
+      case Some(late) if timeMode == TimeMode.EventTime() =>
+        applyRemovingRowsOlderThanWatermark(rows, late)
+      case _ => rows
+    }
+    val families = spec.states.map(s => own.registerFamily(s.name, s.kind.layout, s.properties).id)
+    val (output, task) = run(onTime, own.backend, families, maxParallelism)
+    CompletionIterator[InternalRow, Iterator[InternalRow]](
+      output,
+      {
+        longMetric("numUpdatedStateRows") += task.updated
+        longMetric("numRemovedStateRows") += task.removed
+        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
+        longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
+        setStoreMetrics(store)
+        setOperatorMetrics()
+      }
+    )
+  }
+
+  /** A batch's state lives as long as its task. */
+  private def processBatch(
+      rows: Iterator[InternalRow],
+      maxParallelism: Int
+  ): Iterator[InternalRow] = {
+    val backend = new HeapStateBackend(maxParallelism)
+    val families = spec.states.zipWithIndex.map { case (state, id) =>
+      backend.register(keystate.backend.StateFamily(id, state.name, state.kind.layout))
+      id
+    }
+    run(rows, backend, families, maxParallelism)._1
+  }
+
+  private def run(
+      rows: Iterator[InternalRow],
+      backend: KeyedStateBackend,
+      families: Seq[Int],
+      maxParallelism: Int
+  ): (Iterator[InternalRow], KeyedTask) = {
+    val context = TaskContext.get()
+    val toOutput = UnsafeProjection.create(output, output)
+    val numOutputRows = longMetric("numOutputRows")
+    val channels = spec.states.zipWithIndex.map { case (state, i) =>
+      StateChannel(state, i, families(i), backend, settings.inlineEntries)
+    }
+    val toColumns: InternalRow => InternalRow =
+      if (columns == child.output) identity else UnsafeProjection.create(columns, child.output)
+    val task = new KeyedTask(
+      new KeyReader(normalizedKeys, child.output, maxParallelism),
+      toColumns,
+      channels,
+      backend,
+      row => {
+        numOutputRows += 1
+        toOutput(row)
+      },
+      control(context, maxParallelism),
+      settings
+    )
+    // Nothing to do without rows: the worker would start for nothing.
+    if (!rows.hasNext) return (Iterator.empty, task)
+    if (spec.states.exists(_.kind != StateKind.Value)) {
+      val pages = new PageFormat(timeZone, largeVarTypes)
+      val secret = StateServer.register(new StateQuestions(task, channels, backend, pages))
+      context.addTaskCompletionListener[Unit](_ => StateServer.unregister(secret))
+      task.announce(("port" -> StateServer.port) ~ ("secret" -> secret))
+    }
+    val runner = new KeyedPythonRunner(
+      function._1,
+      function._2,
+      KeyedTask.messageSchema(
+        DataTypeUtils.fromAttributes(columns),
+        DataTypeUtils.fromAttributes(groupingAttributes),
+        spec.states
+      ),
+      timeZone,
+      largeVarTypes,
+      pythonConf,
+      pythonMetrics,
+      artifacts,
+      task
+    )
+    (runner.compute(rows, context.partitionId(), context).flatMap(task.receive), task)
+  }
+
+  /** What the function's runtime context tells. */
+  private def control(context: TaskContext, maxParallelism: Int): JObject =
+    ("subtask" -> context.partitionId()) ~
+      ("parallelism" -> (if (isStreaming) getStateInfo.numPartitions else context.numPartitions())) ~
+      ("max_parallelism" -> maxParallelism) ~
+      ("attempt" -> context.attemptNumber()) ~
+      ("streaming" -> isStreaming) ~
+      ("batch_id" -> getStateInfo.storeVersion) ~
+      ("query_run" -> getStateInfo.queryRunId.toString) ~
+      ("watermark" -> eventTimeWatermarkForEviction) ~
+      ("processing_time" -> batchTimestampMs) ~
+      ("event_time_column" -> Option(
+        columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
+      ).filter(_ >= 0))
+}

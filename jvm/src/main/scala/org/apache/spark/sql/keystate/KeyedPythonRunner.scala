@@ -1,0 +1,90 @@
+package org.apache.spark.sql.keystate
+
+import java.io.DataOutputStream
+import java.nio.channels.Channels
+
+import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
+import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
+import org.apache.arrow.vector.ipc.message.MessageSerializer
+
+import org.apache.spark.TaskContext
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function whose
+  * batches are the task's messages.
+  *
+  * Relies on `BaseArrowPythonRunner`: it starts (or reuses) the worker, pulls input whenever the
+  * worker can take more, by `writeNextBatchToArrowStream` and on the task's thread, and hands every
+  * Arrow batch that comes back to `deserializeColumnarBatch`.
+  */
+private[keystate] final class KeyedPythonRunner(
+    function: ChainedPythonFunctions,
+    resultId: Long,
+    messageSchema: StructType,
+    timeZoneId: String,
+    largeVarTypes: Boolean,
+    pythonConf: Map[String, String],
+    pythonMetrics: Map[String, SQLMetric],
+    jobArtifactUUID: Option[String],
+    task: KeyedTask
+) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
+      Seq((function, resultId)),
+      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+      Array(Array(0)),
+      messageSchema,
+      timeZoneId,
+      largeVarTypes,
+      pythonMetrics,
+      jobArtifactUUID,
+      None
+    ) {
+
+  private lazy val sender = new task.Sender(root)
+  private lazy val unloader = new VectorUnloader(root, true, codec, true)
+  private var closed = false
+
+  /** A task that ends early, by failure or `limit`, never asks for the end of the input. */
+  Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit] { _ =>
+    if (!closed) {
+      root.close()
+      allocator.close()
+    }
+  })
+
+  override protected def runnerConf: Map[String, String] = super.runnerConf ++ pythonConf
+
+  override protected def writeUDF(dataOut: DataOutputStream): Unit =
+    PythonUDFRunner.writeUDFs(dataOut, Seq((function, resultId)), Array(Array(0)))
+
+  override protected def writeNextBatchToArrowStream(
+      root: VectorSchemaRoot,
+      writer: ArrowStreamWriter,
+      dataOut: DataOutputStream,
+      input: Iterator[InternalRow]
+  ): Boolean =
+    if (input.hasNext) {
+      val before = dataOut.size()
+      sender.fill(input)
+      val batch = unloader.getRecordBatch
+      try {
+        MessageSerializer.serialize(new WriteChannel(Channels.newChannel(dataOut)), batch)
+      } finally batch.close()
+      sender.reset()
+      pythonMetrics("pythonDataSent") += dataOut.size() - before
+      true
+    } else {
+      closed = true
+      close()
+      false
+    }
+
+  override protected def deserializeColumnarBatch(
+      batch: ColumnarBatch,
+      schema: StructType
+  ): ColumnarBatch = batch
+}

@@ -1,0 +1,200 @@
+package org.apache.spark.sql.keystate
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
+import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.json4s.JsonAST.{JInt, JObject}
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+
+import keystate.backend.KeyedStateBackend
+
+/** One task of a keyed operator: the conversation with the Python worker.
+  *
+  * The input goes out in messages of some thousand rows. Each key gets a slot when it first appears
+  * and its state goes with that message; later rows carry the slot alone, for the worker keeps the
+  * state. The worker's cache is bounded by generations: when enough keys are in it, the next message
+  * opens a new generation and the worker answers with everything that it changed in the old one.
+  * Keys of the old generation that come again before that answer was read are ''carried'': the
+  * worker takes the state from the key's old slot, so the JVM never has to wait. A generation is not
+  * closed before the previous one was answered. At the end of the input the worker returns the rest.
+  *
+  * Messages are written and answers read by the task's own thread; only the worker's questions for
+  * what was not sent ahead come in on another one, so what touches the backend synchronises on it.
+  */
+private[keystate] final class KeyedTask(
+    keys: KeyReader,
+    columns: InternalRow => InternalRow,
+    channels: Seq[StateChannel],
+    backend: KeyedStateBackend,
+    project: InternalRow => InternalRow,
+    context: JObject,
+    settings: KeyedTask.Settings
+) {
+  import KeyedTask._
+
+  private var generation = 0
+  private var slots = new KeySlots
+  private var previous: KeySlots = _ // null once its changes were read
+  private var carried = new Array[Int](1024)
+  private var rowsPerMessage = settings.firstMessageRows
+
+  /** Entries that the worker put and removed so far. */
+  var updated = 0L
+  var removed = 0L
+
+  private var control = context
+
+  /** Adds to what every message tells the worker. */
+  def announce(more: JObject): Unit = control = control.merge(more)
+
+  def slotsOf(generation: Int): KeySlots =
+    if (generation == this.generation) slots else previous
+
+  /** Fills the vectors of `root` with message after message. */
+  final class Sender(root: VectorSchemaRoot) {
+    private val struct = root.getVector(0).asInstanceOf[StructVector]
+    private val controls = struct.getChild("control").asInstanceOf[VarBinaryVector]
+    private val rows = new RowColumn(list("rows"))
+    private val rowSlots = new IntColumn(list("slots"))
+    private val newKeys = new RowColumn(list("keys"))
+    private val carriedSlots = new IntColumn(list("carried"))
+    private val states = channels.map(_.sender(list))
+
+    private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
+
+    def fill(input: Iterator[InternalRow]): Unit = {
+      if (slots.size >= settings.maxCachedKeys && previous == null) {
+        previous = slots
+        slots = new KeySlots
+        generation += 1
+      }
+      val from = slots.size
+      var bytes = 0L
+      while (input.hasNext && rows.count < rowsPerMessage && bytes < settings.messageBytes) {
+        val row = input.next()
+        rowSlots.add(slotOf(row, from))
+        rows.add(columns(row))
+        bytes += (row match {
+          case unsafe: UnsafeRow => unsafe.getSizeInBytes
+          case _ => settings.messageBytes / settings.messageRows
+        })
+      }
+      rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
+      backend.synchronized(states.foreach(_.load(slots, from, carried)))
+      finish()
+    }
+
+    private def slotOf(row: InternalRow, from: Int): Int = {
+      val key = keys.key(row)
+      val hash = key.hashCode
+      val known = slots.find(key, hash)
+      if (known >= 0) {
+        known
+      } else {
+        val slot = slots.add(key, hash, keys.group(row))
+        val old = if (previous == null) -1 else previous.find(key, hash)
+        if (carried.length <= slot - from) {
+          carried = java.util.Arrays.copyOf(carried, 2 * carried.length)
+        }
+        carried(slot - from) = old
+        carriedSlots.add(old)
+        newKeys.add(key)
+        slot
+      }
+    }
+
+    private def finish(): Unit = {
+      val message = JObject(("generation" -> JInt(generation)) :: control.obj)
+      controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
+      controls.setValueCount(1)
+      Seq(rows, rowSlots, newKeys, carriedSlots).foreach(_.finish())
+      states.foreach(_.finish())
+      struct.setIndexDefined(0)
+      root.setRowCount(1)
+    }
+
+    /** Empties the vectors for the next message. */
+    def reset(): Unit = {
+      Seq(rows, rowSlots, newKeys, carriedSlots).foreach(_.reset())
+      states.foreach(_.reset())
+      controls.reset()
+      struct.reset()
+    }
+  }
+
+  /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
+  def receive(answer: ColumnarBatch): Iterator[InternalRow] = {
+    val struct = answer.column(0).asInstanceOf[ArrowColumnVector]
+    val names = struct.getValueVector.asInstanceOf[StructVector].getChildFieldNames().asScala
+    val column = names.zipWithIndex.map { case (name, i) => name -> struct.getChild(i) }.toMap
+
+    val changesOf = column("generation").getInt(0)
+    if (changesOf != NoChanges) {
+      backend.synchronized {
+        channels.foreach { channel =>
+          val (put, gone) = channel.apply(slotsOf(changesOf), column)
+          updated += put
+          removed += gone
+        }
+      }
+      if (changesOf != generation && column("complete").getBoolean(0)) previous = null
+    }
+    val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
+    Iterator.range(0, rows.size).map(i => project(rows(i)))
+  }
+}
+
+private[keystate] object KeyedTask {
+
+  /** Bounds of a task's messages and of the worker's cache. Messages start small, so that the worker
+    * starts early, and double up to `messageRows`.
+    */
+  final case class Settings(
+      firstMessageRows: Int,
+      messageRows: Int,
+      messageBytes: Long,
+      maxCachedKeys: Int,
+      inlineEntries: Int
+  )
+
+  object Settings {
+    val MaxCachedKeys = "spark.keystate.worker.maxCachedKeys"
+    val InlineEntries = "spark.keystate.worker.inlineEntries"
+
+    def from(conf: SQLConf): Settings = {
+      val rows = conf.arrowMaxRecordsPerBatch
+      Settings(
+        firstMessageRows = math.min(1000, if (rows > 0) rows else 1000),
+        messageRows = if (rows > 0) rows else 10000,
+        messageBytes = math.min(conf.arrowMaxBytesPerBatch, 4L << 20),
+        maxCachedKeys = conf.getConfString(MaxCachedKeys, "200000").toInt,
+        inlineEntries = conf.getConfString(InlineEntries, "1000").toInt
+      )
+    }
+  }
+
+  /** An answer's `generation` when it brings no state changes. */
+  private val NoChanges = -1
+
+  /** The schema of a message to the worker: one row, its columns lists of any length. */
+  def messageSchema(rows: StructType, keys: StructType, states: Seq[StateSpec]): StructType = {
+    val fields = Seq(
+      StructField("control", BinaryType),
+      StateChannel.list("rows", rows),
+      StateChannel.list("slots", IntegerType),
+      StateChannel.list("keys", keys),
+      StateChannel.list("carried", IntegerType)
+    ) ++ states.zipWithIndex.flatMap { case (state, i) => StateChannel.sentFields(state, i) }
+    // The stock worker unwraps the one struct column that map-in-arrow input consists of.
+    new StructType().add("message", StructType(fields))
+  }
+}

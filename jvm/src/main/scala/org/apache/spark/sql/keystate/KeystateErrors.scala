@@ -1,0 +1,70 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.spark.SparkException
+
+/** A mistake in how Keystate is used or configured; the message says what to do. */
+class KeystateException(val code: String, message: String, cause: Throwable = null)
+    extends SparkException(s"[$code] $message", cause)
+
+/** Every error that the Spark side raises, in one place. */
+private[keystate] object KeystateErrors {
+
+  def eventTimeWithoutWatermark(operator: Option[String]): KeystateException =
+    new KeystateException(
+      "KEYSTATE_NO_WATERMARK",
+      s"Operator${named(operator)} asks for time_mode='event_time', but its input has no " +
+        "watermark: call df.withWatermark(column, delay) before keystate.keyed(df, ...)."
+    )
+
+  def providerMissing(provider: String): KeystateException = new KeystateException(
+    "KEYSTATE_PROVIDER_MISSING",
+    s"The state store provider is $provider. Keystate's operators need " +
+      s"spark.sql.streaming.stateStore.providerClass=$ProviderClass: build the session with " +
+      "keystate.configure(SparkSession.builder), or set that key before the query's first start " +
+      "(Spark fixes the provider in the checkpoint, so a query that was started with another one " +
+      "keeps it)."
+  )
+
+  def keyType(column: String, dataType: String): KeystateException = new KeystateException(
+    "KEYSTATE_KEY_TYPE",
+    s"Column '$column' of type $dataType can't be a key: equal values need equal bytes and an " +
+      "order. Use another column, or derive one (for a map: its sorted entries)."
+  )
+
+  def keyNotAColumn(description: String): KeystateException = new KeystateException(
+    "KEYSTATE_KEY_NOT_A_COLUMN",
+    s"$description can't be a key: give column names or expressions over one row."
+  )
+
+  def maxParallelismChanged(recorded: Int, wanted: Int, location: String): KeystateException =
+    new KeystateException(
+      "KEYSTATE_MAX_PARALLELISM_CHANGED",
+      s"The checkpoint $location was written with max_parallelism=$recorded and can't be read " +
+        s"with max_parallelism=$wanted: it is fixed for a checkpoint's life. Leave it unset to " +
+        "take the recorded one, or start with a new checkpoint."
+    )
+
+  def parallelismTooHigh(partitions: Int, maxParallelism: Int): KeystateException =
+    new KeystateException(
+      "KEYSTATE_PARALLELISM_TOO_HIGH",
+      s"The query runs with $partitions shuffle partitions, but max_parallelism is " +
+        s"$maxParallelism: a key group can't be split. Set spark.sql.shuffle.partitions to at " +
+        s"most $maxParallelism, or, for a new checkpoint, raise max_parallelism."
+    )
+
+  def stateChanged(name: String, recorded: String, declared: String): KeystateException =
+    new KeystateException(
+      "KEYSTATE_STATE_CHANGED",
+      s"State '$name' is $recorded in the checkpoint but $declared in the function. Declare it " +
+        "as before, give the new state another name, or start with a new checkpoint."
+    )
+
+  def newerFormat(file: String, found: Int, known: Int): KeystateException = new KeystateException(
+    "KEYSTATE_NEWER_FORMAT",
+    s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."
+  )
+
+  private def named(operator: Option[String]): String = operator.fold("")(n => s" '$n'")
+
+  val ProviderClass: String = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
+}

@@ -1,0 +1,9 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.spark.sql.SparkSessionExtensions
+
+/** Set as `spark.sql.extensions`: plans Keystate's operators. */
+class KeystateExtension extends (SparkSessionExtensions => Unit) {
+  override def apply(extensions: SparkSessionExtensions): Unit =
+    extensions.injectPlannerStrategy(_ => KeyedProcessStrategy)
+}

@@ -1,0 +1,110 @@
+package org.apache.spark.sql.keystate
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.{Collections, LinkedHashMap, Map => JMap}
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+
+import keystate.keygroup.KeyGroups
+
+/** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
+  * JSON `{"format": 1, "maxParallelism": K}`, written once before the operator's first batch.
+  */
+private[keystate] final case class OperatorRecord(maxParallelism: Int)
+
+private[keystate] object OperatorRecord {
+  val MaxParallelismKey = "spark.keystate.maxParallelism"
+
+  private implicit val formats: Formats = DefaultFormats
+  private val Format = 1
+  private val KeptInMemory = 1000
+
+  /** Read once per query run: an operator is planned anew for every batch. */
+  private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
+    Collections.synchronizedMap(new LinkedHashMap[(String, Long, Option[Int]), OperatorRecord] {
+      override def removeEldestEntry(
+          eldest: JMap.Entry[(String, Long, Option[Int]), OperatorRecord]
+      ): Boolean = size > KeptInMemory
+    })
+
+  /** The checkpoint's record, written now if this is the operator's first batch. */
+  def resolve(
+      info: StatefulOperatorStateInfo,
+      spec: OperatorSpec,
+      session: SparkSession
+  ): OperatorRecord = {
+    val conf = session.sessionState.conf
+    val wanted = spec.maxParallelism.orElse(
+      Option(conf.getConfString(MaxParallelismKey, null)).map(_.toInt)
+    )
+    wanted.foreach(KeyGroups.checkMaxParallelism)
+    if (info.checkpointLocation.isEmpty) {
+      OperatorRecord(wanted.getOrElse(KeyGroups.DefaultMaxParallelism))
+    } else {
+      val location = s"${info.checkpointLocation}/${info.operatorId}"
+      val record = known.computeIfAbsent(
+        (s"${info.queryRunId}$location", info.operatorId, wanted),
+        _ => readOrWrite(new Path(location), wanted, session.sessionState.newHadoopConf())
+      )
+      check(record, wanted, info, location)
+      record
+    }
+  }
+
+  private def check(
+      record: OperatorRecord,
+      wanted: Option[Int],
+      info: StatefulOperatorStateInfo,
+      location: String
+  ): Unit = {
+    wanted.filter(_ != record.maxParallelism).foreach { other =>
+      throw KeystateErrors.maxParallelismChanged(record.maxParallelism, other, location)
+    }
+    if (info.numPartitions > record.maxParallelism) {
+      throw KeystateErrors.parallelismTooHigh(info.numPartitions, record.maxParallelism)
+    }
+  }
+
+  private def readOrWrite(
+      operator: Path,
+      wanted: Option[Int],
+      hadoopConf: Configuration
+  ): OperatorRecord = {
+    val folder = new Path(operator, "_keystate")
+    val file = new Path(folder, "operator")
+    val files = CheckpointFileManager.create(operator, hadoopConf)
+    if (!files.exists(file)) {
+      val record = OperatorRecord(wanted.getOrElse(KeyGroups.DefaultMaxParallelism))
+      val json = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
+      files.mkdirs(folder)
+      try {
+        val out = files.createAtomic(file, overwriteIfPossible = false)
+        try {
+          out.write(JsonMethods.compact(json).getBytes(UTF_8))
+          out.close()
+        } catch {
+          case e: Throwable =>
+            out.cancel()
+            throw e
+        }
+      } catch {
+        case _: FileAlreadyExistsException => // another start of this query was first
+      }
+    }
+    val in = files.open(file)
+    try {
+      val json = JsonMethods.parse(new String(in.readAllBytes(), UTF_8))
+      val format = (json \ "format").extract[Int]
+      if (format > Format) throw KeystateErrors.newerFormat(file.toString, format, Format)
+      OperatorRecord((json \ "maxParallelism").extract[Int])
+    } finally in.close()
+  }
+}

@@ -1,0 +1,98 @@
+package org.apache.spark.sql.keystate
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
+
+import keystate.backend.Layout
+
+/** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
+  * value.
+  */
+private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
+
+private[keystate] object StateKind {
+  case object Value extends StateKind("value", Layout.Point)
+  case object List extends StateKind("list", Layout.Grouped)
+  case object Map extends StateKind("map", Layout.Grouped)
+
+  private val all = Seq(Value, List, Map)
+
+  def byName(name: String): StateKind = all
+    .find(_.name == name)
+    .getOrElse(throw new IllegalArgumentException(s"unknown state kind '$name'"))
+}
+
+/** One state that a function declared.
+  *
+  * @param descriptor
+  *   the kind the user asked for, for messages: `reducing` where `kind` is `value`
+  * @param valueType
+  *   type of the value, of a list's element, or of a map's value
+  * @param keyType
+  *   type of a map's key
+  */
+private[keystate] final case class StateSpec(
+    name: String,
+    kind: StateKind,
+    descriptor: String,
+    valueType: DataType,
+    keyType: Option[DataType]
+) {
+
+  /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
+    * stores rows of one array each.
+    */
+  val rowSchema: StructType = (kind, valueType) match {
+    case (StateKind.List, element) => new StructType().add("value", ArrayType(element))
+    case (_, struct: StructType) => struct
+    case (_, other) => new StructType().add("value", other)
+  }
+
+  /** Whether the stored row is the value itself rather than a row around it. */
+  val isStruct: Boolean = kind != StateKind.List && valueType.isInstanceOf[StructType]
+
+  def describe: String = keyType.fold(s"$descriptor<${valueType.sql}>") { key =>
+    s"$descriptor<${key.sql}, ${valueType.sql}>"
+  }
+
+  /** What the checkpoint keeps of this state. */
+  def properties: Map[String, String] = Map(
+    "kind" -> kind.name,
+    "valueType" -> valueType.json
+  ) ++ keyType.map("keyType" -> _.json)
+}
+
+/** What Python says of one keyed operator. */
+private[keystate] final case class OperatorSpec(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    timeMode: String,
+    states: Seq[StateSpec]
+)
+
+private[keystate] object OperatorSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  def fromJson(json: String): OperatorSpec = {
+    val root = JsonMethods.parse(json)
+    OperatorSpec(
+      name = (root \ "name").extractOpt[String],
+      maxParallelism = (root \ "max_parallelism").extractOpt[Int],
+      timeMode = (root \ "time_mode").extract[String],
+      states = (root \ "states").children.map { state =>
+        StateSpec(
+          name = (state \ "name").extract[String],
+          kind = StateKind.byName((state \ "kind").extract[String]),
+          descriptor = (state \ "descriptor").extract[String],
+          valueType = DataType.fromJson(JsonMethods.compact(state \ "value_type")),
+          keyType = (state \ "key_type") match {
+            case JNothing | JNull => None
+            case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
+          }
+        )
+      }
+    )
+  }
+}

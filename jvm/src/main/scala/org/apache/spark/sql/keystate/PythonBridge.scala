@@ -1,0 +1,83 @@
+package org.apache.spark.sql.keystate
+
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{Column, DataFrame, Dataset}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
+import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.classic.ExpressionUtils.expression
+import org.apache.spark.sql.types.{DataType, StructType}
+
+/** Every call that the Python package makes. */
+object PythonBridge {
+
+  /** Applies a keyed function to a DataFrame.
+    *
+    * @param function
+    *   a map-in-arrow Python function
+    * @param keys
+    *   the key columns, names resolved or expressions over one row
+    * @param outputSchema
+    *   JSON of the rows that the function emits
+    * @param spec
+    *   JSON of the operator, see [[OperatorSpec]]
+    */
+  def process(
+      data: Dataset[_],
+      function: Column,
+      keys: JList[Column],
+      outputSchema: String,
+      spec: String
+  ): DataFrame = {
+    val df = data.asInstanceOf[ClassicDataset[_]]
+    val plan = df.queryExecution.analyzed
+    val keyed = resolveKeys(df, plan, keys.asScala.toSeq)
+    val extra = keyed.collect { case alias: Alias => alias }
+    val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
+    ClassicDataset.ofRows(
+      df.sparkSession,
+      KeyedProcess(
+        expression(function),
+        keyed.map(_.toAttribute),
+        plan.output,
+        output(DataType.fromJson(outputSchema).asInstanceOf[StructType], plan.output),
+        OperatorSpec.fromJson(spec),
+        child
+      )
+    )
+  }
+
+  /** A key that is a column stays that column; any other expression becomes an extra one. */
+  private def resolveKeys(
+      df: ClassicDataset[_],
+      plan: LogicalPlan,
+      keys: Seq[Column]
+  ): Seq[NamedExpression] = {
+    val resolved = df.select(keys: _*).queryExecution.analyzed match {
+      case Project(list, child) if child.sameResult(plan) => list
+      case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))
+    }
+    resolved.foreach { key =>
+      if (!RowOrdering.isOrderable(key.dataType)) {
+        throw KeystateErrors.keyType(key.name, key.dataType.sql)
+      }
+    }
+    resolved
+  }
+
+  /** An output column of the name and type of the input's event time column carries the watermark
+    * on to the next stateful operator.
+    */
+  private def output(schema: StructType, input: Seq[Attribute]): Seq[Attribute] = {
+    val eventTimes = input.filter(_.metadata.contains(EventTimeWatermark.delayKey))
+    DataTypeUtils.toAttributes(schema).map { column =>
+      eventTimes
+        .find(in => in.name == column.name && in.dataType == column.dataType)
+        .fold(column)(in => column.withMetadata(in.metadata).asInstanceOf[column.type])
+    }
+  }
+}

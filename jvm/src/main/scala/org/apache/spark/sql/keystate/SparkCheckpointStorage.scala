@@ -1,0 +1,51 @@
+package org.apache.spark.sql.keystate
+
+import java.io.{FileNotFoundException, InputStream}
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+import keystate.checkpoint.{AtomicOutputStream, CheckpointStorage, StoredFile}
+
+/** The checkpoint's files through Spark's CheckpointFileManager, which knows how the file system at
+  * hand makes a file appear atomically, and which users can replace.
+  */
+private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
+    extends CheckpointStorage {
+  private lazy val files = CheckpointFileManager.create(operatorFolder, conf)
+
+  override def open(path: String): InputStream = files.open(resolve(path))
+
+  override def createAtomic(path: String): AtomicOutputStream = {
+    val file = resolve(path)
+    // The manager's temporary file needs the folder.
+    if (!files.exists(file.getParent)) files.mkdirs(file.getParent)
+    val out = files.createAtomic(file, overwriteIfPossible = true)
+    new AtomicOutputStream {
+      override def write(b: Int): Unit = out.write(b)
+      override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
+        out.write(bytes, offset, length)
+      override def flush(): Unit = out.flush()
+      override def close(): Unit = out.close()
+      override def cancel(): Unit = (out: CancellableFSDataOutputStream).cancel()
+    }
+  }
+
+  override def list(folder: String): Seq[StoredFile] =
+    try
+      files.list(resolve(folder)).toSeq.filter(_.isFile).map { status =>
+        StoredFile(status.getPath.getName, status.getModificationTime)
+      }
+    catch { case _: FileNotFoundException => Nil }
+
+  override def exists(path: String): Boolean = files.exists(resolve(path))
+
+  override def delete(path: String): Unit = files.delete(resolve(path))
+
+  override def describe(path: String): String = resolve(path).toString
+
+  private def resolve(path: String): Path = new Path(operatorFolder, path)
+}

@@ -1,0 +1,93 @@
+package org.apache.spark.sql.keystate
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
+import java.util.Base64
+
+import scala.util.Using
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonAST.{JObject, JString}
+
+import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.KeyedStateBackend
+
+/** One page of a state's entries, and where the next one starts if there is more. */
+private[keystate] final case class Page(data: Array[Byte], next: Option[Array[Byte]])
+
+/** Answers a worker's questions about one task's state. */
+private[keystate] final class StateQuestions(
+    task: KeyedTask,
+    channels: Seq[StateChannel],
+    backend: KeyedStateBackend,
+    pages: PageFormat
+) extends StateServer.Answerer {
+  private implicit val formats: Formats = DefaultFormats
+
+  override def apply(question: JObject, keys: Array[Byte]): (JObject, Array[Byte]) =
+    backend.synchronized {
+      val channel = channels((question \ "state").extract[Int])
+      val slots = task.slotsOf((question \ "generation").extract[Int])
+      val slot = (question \ "slot").extract[Int]
+      val (group, key) = (slots.group(slot), slots.key(slot))
+      (question \ "op").extract[String] match {
+        case "get" => (JObject(), pages.read(keys)(channel.find(group, key, _, pages)))
+        case "scan" | "list" =>
+          val from = (question \ "from").extract[String]
+          val start = Option.when(from.nonEmpty)(Base64.getDecoder.decode(from))
+          val page = channel.page(group, key, start, pages)
+          val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
+          (JObject(next.toList), page.data)
+      }
+    }
+}
+
+/** Reads and writes the Arrow streams of questions and answers. */
+private[keystate] final class PageFormat(timeZone: String, largeVarTypes: Boolean) {
+
+  /** An Arrow stream of one batch with what `fill` writes into its columns. */
+  def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] = {
+    val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
+    Using.resources(allocator, VectorSchemaRoot.create(arrowSchema, allocator)) { (_, root) =>
+      val writers = Seq.tabulate(schema.length) { i =>
+        val vector = root.getVector(i)
+        vector.allocateNew()
+        ArrowWriter.createFieldWriter(vector)
+      }
+      val rows = fill(writers)
+      writers.foreach(_.finish())
+      root.setRowCount(rows)
+      val bytes = new ByteArrayOutputStream
+      Using.resource(new ArrowStreamWriter(root, null, bytes)) { writer =>
+        writer.start()
+        writer.writeBatch()
+        writer.end()
+      }
+      bytes.toByteArray
+    }
+  }
+
+  /** Gives the first column of an Arrow stream of one batch to `use`. */
+  def read[T](stream: Array[Byte])(use: ArrowColumnVector => T): T = {
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("state keys", 0, Long.MaxValue)
+    Using.resources(
+      allocator,
+      new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
+    ) { (_, reader) =>
+      reader.loadNextBatch()
+      use(new ArrowColumnVector(reader.getVectorSchemaRoot.getVector(0)))
+    }
+  }
+}
+
+private[keystate] object PageFormat {
+
+  /** Entries of a page. */
+  val Entries = 1000
+}

@@ -1,0 +1,67 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+
+import keystate.backend.KeyedStateBackend
+import keystate.backend.heap.HeapStateBackend
+import keystate.checkpoint.StoreSettings
+import keystate.keygroup.KeyGroups
+
+/** Settings of a store, on the executor.
+  *
+  * Spark's `StateStoreConf` carries only its own keys to the executors and what the operator adds
+  * as `extraOptions`; but the Hadoop configuration that comes along has all of the session's
+  * settings (`SessionState.newHadoopConf`). So an operator's word counts first, then the session's.
+  */
+private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf: Configuration) {
+  import StoreConfig._
+
+  val settings: StoreSettings = {
+    val maxParallelism = positive(MaxParallelism)
+    maxParallelism.foreach(KeyGroups.checkMaxParallelism)
+    StoreSettings(
+      maxParallelism = maxParallelism,
+      parallelism = storeConf.extraOptions.get(Parallelism).map(_.toInt),
+      minVersionsToRetain = storeConf.minVersionsToRetain,
+      minVersionsToDelete = storeConf.minVersionsToDelete
+    )
+  }
+
+  val newBackend: Int => KeyedStateBackend = text(Backend).getOrElse("hashmap") match {
+    case "hashmap" => new HeapStateBackend(_)
+    case other =>
+      throw new IllegalArgumentException(
+        s"$Backend is '$other', which is not a state backend: use 'hashmap'"
+      )
+  }
+
+  val lockTimeoutMillis: Long = positive(LockTimeout).fold(DefaultLockTimeout)(_.toLong)
+
+  private def text(key: String): Option[String] =
+    storeConf.extraOptions.get(key).orElse(Option(hadoopConf.get(key))).map(_.trim)
+
+  private def positive(key: String): Option[Int] = text(key).map { value =>
+    value.toIntOption.filter(_ > 0).getOrElse {
+      throw new IllegalArgumentException(s"$key must be a positive number, and is '$value'")
+    }
+  }
+}
+
+private[keystate] object StoreConfig {
+
+  /** Number of key groups. Fixed for a checkpoint's life. */
+  final val MaxParallelism = "spark.keystate.maxParallelism"
+
+  /** `hashmap`. May change at a restart. */
+  final val Backend = "spark.keystate.backend"
+
+  /** How long, in milliseconds, to wait for another attempt to let go of a store. */
+  final val LockTimeout = "spark.keystate.lockTimeoutMs"
+
+  /** Set by an operator whose partitions own the key groups by range: its number of partitions. */
+  final val Parallelism = "spark.keystate.parallelism"
+
+  private final val DefaultLockTimeout = 60000L
+}

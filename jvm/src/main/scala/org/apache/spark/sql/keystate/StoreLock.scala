@@ -1,0 +1,70 @@
+package org.apache.spark.sql.keystate
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.sql.execution.streaming.state.{
+  AcquiredThreadInfo,
+  StateStoreErrors,
+  StateStoreId
+}
+
+/** Lets one store of a provider be open at a time: two attempts of a task can run in one JVM. Whoever
+  * opens the store gets a stamp and shows it at every use, so that an attempt which lost the store
+  * cannot touch what its successor does.
+  */
+private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
+  private var lastStamp = 0L
+  private var owner: Option[AcquiredThreadInfo] = None
+  private var closed = false
+
+  def acquire(): Long = synchronized {
+    await("acquire")
+    if (closed) throw new IllegalStateException(s"the provider of $id is closed")
+    owner = Some(AcquiredThreadInfo())
+    lastStamp += 1
+    lastStamp
+  }
+
+  def check(stamp: Long): Unit = synchronized {
+    if (!owns(stamp)) throw StateStoreErrors.invalidStamp(stamp, lastStamp)
+  }
+
+  /** Does nothing when the stamp is not the owner's any more. */
+  def release(stamp: Long): Unit = synchronized {
+    if (owns(stamp)) {
+      owner = None
+      notifyAll()
+    }
+  }
+
+  def isClosed: Boolean = synchronized(closed)
+
+  /** Returns whether this was the first call. */
+  def close(): Boolean = synchronized {
+    val first = !closed
+    if (first) {
+      await("close")
+      closed = true
+    }
+    first
+  }
+
+  private def owns(stamp: Long): Boolean = owner.isDefined && stamp == lastStamp
+
+  private def await(operation: String): Unit = {
+    val start = System.nanoTime
+    def waited: Long = NANOSECONDS.toMillis(System.nanoTime - start)
+    while (owner.isDefined && waited < timeoutMillis) wait(timeoutMillis - waited)
+    owner.foreach { holder =>
+      throw QueryExecutionErrors.unreleasedThreadError(
+        id.toString,
+        operation,
+        AcquiredThreadInfo().toString,
+        holder.toString,
+        waited,
+        holder.threadRef.get.fold("")(_.getStackTrace.mkString("\n"))
+      )
+    }
+  }
+}

@@ -1,0 +1,90 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.KeyedStateBackend
+
+/** Value state, and every state that keeps an accumulator as a value: one stored entry a key. */
+private[keystate] final class ValueChannel(
+    spec: StateSpec,
+    index: Int,
+    family: Int,
+    backend: KeyedStateBackend
+) extends StateChannel {
+  private val projection = UnsafeProjection.create(spec.rowSchema)
+
+  override def sender(column: String => ListVector): StateSender =
+    new Sender(new ValueColumn(column(s"s$index")))
+
+  private final class Sender(column: ValueColumn) extends StateSender {
+    private val writer = new StoredValueWriter(spec, column.writer)
+    private var keys = new Array[Array[Byte]](0)
+    private var groups = new Array[Int](0)
+    private var values = new Array[Array[Byte]](0)
+
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Unit = {
+      val wanted = fetch(slots, from, carried)
+      var next = 0
+      var i = 0
+      while (i < slots.size - from) {
+        if (carried(i) < 0) {
+          writer.write(values(next))
+          values(next) = null
+          next += 1
+        } else {
+          writer.write(null)
+        }
+        i += 1
+      }
+      column.added(i)
+      assert(next == wanted)
+    }
+
+    /** Reads the stored values of the keys that are not carried, in one call. */
+    private def fetch(slots: KeySlots, from: Int, carried: Array[Int]): Int = {
+      val fresh = slots.size - from
+      if (keys.length < fresh) {
+        keys = new Array(fresh)
+        groups = new Array(fresh)
+        values = new Array(fresh)
+      }
+      var wanted = 0
+      var i = 0
+      while (i < fresh) {
+        if (carried(i) < 0) {
+          keys(wanted) = slots.key(from + i)
+          groups(wanted) = slots.group(from + i)
+          wanted += 1
+        }
+        i += 1
+      }
+      backend.multiGet(family, groups, keys, values, wanted)
+      wanted
+    }
+
+    override def finish(): Unit = column.finish()
+    override def reset(): Unit = column.reset()
+  }
+
+  override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
+    val changed = columns(s"s${index}_slot").getArray(0)
+    val rows = new ReceivedRows(Elements(columns(s"s$index")), spec.isStruct)
+    var removed = 0L
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      if (rows.isNull(i)) {
+        backend.remove(family, slots.group(slot), slots.key(slot))
+        removed += 1
+      } else {
+        val value = StateRows.encode(projection(rows(i)))
+        backend.put(family, slots.group(slot), slots.key(slot), value)
+      }
+      i += 1
+    }
+    (changed.numElements() - removed, removed)
+  }
+}

@@ -1,0 +1,268 @@
+package keystate.backend
+
+import java.nio.ByteBuffer
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** What every state backend must do. */
+abstract class KeyedStateBackendSuite extends AnyFunSuite {
+  protected def newBackend(maxParallelism: Int): KeyedStateBackend
+
+  protected val point = StateFamily(0, "point", Layout.Point)
+  protected val grouped = StateFamily(1, "grouped", Layout.Grouped)
+  protected val ordered = StateFamily(7, "ordered", Layout.Ordered)
+
+  protected def bytes(text: String): Array[Byte] = text.getBytes("UTF-8")
+
+  /** The key of an entry of a grouped state. */
+  protected def entry(key: String, userKey: String): Array[Byte] = ByteBuffer
+    .allocate(4 + key.length + userKey.length)
+    .putInt(key.length)
+    .put(bytes(key))
+    .put(bytes(userKey))
+    .array
+
+  protected def withBackend(body: KeyedStateBackend => Any): Any = {
+    val backend = newBackend(8)
+    try {
+      Seq(point, grouped, ordered).foreach(backend.register)
+      backend.changesCommitted()
+      body(backend)
+    } finally backend.close()
+  }
+
+  protected def get(backend: KeyedStateBackend, family: StateFamily, group: Int, key: Array[Byte]) =
+    Option(backend.get(family.id, group, key)).map(new String(_, "UTF-8"))
+
+  protected def all(entries: EntryIterator): Seq[(Seq[Byte], String)] =
+    try entries.map(e => e.key.toSeq -> new String(e.value, "UTF-8")).toVector
+    finally entries.close()
+
+  private def keysFor(family: StateFamily): Seq[Array[Byte]] =
+    if (family == grouped) Seq(entry("k", "1"), entry("k", "2"), entry("kk", ""))
+    else Seq(bytes("a"), bytes("b"), bytes(""))
+
+  Seq(point, grouped, ordered).foreach { family =>
+    test(s"${family.name}: put, overwrite, remove, count") {
+      withBackend { backend =>
+        val keys = keysFor(family)
+        keys.foreach(key => assert(get(backend, family, 3, key).isEmpty))
+        keys.foreach(key => backend.put(family.id, 3, key, bytes("one")))
+        keys.foreach(key => assert(get(backend, family, 3, key).contains("one")))
+        assert(get(backend, family, 4, keys.head).isEmpty, "another group")
+        assert(backend.count(family.id) == 3)
+        backend.put(family.id, 3, keys(1), bytes("two"))
+        assert(get(backend, family, 3, keys(1)).contains("two"))
+        assert(backend.count(family.id) == 3)
+        backend.remove(family.id, 3, keys(1))
+        backend.remove(family.id, 3, keys(1))
+        assert(get(backend, family, 3, keys(1)).isEmpty)
+        assert(backend.count(family.id) == 2)
+        backend.put(family.id, 3, keys(1), bytes(""))
+        assert(get(backend, family, 3, keys(1)).contains(""), "an empty value is a value")
+      }
+    }
+
+    test(s"${family.name}: multiGet") {
+      withBackend { backend =>
+        val keys = keysFor(family)
+        backend.put(family.id, 0, keys(0), bytes("x"))
+        backend.put(family.id, 7, keys(2), bytes("y"))
+        val values = Array.fill(4)(bytes("old"))
+        backend.multiGet(family.id, Array(0, 0, 7), keys.toArray, values, 3)
+        assert(
+          values.toSeq.map(v => Option(v).map(new String(_))) ==
+            Seq(Some("x"), None, Some("y"), Some("old"))
+        )
+      }
+    }
+
+    test(s"${family.name}: rollback restores what was committed") {
+      withBackend { backend =>
+        val keys = keysFor(family)
+        val (kept, changed, made) = (keys(0), keys(1), keys(2))
+        backend.put(family.id, 1, kept, bytes("kept"))
+        backend.put(family.id, 1, changed, bytes("before"))
+        backend.changesCommitted()
+        backend.put(family.id, 1, changed, bytes("after"))
+        backend.put(family.id, 1, changed, bytes("after all"))
+        backend.put(family.id, 1, made, bytes("made"))
+        backend.remove(family.id, 1, kept)
+        backend.rollback()
+        assert(get(backend, family, 1, kept).contains("kept"))
+        assert(get(backend, family, 1, changed).contains("before"))
+        assert(get(backend, family, 1, made).isEmpty)
+        assert(backend.count(family.id) == 2)
+        assert(backend.changeCount == 0 && backend.changes().isEmpty)
+      }
+    }
+  }
+
+  test("changes are net and sorted by family, group and key") {
+    withBackend { backend =>
+      backend.put(ordered.id, 0, bytes("c"), bytes("3"))
+      backend.put(ordered.id, 0, Array[Byte](-1), bytes("4"))
+      backend.put(point.id, 5, bytes("z"), bytes("1"))
+      backend.put(point.id, 2, bytes("z"), bytes("0"))
+      backend.put(point.id, 2, bytes("z"), bytes("2"))
+      backend.changesCommitted()
+      assert(backend.changeCount == 0)
+
+      backend.put(ordered.id, 0, bytes("b"), bytes("new"))
+      backend.put(ordered.id, 0, Array[Byte](-1), bytes("changed"))
+      backend.remove(ordered.id, 0, bytes("c"))
+      backend.put(point.id, 2, bytes("z"), bytes("changed"))
+      backend.put(point.id, 1, bytes("made"), bytes("and"))
+      backend.remove(point.id, 1, bytes("made"))
+      backend.remove(point.id, 1, bytes("never there"))
+      backend.remove(point.id, 5, bytes("z"))
+      backend.put(point.id, 5, bytes("z"), bytes("again"))
+
+      val changes = backend
+        .changes()
+        .map(c => (c.family, c.group, c.key.toSeq, Option(c.value).map(new String(_))))
+        .toSeq
+      assert(
+        changes == Seq(
+          (point.id, 2, bytes("z").toSeq, Some("changed")),
+          (point.id, 5, bytes("z").toSeq, Some("again")),
+          (ordered.id, 0, bytes("b").toSeq, Some("new")),
+          (ordered.id, 0, bytes("c").toSeq, None),
+          (ordered.id, 0, Seq[Byte](-1), Some("changed"))
+        )
+      )
+      assert(backend.changeCount == changes.size)
+      assert(backend.changes().size == changes.size, "changes can be read again")
+    }
+  }
+
+  test("loaded entries are no changes") {
+    withBackend { backend =>
+      backend.load(point.id, 1, bytes("a"), bytes("1"))
+      backend.load(point.id, 1, bytes("b"), bytes("1"))
+      backend.load(point.id, 1, bytes("b"), null)
+      backend.load(point.id, 1, bytes("c"), null)
+      assert(backend.changeCount == 0)
+      assert(backend.count(point.id) == 1)
+      backend.rollback()
+      assert(get(backend, point, 1, bytes("a")).contains("1"))
+    }
+  }
+
+  test("ordered: scans in bytewise order, both ways, within bounds") {
+    withBackend { backend =>
+      val keys = Seq(Array[Byte](), Array[Byte](0), Array[Byte](0, 0), Array[Byte](1), Array[Byte](-1))
+      keys.reverse.foreach(key => backend.put(ordered.id, 2, key, bytes(s"${key.toSeq}")))
+      backend.put(ordered.id, 3, Array[Byte](0), bytes("another group"))
+      def scan(from: Int, until: Int) = all(
+        backend.scan(ordered.id, 2, keys.lift(from).orNull, keys.lift(until).orNull)
+      ).map(_._1)
+      def reverse(from: Int, until: Int) = all(
+        backend.scanReverse(ordered.id, 2, keys.lift(from).orNull, keys.lift(until).orNull)
+      ).map(_._1)
+      for (from <- -1 to 4; until <- 0 to 5) {
+        val expected = keys.map(_.toSeq).slice(from, until)
+        assert(scan(from, until) == expected, s"$from until $until")
+        assert(reverse(from, until) == expected.reverse, s"$from until $until")
+      }
+    }
+  }
+
+  test("grouped: a scan stays with its key") {
+    withBackend { backend =>
+      Seq("k" -> "b", "k" -> "a", "k" -> "", "kk" -> "a", "j" -> "z").foreach {
+        case (key, userKey) =>
+          backend.put(grouped.id, 2, entry(key, userKey), bytes(s"$key/$userKey"))
+      }
+      def values(entries: EntryIterator) = all(entries).map(_._2)
+      assert(
+        values(backend.scan(grouped.id, 2, entry("k", ""), null)) == Seq("k/", "k/a", "k/b")
+      )
+      assert(
+        values(backend.scan(grouped.id, 2, entry("k", "a"), entry("k", "b"))) == Seq("k/a")
+      )
+      assert(
+        values(backend.scanReverse(grouped.id, 2, entry("k", ""), null)) == Seq("k/b", "k/a", "k/")
+      )
+      assert(
+        values(backend.scanReverse(grouped.id, 2, null, entry("k", "b"))) == Seq("k/a", "k/")
+      )
+      assert(values(backend.scan(grouped.id, 2, entry("x", ""), null)).isEmpty)
+      val whole = Seq("j/z", "k/", "k/a", "k/b", "kk/a")
+      assert(values(backend.scan(grouped.id, 2, null, null)) == whole)
+      assert(values(backend.scanReverse(grouped.id, 2, null, null)) == whole.reverse)
+    }
+  }
+
+  test("point: a scan gives all entries of the group") {
+    withBackend { backend =>
+      (0 until 100).foreach(i => backend.put(point.id, i % 2, bytes(s"$i"), bytes(s"$i")))
+      assert(
+        all(backend.scan(point.id, 1, null, null)).map(_._2.toInt).sorted == (1 until 100 by 2)
+      )
+      assert(all(backend.scan(point.id, 5, null, null)).isEmpty)
+    }
+  }
+
+  Seq(point, grouped, ordered).foreach { family =>
+    test(s"${family.name}: changes while iterating lose and repeat no entry that stays") {
+      withBackend { backend =>
+        def key(i: Int) =
+          if (family == grouped) entry(s"k${i % 3}", f"$i%05d") else bytes(f"$i%05d")
+        val keys = (0 until 3000).map(key)
+        keys.foreach(k => backend.put(family.id, 0, k, bytes("old")))
+        val entries = backend.scan(family.id, 0, null, null)
+        var seen = 0
+        entries.foreach { e =>
+          seen += 1
+          if (seen % 2 == 0) backend.put(family.id, 0, e.key, bytes("new"))
+          else backend.remove(family.id, 0, e.key)
+        }
+        entries.close()
+        assert(seen == keys.size)
+        assert(backend.count(family.id) == keys.size / 2)
+      }
+    }
+  }
+
+  test("a dropped state is gone, and back after a rollback") {
+    withBackend { backend =>
+      backend.put(point.id, 0, bytes("a"), bytes("1"))
+      backend.changesCommitted()
+      backend.put(point.id, 0, bytes("a"), bytes("2"))
+      backend.drop(point.id)
+      assert(backend.changes().isEmpty)
+      backend.rollback()
+      assert(get(backend, point, 0, bytes("a")).contains("1"))
+      backend.drop(point.id)
+      backend.changesCommitted()
+      backend.rollback()
+      intercept[IllegalStateException](backend.get(point.id, 0, bytes("a")))
+    }
+  }
+
+  test("a state made in a transaction goes with its rollback") {
+    withBackend { backend =>
+      val made = StateFamily(3, "made", Layout.Point)
+      backend.register(made)
+      backend.put(3, 0, bytes("a"), bytes("1"))
+      backend.rollback()
+      backend.register(StateFamily(3, "other", Layout.Ordered))
+      assert(backend.count(3) == 0)
+      assert(all(backend.scanReverse(3, 0, null, null)).isEmpty)
+    }
+  }
+
+  test("memory used goes up and down with the entries") {
+    withBackend { backend =>
+      val empty = backend.memoryUsed
+      backend.put(point.id, 0, bytes("a"), new Array[Byte](1000))
+      val one = backend.memoryUsed
+      assert(one - empty >= 1000)
+      backend.put(point.id, 0, bytes("a"), new Array[Byte](10))
+      assert(backend.memoryUsed < one)
+      backend.remove(point.id, 0, bytes("a"))
+      assert(backend.memoryUsed == empty)
+    }
+  }
+}

@@ -1,0 +1,77 @@
+"""Calls into the JVM. Only the driver imports this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.util import PythonEvalType
+
+from keystate._spec import OperatorSpec
+from keystate._worker.task import KeyedTask
+from keystate.errors import ConfigurationError
+from keystate.session import EXTENSION, check_spark_version
+
+_BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
+_HINT = "build the session with keystate.configure(SparkSession.builder).getOrCreate()"
+
+
+def check_session(df: Any) -> None:
+    """Raises ConfigurationError when a DataFrame's session can't run Keystate's operators."""
+    check_spark_version()
+    if not isinstance(df, DataFrame):
+        raise TypeError(f"expected a DataFrame, got {type(df).__name__}")
+    if not hasattr(df, "_jdf"):
+        raise ConfigurationError(
+            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect"
+        )
+    session = df.sparkSession
+    if not _has_class(session):
+        raise ConfigurationError(
+            f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
+            "keystate.jar_path() gives to --jars"
+        )
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    if EXTENSION not in [name.strip() for name in extensions.split(",")]:
+        raise ConfigurationError(
+            f"spark.sql.extensions lacks {EXTENSION}: {_HINT}. An extension can't be added to a "
+            "session that is already running"
+        )
+
+
+def _has_class(session: SparkSession) -> bool:
+    loader = _jvm(session).java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_BRIDGE)
+    except Exception:
+        return False
+    return True
+
+
+def _jvm(session: SparkSession) -> Any:
+    return session.sparkContext._jvm
+
+
+def process(
+    df: DataFrame,
+    keys: list[Column],
+    task: KeyedTask,
+    output_type: T.StructType,
+    spec: OperatorSpec,
+) -> DataFrame:
+    """The DataFrame that a keyed task makes of another one."""
+    from pyspark.sql.udf import UserDefinedFunction
+
+    session = df.sparkSession
+    function = UserDefinedFunction(
+        task,
+        returnType=output_type,
+        name=spec.name or "keystate",
+        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    )
+    bridge = getattr(_jvm(session), _BRIDGE)
+    jdf = bridge.process(
+        df._jdf, function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json()
+    )
+    return DataFrame(jdf, session)

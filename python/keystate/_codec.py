@@ -1,0 +1,414 @@
+"""Conversion between Arrow arrays and Python values, a whole column at a time.
+
+Python values are what PySpark's own rows hold: ``int``, ``float``, ``str``, ``bytes``, ``bool``,
+``Decimal``, ``date``, naive local ``datetime`` for timestamps, ``list``, ``dict``, and
+:mod:`rows <keystate._rows>` or dataclasses for structs. Encoding checks types: a value that Spark
+would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from itertools import accumulate, chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from keystate._rows import row_maker
+
+_NONE = type(None)
+_EPOCH_TIMEZONE = "UTC"
+
+
+class Misfit(TypeError):
+    """A value does not fit its type."""
+
+    def __init__(self, value: Any, expected: str, where: str = "") -> None:
+        self.value = value
+        self.expected = expected
+        self.where = where
+        super().__init__(value, expected, where)
+
+    def within(self, place: str) -> Misfit:
+        """The same, seen from the value around it."""
+        return Misfit(self.value, self.expected, place + self.where)
+
+    def __str__(self) -> str:
+        got = f"{type(self.value).__name__} {_shorten(self.value)}"
+        return f"expected {self.expected}{' at ' + self.where if self.where else ''}, got {got}"
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+class Codec:
+    """Converts values of one Spark type. This base serves the types that pyarrow converts itself."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        self.data_type = data_type
+        self.arrow: pa.DataType = to_arrow_type(data_type, timezone=_EPOCH_TIMEZONE)
+        self._accepted = frozenset(accepted) | {_NONE}
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        """Python values of an array; ``None`` for nulls."""
+        return array.to_pylist()
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        """The array of these values; raises Misfit for the first that does not fit."""
+        if not self._accepted.issuperset(map(type, values)):
+            values = [self._coerce(value) for value in values]
+        try:
+            return pa.array(values, self.arrow)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            self._blame(values)
+            raise
+
+    def _coerce(self, value: Any) -> Any:
+        """A value of an accepted type for one of another, or Misfit."""
+        if type(value) in self._accepted:
+            return value
+        for accepted in self._accepted - {_NONE}:
+            if isinstance(value, accepted) and not isinstance(value, bool):
+                return value
+        raise Misfit(value, self.name)
+
+    def _blame(self, values: Iterable[Any]) -> None:
+        for value in values:
+            try:
+                pa.array([value], self.arrow)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):
+                raise Misfit(value, self.name) from None
+
+    @property
+    def name(self) -> str:
+        """The type's name in DDL."""
+        return self.data_type.simpleString()
+
+
+class _Fixed(Codec):
+    """Numbers: decoded straight from the array's buffer."""
+
+    def __init__(
+        self, data_type: T.DataType, accepted: tuple[type, ...], letter: str, width: int
+    ) -> None:
+        super().__init__(data_type, accepted)
+        self._letter = letter
+        self._width = width
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        size = len(array)
+        if array.null_count == size:
+            return [None] * size
+        start, width = array.offset, self._width
+        view = memoryview(array.buffers()[1])[start * width : (start + size) * width]
+        values: list[Any] = view.cast(self._letter).tolist()
+        if array.null_count:
+            return [v if ok else None for v, ok in zip(values, _validity(array))]
+        return values
+
+
+class _Integer(_Fixed):
+    def _coerce(self, value: Any) -> Any:
+        if type(value) is int or value is None:
+            return value
+        # numpy's integers and the like; a bool is an int to Python but not a number to Spark.
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise Misfit(value, self.name)
+        if type(value).__name__ in ("bool_", "bool"):
+            raise Misfit(value, self.name)
+        return value.__index__()
+
+
+class _Float(_Fixed):
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        kinds = set(map(type, values))
+        if not kinds <= {float, _NONE}:
+            values = [self._coerce(value) for value in values]
+        return pa.array(values, self.arrow)
+
+    def _coerce(self, value: Any) -> Any:
+        if value is None or type(value) is float:
+            return value
+        if isinstance(value, (bool, str, bytes, Decimal)) or not hasattr(value, "__float__"):
+            raise Misfit(value, self.name)
+        if type(value).__name__ == "bool_":
+            raise Misfit(value, self.name)
+        return float(value)
+
+
+class _String(Codec):
+    def decode(self, array: pa.Array) -> list[Any]:
+        if array.null_count or array.type != pa.string() or len(array) == 0:
+            return array.to_pylist()
+        start, size = array.offset, len(array)
+        _, offsets, data = array.buffers()
+        at = memoryview(offsets)[start * 4 : (start + size + 1) * 4].cast("i").tolist()
+        if data is None:
+            return [""] * size
+        first = at[0]
+        try:
+            text = str(memoryview(data)[first : at[-1]], "ascii")
+        except UnicodeDecodeError:
+            return array.to_pylist()
+        return [text[a - first : b - first] for a, b in pairwise(at)]
+
+
+class _Binary(Codec):
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return super().encode(
+            [bytes(v) if isinstance(v, (bytearray, memoryview)) else v for v in values]
+        )
+
+
+class _Date(Codec):
+    def _coerce(self, value: Any) -> Any:
+        # A datetime is a date to Python, but its time of day would be lost.
+        if isinstance(value, datetime.datetime):
+            raise Misfit(value, self.name)
+        return super()._coerce(value)
+
+
+class _Decimal(Codec):
+    def _coerce(self, value: Any) -> Any:
+        return Decimal(value) if type(value) is int else super()._coerce(value)
+
+
+class _Timestamp(Codec):
+    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        micros = _LONG.decode(array.cast(pa.int64()))
+        from_timestamp = datetime.datetime.fromtimestamp
+        return [
+            None
+            if m is None
+            else from_timestamp(m // 1_000_000).replace(microsecond=m % 1_000_000)
+            for m in micros
+        ]
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([self._micros(v) for v in values], pa.int64()).cast(self.arrow)
+
+    def _micros(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, datetime.datetime):
+            raise Misfit(value, self.name)
+        # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
+        return int(value.replace(microsecond=0).timestamp()) * 1_000_000 + value.microsecond
+
+
+class _Array(Codec):
+    def __init__(self, data_type: T.ArrayType) -> None:
+        super().__init__(data_type, (list, tuple))
+        self._element = codec(data_type.elementType)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        at = _offsets(array)
+        values = self._element.decode(array.values.slice(at[0], at[-1] - at[0]))
+        first = at[0]
+        lists = [values[a - first : b - first] for a, b in pairwise(at)]
+        return _with_nulls(lists, array)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if value is not None and not isinstance(value, (list, tuple)):
+                raise Misfit(value, self.name)
+        flat = list(chain.from_iterable(v for v in values if v is not None))
+        try:
+            elements = self._element.encode(flat)
+        except Misfit as e:
+            raise e.within("an element of the array") from None
+        return pa.ListArray.from_arrays(
+            _offsets_of(values), elements, type=self.arrow, mask=_mask(values)
+        )
+
+
+class _Map(Codec):
+    def __init__(self, data_type: T.MapType) -> None:
+        super().__init__(data_type, (dict,))
+        self._key = codec(data_type.keyType)
+        self._value = codec(data_type.valueType)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        at = _offsets(array)
+        first, size = at[0], at[-1] - at[0]
+        keys = self._key.decode(array.keys.slice(first, size))
+        values = self._value.decode(array.items.slice(first, size))
+        maps = [
+            dict(zip(keys[a - first : b - first], values[a - first : b - first]))
+            for a, b in pairwise(at)
+        ]
+        return _with_nulls(maps, array)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if value is not None and not isinstance(value, dict):
+                raise Misfit(value, self.name)
+        present = [v for v in values if v is not None]
+        keys = list(chain.from_iterable(present))
+        if None in keys:
+            raise Misfit(None, self._key.name, "a key of the map")
+        try:
+            encoded_keys = self._key.encode(keys)
+        except Misfit as e:
+            raise e.within("a key of the map") from None
+        try:
+            encoded_values = self._value.encode(
+                list(chain.from_iterable(v.values() for v in present))
+            )
+        except Misfit as e:
+            raise e.within("a value of the map") from None
+        return pa.MapArray.from_arrays(
+            _offsets_of(values), encoded_keys, encoded_values, type=self.arrow, mask=_mask(values)
+        )
+
+
+class StructCodec(Codec):
+    """Structs: tuples with named fields."""
+
+    def __init__(self, data_type: T.StructType) -> None:
+        super().__init__(data_type, (tuple,))
+        self.fields = [codec(field.dataType) for field in data_type.fields]
+        self.names = tuple(data_type.fieldNames())
+        self._make = row_maker(self.names)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if array.null_count == len(array):
+            return [None] * len(array)
+        if not self.fields:
+            return [self._make(())] * len(array)
+        columns = [f.decode(array.field(i)) for i, f in enumerate(self.fields)]
+        return _with_nulls(list(map(self._make, zip(*columns))), array)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        rows: Sequence[Any] = values
+        mask = None
+        if None in values:
+            absent = (None,) * len(self.fields)
+            mask = pa.array([v is None for v in values], pa.bool_())
+            rows = [absent if v is None else v for v in values]
+        columns = self.encode_columns(rows)
+        if not columns:
+            return pa.array([{}] * len(values), self.arrow)
+        return pa.StructArray.from_arrays(columns, fields=list(self.arrow), mask=mask)
+
+    def encode_columns(self, rows: Sequence[Any]) -> list[pa.Array]:
+        """One array a field of rows, none of which is ``None``."""
+        width = len(self.fields)
+        if not all(issubclass(kind, tuple) for kind in set(map(type, rows))):
+            rows = [row if isinstance(row, tuple) else self._tuple(row) for row in rows]
+        if set(map(len, rows)) - {width}:
+            wrong = next(row for row in rows if len(row) != width)
+            raise Misfit(wrong, f"{self.name} ({width} fields)")
+        columns = zip(*rows) if rows else [()] * width
+        encoded = []
+        for name, field, column in zip(self.names, self.fields, columns):
+            try:
+                encoded.append(field.encode(column))
+            except Misfit as e:
+                raise e.within(f"field '{name}'" + (", " if e.where else "")) from None
+        return encoded
+
+    def _tuple(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, list):
+            return tuple(value)
+        if isinstance(value, dict):
+            unknown = value.keys() - set(self.names)
+            if unknown:
+                raise Misfit(value, f"{self.name}, which has no field {sorted(unknown)[0]!r}")
+            return tuple(value.get(name) for name in self.names)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            try:
+                return tuple(getattr(value, name) for name in self.names)
+            except AttributeError:
+                raise Misfit(value, self.name) from None
+        raise Misfit(value, self.name)
+
+
+class _Dataclass(StructCodec):
+    """A struct whose values are objects of a dataclass."""
+
+    def __init__(self, data_type: T.StructType, cls: type) -> None:
+        super().__init__(data_type)
+        self._make = lambda values: cls(*values)
+
+
+def _validity(array: pa.Array) -> list[bool]:
+    valid: list[bool] = array.is_valid().to_pylist()
+    return valid
+
+
+def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
+    if array.null_count:
+        return [v if ok else None for v, ok in zip(values, _validity(array))]
+    return values
+
+
+def _offsets(array: pa.Array) -> list[int]:
+    start, size = array.offset, len(array)
+    if size == 0:
+        return [0]
+    view = memoryview(array.buffers()[1])[start * 4 : (start + size + 1) * 4]
+    return view.cast("i").tolist()
+
+
+def _offsets_of(values: Sequence[Any]) -> pa.Array:
+    lengths = (0 if v is None else len(v) for v in values)
+    return pa.array(accumulate(lengths, initial=0), pa.int32())
+
+
+def _mask(values: Sequence[Any]) -> pa.Array | None:
+    return pa.array([v is None for v in values], pa.bool_()) if None in values else None
+
+
+_LONG = _Fixed(T.LongType(), (int,), "q", 8)
+
+_SIMPLE: dict[type[T.DataType], Callable[[T.DataType], Codec]] = {
+    T.BooleanType: lambda t: Codec(t, (bool,)),
+    T.ByteType: lambda t: _Integer(t, (int,), "b", 1),
+    T.ShortType: lambda t: _Integer(t, (int,), "h", 2),
+    T.IntegerType: lambda t: _Integer(t, (int,), "i", 4),
+    T.LongType: lambda t: _Integer(t, (int,), "q", 8),
+    T.FloatType: lambda t: _Float(t, (float,), "f", 4),
+    T.DoubleType: lambda t: _Float(t, (float,), "d", 8),
+    T.DecimalType: lambda t: _Decimal(t, (Decimal,)),
+    T.StringType: lambda t: _String(t, (str,)),
+    T.BinaryType: lambda t: _Binary(t, (bytes,)),
+    T.DateType: lambda t: _Date(t, (datetime.date,)),
+    T.TimestampType: lambda t: _Timestamp(t, (datetime.datetime,)),
+    T.TimestampNTZType: lambda t: Codec(t, (datetime.datetime,)),
+    T.DayTimeIntervalType: lambda t: Codec(t, (datetime.timedelta,)),
+    T.TimeType: lambda t: Codec(t, (datetime.time,)),
+    T.NullType: lambda t: Codec(t, ()),
+}
+
+
+def codec(data_type: T.DataType, dataclass: type | None = None) -> Codec:
+    """The codec of a Spark type.
+
+    Args:
+        data_type: any type that has a Python value; not variant, calendar and year-month intervals,
+            geometry and geography.
+        dataclass: for a struct, the class whose objects its values are.
+
+    Raises:
+        TypeError: the type is not supported.
+    """
+    if isinstance(data_type, T.StructType):
+        return _Dataclass(data_type, dataclass) if dataclass else StructCodec(data_type)
+    if isinstance(data_type, T.ArrayType):
+        return _Array(data_type)
+    if isinstance(data_type, T.MapType):
+        return _Map(data_type)
+    for kind, make in _SIMPLE.items():
+        if type(data_type) is kind:
+            return make(data_type)
+    raise TypeError(f"type {data_type.simpleString()} is not supported")

@@ -1,0 +1,29 @@
+"""Row classes: what structs look like in Python.
+
+A struct is a tuple whose fields can be read by name. It is a ``pyspark.sql.Row``, so that code which
+expects one works, with a class for each list of field names, so that a field access costs what
+``namedtuple``'s does rather than a search through the names.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, Callable
+
+from pyspark.sql import Row
+
+
+@lru_cache(maxsize=1024)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """The row class with these field names."""
+    fields: dict[str, Any] = {
+        name: property(itemgetter(i)) for i, name in enumerate(names) if name.isidentifier()
+    }
+    return type("Row", (Row,), {**fields, "__slots__": (), "__fields__": list(names)})
+
+
+def row_maker(names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Row]:
+    """Makes rows with these field names from tuples, without Row's own argument checks."""
+    cls = row_class(names)
+    return partial(tuple.__new__, cls)

@@ -1,0 +1,103 @@
+"""The side channel: asks the JVM for state that was too large to be sent ahead.
+
+One socket a task, opened at the first question. A question is ``[int32 length][JSON]`` followed by
+``[int32 length][Arrow stream]``, the keys asked for or nothing; an answer is the same, its JSON
+``{"error": ...}``, or ``{"next": token}`` when more pages follow.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from keystate.errors import KeystateError
+
+
+class Channel:
+    """A task's side channel."""
+
+    def __init__(self, port: int, secret: str) -> None:
+        self._address = ("127.0.0.1", port)
+        self._secret = secret
+        self._socket: socket.socket | None = None
+        self.generation = 0
+
+    def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
+        """The values of the keys that are there, in their order."""
+        _, batch = self._ask({"op": "get", "state": state, "slot": slot}, keys)
+        return batch.column(0)
+
+    def scan(self, state: int, slot: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """All keys and values of a map, by page."""
+        token = ""
+        while token is not None:
+            question = {"op": "scan", "state": state, "slot": slot, "from": token}
+            answer, batch = self._ask(question)
+            yield batch.column(0), batch.column(1)
+            token = answer.get("next")
+
+    def read_list(self, state: int, slot: int) -> pa.Array:
+        """All elements of a list."""
+        pages = []
+        token = ""
+        while token is not None:
+            question = {"op": "list", "state": state, "slot": slot, "from": token}
+            answer, batch = self._ask(question)
+            pages.append(batch.column(0))
+            token = answer.get("next")
+        return pa.concat_arrays(pages)
+
+    def close(self) -> None:
+        """Closes the socket, if it was opened."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _ask(
+        self, question: dict[str, Any], keys: pa.Array | None = None
+    ) -> tuple[dict[str, Any], pa.RecordBatch]:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(_frame(self._secret.encode()))
+        question["generation"] = self.generation
+        self._socket.sendall(_frame(json.dumps(question).encode()) + _frame(_stream(keys)))
+        answer = json.loads(self._read())
+        data = self._read()
+        if "error" in answer:
+            raise KeystateError(f"the state could not be read: {answer['error']}")
+        return answer, pa.ipc.open_stream(data).read_next_batch()
+
+    def _read(self) -> bytes:
+        (length,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(length)
+
+    def _exactly(self, length: int) -> bytes:
+        assert self._socket is not None
+        parts = bytearray()
+        while len(parts) < length:
+            part = self._socket.recv(min(1 << 20, length - len(parts)))
+            if not part:
+                raise KeystateError("the state could not be read: the executor closed the channel")
+            parts += part
+        return bytes(parts)
+
+
+def _frame(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def _stream(keys: pa.Array | None) -> bytes:
+    if keys is None:
+        return b""
+    batch = pa.RecordBatch.from_arrays([keys], ["key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    result: bytes = sink.getvalue().to_pybytes()
+    return result

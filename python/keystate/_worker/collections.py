@@ -1,0 +1,331 @@
+"""List and map state: the worker's side.
+
+A small list or map comes whole with its key's first row. A large one stays with the JVM: the worker
+keeps only what was added or changed, and asks for the rest when it is read. Either way only changes
+go back: appended elements, and the entries that were put or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._codec import Misfit
+from keystate._spec import StateSpec
+from keystate._worker.messages import Columns, nested
+from keystate._worker.states import WorkerState, flatten
+from keystate.errors import StateTypeError
+from keystate.state import ListState, MapState, StateDescriptor
+
+
+class ListCell:
+    """One key's list. `stored` is how many of its leading elements the JVM has; `remote` says that
+    those are not in `elements`.
+    """
+
+    __slots__ = ("elements", "remote", "replaced", "stored")
+
+    def __init__(self, elements: list[Any], remote: bool = False) -> None:
+        self.elements = elements
+        self.remote = remote
+        self.replaced = False
+        self.stored = len(elements)
+
+
+class WorkerListState(WorkerState, ListState[Any]):
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._codec = spec.value_codec()
+
+    def _cell(self) -> ListCell:
+        try:
+            cell: ListCell = self._cells[self._cursor.slot]
+        except TypeError:
+            self._no_key()
+        return cell
+
+    def get(self) -> list[Any]:
+        cell = self._cell()
+        if cell.remote:
+            slot = self._cursor.slot
+            stored = self._codec.decode(self._cursor.channel.read_list(self.index, slot))
+            cell.elements = stored + cell.elements
+            cell.stored = len(stored)
+            cell.remote = False
+        return cell.elements.copy()
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            raise StateTypeError(f"list state '{self.spec.name}' can't hold None")
+        slot = self._cursor.slot
+        try:
+            self._cells[slot].elements.append(value)
+            self._dirty[slot] = 1
+        except TypeError:
+            self._no_key()
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        cell = self._cell()
+        cell.elements.extend(self._checked(values))
+        self._dirty[self._cursor.slot] = 1
+
+    def update(self, values: Iterable[Any]) -> None:
+        cell = self._cell()
+        cell.elements = self._checked(values)
+        cell.remote = False
+        cell.replaced = True
+        cell.stored = 0
+        self._dirty[self._cursor.slot] = 1
+
+    def clear(self) -> None:
+        self.update(())
+
+    def _checked(self, values: Iterable[Any]) -> list[Any]:
+        checked = list(values)
+        if None in checked:
+            raise StateTypeError(f"list state '{self.spec.name}' can't hold None")
+        return checked
+
+    def _decode(self, message: Columns) -> list[Any]:
+        lists = message.elements(f"s{self.index}")
+        offsets = lists.offsets.to_pylist()
+        values = self._codec.decode(lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
+        remote = lists.is_null().to_pylist()
+        first = offsets[0]
+        return [
+            ListCell(values[a - first : b - first], away)
+            for a, b, away in zip(offsets, offsets[1:], remote)
+        ]
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        cells = [self._cells[slot] for slot in slots]
+        added = [c.elements if c.remote else c.elements[c.stored :] for c in cells]
+        try:
+            elements = self._codec.encode(flatten(added))
+        except Misfit:
+            for slot, each in zip(slots, added):
+                self._encode(self._codec, each, [slot] * len(each))
+            raise
+        columns = {
+            "": nested(elements, [len(each) for each in added]),
+            "reset": pa.array([c.replaced for c in cells], pa.bool_()),
+        }
+        for cell in cells:
+            cell.replaced = False
+            if cell.remote:
+                cell.elements = []
+            else:
+                cell.stored = len(cell.elements)
+        return columns
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        return {"": pa.list_(self._codec.arrow), "reset": pa.bool_()}
+
+
+class MapCell(dict[Any, Any]):
+    """One key's whole map. `changed` has the keys that were put or removed."""
+
+    __slots__ = ("changed", "replaced")
+
+    remote = False
+
+    def __init__(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        super().__init__(entries)
+        self.changed: set[Any] = set()
+        self.replaced = False
+
+
+class RemoteMapCell(MapCell):
+    """One key's map that stays with the JVM. The dictionary has what is known of it: what was read
+    and what was put; `absent` has the keys that are known not to be there.
+    """
+
+    __slots__ = ("absent",)
+
+    remote = True
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.absent: set[Any] = set()
+
+
+class WorkerMapState(WorkerState, MapState[Any, Any]):
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._codec = spec.value_codec()
+        self._key_codec = spec.key_codec()
+        self._hashable = _hashable(spec)
+
+    def _cell(self) -> MapCell:
+        try:
+            cell: MapCell = self._cells[self._cursor.slot]
+        except TypeError:
+            self._no_key()
+        return cell
+
+    def get(self, key: Any) -> Any:
+        cell = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        if cell.remote:
+            self._fetch(cell, key)
+        return cell.get(key)
+
+    def contains(self, key: Any) -> bool:
+        cell = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        if cell.remote:
+            self._fetch(cell, key)
+        return key in cell
+
+    def put(self, key: Any, value: Any) -> None:
+        if key is None:
+            raise StateTypeError(f"map state '{self.spec.name}' can't have the key None")
+        cell = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        cell[key] = value
+        cell.changed.add(key)
+        self._dirty[self._cursor.slot] = 1
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        cell = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        if cell.pop(key, cell) is not cell or cell.remote:
+            cell.changed.add(key)
+            self._dirty[self._cursor.slot] = 1
+            if isinstance(cell, RemoteMapCell):
+                cell.absent.add(key)
+
+    def clear(self) -> None:
+        self._cell()
+        cell = MapCell(())
+        cell.replaced = True
+        self._cells[self._cursor.slot] = cell
+        self._dirty[self._cursor.slot] = 1
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        cell = self._cell()
+        return self._remote_items(cell) if cell.remote else list(cell.items())
+
+    def keys(self) -> Iterable[Any]:
+        cell = self._cell()
+        return [key for key, _ in self.items()] if cell.remote else list(cell)
+
+    def is_empty(self) -> bool:
+        cell = self._cell()
+        if cell.remote:
+            return next(iter(self._remote_items(cell)), None) is None
+        return not cell
+
+    # -- a map that stays with the JVM ---------------------------------------------------------
+
+    def _fetch(self, cell: MapCell, key: Any) -> None:
+        assert isinstance(cell, RemoteMapCell)
+        if key in cell or key in cell.absent or key is None:
+            return
+        slot = self._cursor.slot
+        try:
+            wanted = self._key_codec.encode([key])
+        except Misfit as e:
+            self._misfit(e, slot)
+        found = self._cursor.channel.get(self.index, slot, wanted)
+        if len(found):
+            cell[key] = self._codec.decode(found)[0]
+        else:
+            cell.absent.add(key)
+
+    def _remote_items(self, cell: MapCell) -> Iterator[tuple[Any, Any]]:
+        """The map as it is now: what is known here, then, page by page, what else is stored."""
+        assert isinstance(cell, RemoteMapCell)
+        known, absent = dict(cell), set(cell.absent)
+        pages = self._cursor.channel.scan(self.index, self._cursor.slot)
+
+        def stored() -> Iterator[tuple[Any, Any]]:
+            for keys, values in pages:
+                for key, value in zip(self._key_codec.decode(keys), self._codec.decode(values)):
+                    if self._hashable is not None:
+                        key = self._hashable(key)
+                    if key not in known and key not in absent:
+                        yield key, value
+
+        return chain(known.items(), stored())
+
+    # -- between JVM and worker ----------------------------------------------------------------
+
+    def _decode(self, message: Columns) -> list[Any]:
+        key_lists = message.elements(f"s{self.index}_k")
+        value_lists = message.elements(f"s{self.index}_v")
+        offsets = key_lists.offsets.to_pylist()
+        first, size = offsets[0], offsets[-1] - offsets[0]
+        keys = self._key_codec.decode(key_lists.values.slice(first, size))
+        values = self._codec.decode(value_lists.values.slice(first, size))
+        if self._hashable is not None:
+            keys = list(map(self._hashable, keys))
+        remote = key_lists.is_null().to_pylist()
+        return [
+            RemoteMapCell()
+            if away
+            else MapCell(zip(keys[a - first : b - first], values[a - first : b - first]))
+            for a, b, away in zip(offsets, offsets[1:], remote)
+        ]
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        cells: list[MapCell] = [self._cells[slot] for slot in slots]
+        put = [[key for key in cell.changed if key in cell] for cell in cells]
+        removed = [[key for key in cell.changed if key not in cell] for cell in cells]
+        columns = {
+            "reset": pa.array([cell.replaced for cell in cells], pa.bool_()),
+            "k": self._nested(self._key_codec, put, slots),
+            "v": self._nested(
+                self._codec, [[c[key] for key in keys] for c, keys in zip(cells, put)], slots
+            ),
+            "d": self._nested(self._key_codec, removed, slots),
+        }
+        for cell in cells:
+            cell.changed.clear()
+            cell.replaced = False
+        return columns
+
+    def _nested(self, codec: Any, lists: list[list[Any]], slots: list[int]) -> pa.Array:
+        try:
+            elements = codec.encode(flatten(lists))
+        except Misfit:
+            for slot, each in zip(slots, lists):
+                self._encode(codec, each, [slot] * len(each))
+            raise
+        return nested(elements, [len(each) for each in lists])
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        keys = pa.list_(self._key_codec.arrow)
+        return {"reset": pa.bool_(), "k": keys, "v": pa.list_(self._codec.arrow), "d": keys}
+
+
+_NAN = float("nan")
+
+
+def _hashable(spec: StateSpec) -> Callable[[Any], Any] | None:
+    """What makes a map's key fit for a dictionary; None where all of them do as they are."""
+    from pyspark.sql import types as T
+
+    if isinstance(spec.key_type, (T.FloatType, T.DoubleType)):
+        # All NaNs are one key to Spark; a dictionary finds a NaN only as the same object.
+        return lambda key: _NAN if key != key else key
+    if isinstance(spec.key_type, T.BinaryType):
+        return lambda key: bytes(key) if isinstance(key, (bytearray, memoryview)) else key
+    if isinstance(spec.key_type, T.ArrayType):
+        return lambda key: tuple(key) if isinstance(key, list) else key
+    return None

@@ -1,0 +1,120 @@
+"""What a function is told: the runtime context in `open`, the context of each row."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from keystate._spec import OperatorSpec
+from keystate._worker.channel import Channel
+from keystate._worker.states import WorkerState, make_state
+from keystate.errors import DeclarationError, StateAccessError
+from keystate.runtime import RuntimeContext
+from keystate.state import StateDescriptor
+
+
+class RowContext:
+    """The context of the row being processed. States look up the current slot here."""
+
+    def __init__(self) -> None:
+        self.slot: int | None = None
+        self.row: Any = None
+        self.keys: list[Any] = []
+        self.control: dict[str, Any] = {}
+        self._channel: Channel | None = None
+
+    def get_current_key(self) -> Any:
+        """The key: the bare value for one key column, a Row for several."""
+        try:
+            return self.keys[self.slot]  # type: ignore[index]
+        except TypeError:
+            raise StateAccessError("there is no current key outside of a call") from None
+
+    def timestamp(self) -> int | None:
+        """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
+        column = self.control["event_time_column"] if self.control else None
+        if column is None or self.row is None:
+            return None
+        time = self.row[column]
+        return None if time is None else _millis(time)
+
+    def timer_service(self) -> RowContext:
+        """The operator's clocks."""
+        return self
+
+    def current_watermark(self) -> int | None:
+        """The watermark in ms since the epoch; ``None`` when the input has none."""
+        watermark: int | None = self.control.get("watermark")
+        return watermark
+
+    def current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch."""
+        time: int = self.control["processing_time"]
+        return time
+
+    def key_of(self, slot: int) -> Any:
+        """A key, for messages."""
+        return self.keys[slot]
+
+    @property
+    def channel(self) -> Channel:
+        """The task's side channel."""
+        if self._channel is None:
+            self._channel = Channel(self.control["port"], self.control["secret"])
+        self._channel.generation = self.control["generation"]
+        return self._channel
+
+    def end_task(self) -> None:
+        """Lets go of what belongs to a task."""
+        self.slot = None
+        self.row = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _millis(time: Any) -> int:
+    if isinstance(time, datetime.datetime):
+        seconds = int(time.replace(microsecond=0).timestamp())
+        return seconds * 1000 + time.microsecond // 1000
+    # A window is a struct of start and end; its event time is its end.
+    return _millis(time[1])
+
+
+class WorkerRuntimeContext(RuntimeContext):
+    """The runtime context of a function in a worker."""
+
+    def __init__(self, spec: OperatorSpec, control: dict[str, Any], cursor: RowContext) -> None:
+        self._spec = spec
+        self._control = control
+        self._cursor = cursor
+        self._declared = {state.name: i for i, state in enumerate(spec.states)}
+        self.states: dict[str, WorkerState] = {}
+
+    def _provide(self, descriptor: StateDescriptor) -> Any:
+        index = self._declared.get(descriptor.name)
+        if index is None:
+            raise DeclarationError(
+                f"state '{descriptor.name}' was not declared when the query was planned: get every "
+                "state in open(), unconditionally"
+            )
+        if descriptor.name in self.states:
+            raise DeclarationError(f"two states are named '{descriptor.name}'")
+        state = make_state(self._spec.states[index], index, self._cursor, descriptor)
+        self.states[descriptor.name] = state
+        return state
+
+    def get_task_name(self) -> str:
+        return self._spec.name or "keyed process"
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return int(self._control["parallelism"])
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return int(self._control["max_parallelism"])
+
+    def get_index_of_this_subtask(self) -> int:
+        return int(self._control["subtask"])
+
+    def get_attempt_number(self) -> int:
+        return int(self._control["attempt"])

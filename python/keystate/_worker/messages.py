@@ -1,0 +1,44 @@
+"""Messages between JVM and worker: Arrow batches of one row whose columns are lists of any length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+
+class Columns:
+    """The columns of a message from the JVM."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def elements(self, name: str) -> pa.Array:
+        """The elements of a list column."""
+        column = self._batch.column(name)
+        return column.values.slice(column.offsets[0].as_py(), column.value_lengths()[0].as_py())
+
+    def control(self) -> dict[str, Any]:
+        """What the message says besides data."""
+        control: dict[str, Any] = json.loads(self._batch.column("control")[0].as_py())
+        return control
+
+
+def list_column(array: pa.Array) -> pa.Array:
+    """A column of one list with these elements."""
+    return pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
+
+
+@lru_cache(maxsize=1024)
+def empty_column(element: pa.DataType) -> pa.Array:
+    """A column of one empty list."""
+    return list_column(pa.array([], element))
+
+
+def nested(elements: pa.Array, lengths: Sequence[int]) -> pa.Array:
+    """Lists of these lengths, one after the other out of the elements."""
+    return pa.ListArray.from_arrays(pa.array(accumulate(lengths, initial=0), pa.int32()), elements)

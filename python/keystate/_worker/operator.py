@@ -1,0 +1,257 @@
+"""A keyed function at work in a subtask: rows and states in, results and changes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import GeneratorType, TracebackType
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import Misfit, StructCodec, codec
+from keystate._spec import OperatorSpec
+from keystate._worker.context import RowContext, WorkerRuntimeContext
+from keystate._worker.messages import Columns, list_column
+from keystate._worker.states import WorkerState
+from keystate.errors import FunctionError, KeystateError, OutputTypeError
+
+_MANY = (list, GeneratorType)
+_SLOTS_PER_ANSWER = 50_000
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """How a user's function is called for each row.
+
+    Attributes:
+        function: the user's function object, or a plain callable.
+        method: the method that takes a row; empty for a plain callable.
+        style: ``process`` (row and context, many results), ``flat_map`` (row, many results), ``map``
+            (row, one result), ``filter`` (row, whether to keep it).
+    """
+
+    function: Any
+    method: str
+    style: str
+
+    def call(self) -> Callable[..., Any]:
+        """What is called for each row."""
+        called: Callable[..., Any] = (
+            getattr(self.function, self.method) if self.method else self.function
+        )
+        return called
+
+    def open(self, context: Any) -> None:
+        """Opens the function, if it is more than a callable."""
+        if hasattr(self.function, "open"):
+            self.function.open(context)
+
+    def close(self) -> None:
+        """Closes it likewise."""
+        if hasattr(self.function, "close"):
+            self.function.close()
+
+
+class Operator:
+    """An opened function with its states. Lives as long as its worker and serves task after task."""
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        self._plan = plan
+        self._context = RowContext()
+        self._rows = codec(row_type)
+        self._keys = codec(key_type)
+        self._bare_key = len(key_type.fields) == 1
+        self._output = StructCodec(output_type)
+        self._bare_output = len(output_type.fields) == 1
+        self._no_results = pa.array([], self._output.arrow)
+        runtime = WorkerRuntimeContext(spec, control, self._context)
+        self._guard(lambda: plan.open(runtime))
+        missing = [s.name for s in spec.states if s.name not in runtime.states]
+        if missing:
+            raise KeystateError(
+                f"state '{missing[0]}' was declared when the query was planned, but open() did not "
+                "ask for it in the worker: get every state in open(), unconditionally"
+            )
+        self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
+        self._no_changes = {k: v for s in self._states for k, v in s.no_changes().items()}
+        self._call = plan.call()
+        self._process = getattr(self, f"_run_{plan.style}")
+        self._generation = 0
+
+    # -- the conversation with the JVM ----------------------------------------------------------
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        """Starts without any key: what a task knows comes from the JVM."""
+        self._generation = control["generation"]
+        self._forget()
+
+    def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Processes a message's rows."""
+        context = self._context
+        context.control = control
+        if control["generation"] != self._generation:
+            yield from self._flush()
+            self._generation = control["generation"]
+            context.keys = []
+            for state in self._states:
+                state.new_generation()
+        self._load(message)
+        slots = INTEGERS.decode(message.elements("slots"))
+        rows = self._rows.decode(message.elements("rows"))
+        results: list[Any] = []
+        self._guard(lambda: self._process(slots, rows, results))
+        yield self._batch(results)
+
+    def end_task(self) -> Iterator[pa.RecordBatch]:
+        """Returns the changes that are left."""
+        yield from self._flush()
+        self._forget()
+
+    def close(self) -> None:
+        """Closes the user's function."""
+        self._forget()
+        self._plan.close()
+
+    def _forget(self) -> None:
+        self._context.end_task()
+        for state in self._states:
+            state.forget()
+
+    def _load(self, message: Columns) -> None:
+        keys = self._keys.decode(message.elements("keys"))
+        self._context.keys += [key[0] for key in keys] if self._bare_key else keys
+        carried = INTEGERS.decode(message.elements("carried"))
+        any_carried = max(carried, default=-1) >= 0
+        for state in self._states:
+            state.load(message, carried if any_carried else None)
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        """Answers with all changes of this generation, so many slots at a time."""
+        size = len(self._context.keys)
+        for start in range(0, size, _SLOTS_PER_ANSWER):
+            stop = min(start + _SLOTS_PER_ANSWER, size)
+            changes = {k: v for s in self._states for k, v in s.changes(start, stop).items()}
+            yield self._batch([], changes, self._generation, stop == size)
+
+    def _batch(
+        self,
+        results: list[Any],
+        changes: dict[str, pa.Array] | None = None,
+        generation: int = -1,
+        complete: bool = False,
+    ) -> pa.RecordBatch:
+        if changes is None:
+            changes = self._no_changes
+        columns = {
+            "generation": pa.array([generation], pa.int32()),
+            "complete": pa.array([complete], pa.bool_()),
+            "out": list_column(self._encode(results)),
+            # In the same order in every answer: they are one Arrow stream.
+            **{name: changes[name] for name in self._no_changes},
+        }
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    # -- calling the user's function ------------------------------------------------------------
+
+    def _run_process(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        context, call, extend = self._context, self._call, results.extend
+        for context.slot, row in zip(slots, rows):
+            context.row = row
+            result = call(row, context)
+            if result is not None:
+                if type(result) in _MANY:
+                    extend(result)
+                else:
+                    self._collect(result, results)
+
+    def _run_flat_map(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        context, call, extend = self._context, self._call, results.extend
+        for context.slot, row in zip(slots, rows):
+            result = call(row)
+            if result is not None:
+                if type(result) in _MANY:
+                    extend(result)
+                else:
+                    self._collect(result, results)
+
+    def _run_map(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        context, call, append = self._context, self._call, results.append
+        for context.slot, row in zip(slots, rows):
+            append(call(row))
+
+    def _run_filter(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        context, call, append = self._context, self._call, results.append
+        for context.slot, row in zip(slots, rows):
+            if call(row):
+                append(row)
+
+    def _collect(self, result: Any, results: list[Any]) -> None:
+        """Adds what a call returned that is neither a list nor a generator."""
+        if hasattr(result, "__next__"):
+            results.extend(result)
+        else:
+            results.append(result)
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        """Runs the user's code; an error of it is reported with its own traceback first."""
+        try:
+            call()
+        except KeystateError:
+            raise
+        except Exception as e:
+            self._blame(e)
+        finally:
+            self._context.slot = None
+            self._context.row = None
+
+    def _blame(self, error: Exception) -> NoReturn:
+        context = self._context
+        where = ""
+        if context.slot is not None:
+            where = f"while processing key {context.get_current_key()!r}"
+            if context.row is not None:
+                where += f", row {context.row!r}"
+        own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+        raise FunctionError(f"{type(error).__name__}: {error}\n{own}{where}") from None
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _encode(self, results: list[Any]) -> pa.Array:
+        if not results:
+            return self._no_results
+        if self._bare_output:
+            results = [r if _is_row(r) else (r,) for r in results]
+        try:
+            columns = self._output.encode_columns(results)
+        except Misfit as e:
+            raise OutputTypeError(
+                f"a result does not fit the output schema {self._output.name}: {e}"
+            ) from None
+        return pa.StructArray.from_arrays(columns, fields=list(self._output.arrow))
+
+
+INTEGERS = codec(T.IntegerType())
+
+
+def _is_row(result: Any) -> bool:
+    return isinstance(result, (tuple, dict)) or dataclasses.is_dataclass(result)
+
+
+def _own_frames(error: Exception) -> TracebackType | None:
+    """The traceback from the user's first frame on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames or error.__traceback__

@@ -1,0 +1,294 @@
+"""The states that a function uses: the worker's side.
+
+A key is known by its slot, a small integer. A state keeps what it holds in a list indexed by slot,
+and the slot of the row being processed in `cursor.slot`; between rows that is ``None``, so that a
+state used where there is no key fails instead of giving another key's data.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from itertools import compress
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from keystate._codec import Codec, Misfit
+from keystate._spec import StateSpec
+from keystate._worker.messages import Columns, empty_column, list_column
+from keystate.errors import StateAccessError, StateTypeError
+from keystate.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    FoldingState,
+    FoldingStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+
+_IMMUTABLE = (int, float, str, bytes, bool, type(None))
+
+
+class Cursor:
+    """Which key is being processed."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self) -> None:
+        self.slot: int | None = None
+
+
+class WorkerState(State):
+    """What all states have: cells by slot, and which of them have changed."""
+
+    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+        self.spec = spec
+        self.index = index
+        self._cursor = cursor
+        self._cells: list[Any] = []
+        self._old_cells: list[Any] = []
+        self._dirty = bytearray()
+
+    # -- between JVM and worker ---------------------------------------------------------------
+
+    def new_generation(self) -> None:
+        """Starts anew without any key, and keeps the old cells for keys that are carried over."""
+        self._old_cells = self._cells
+        self._cells = []
+        self._dirty = bytearray()
+
+    def forget(self) -> None:
+        """Forgets all keys."""
+        self.new_generation()
+        self._old_cells = []
+
+    def load(self, message: Columns, carried: list[int] | None) -> None:
+        """Takes in the state of a message's new keys.
+
+        Args:
+            message: the message's columns.
+            carried: for each new key its slot in the last generation, or -1 to take what the
+                message brings; None when that is so for all.
+        """
+        loaded = self._decode(message)
+        if carried is not None:
+            for i, old in enumerate(carried):
+                if old >= 0:
+                    loaded[i] = self._old_cells[old]
+        self._cells += loaded
+        self._dirty += bytes(len(loaded))
+
+    def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """The columns with what changed in these slots since the last call."""
+        slots = list(compress(range(start, stop), self._dirty[start:stop]))
+        if not slots:
+            return self.no_changes()
+        columns = self._encode_changes(slots)
+        self._dirty[start:stop] = bytes(stop - start)
+        columns["slot"] = pa.array(slots, pa.int32())
+        return {self._column(name): list_column(array) for name, array in columns.items()}
+
+    def no_changes(self) -> dict[str, pa.Array]:
+        """The same columns, empty."""
+        types = {"slot": pa.int32(), **self._change_types()}
+        return {self._column(name): empty_column(kind) for name, kind in types.items()}
+
+    def _column(self, name: str) -> str:
+        return f"s{self.index}_{name}" if name else f"s{self.index}"
+
+    def _decode(self, message: Columns) -> list[Any]:
+        raise NotImplementedError
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        raise NotImplementedError
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        raise NotImplementedError
+
+    # -- errors -------------------------------------------------------------------------------
+
+    def _no_key(self) -> NoReturn:
+        raise StateAccessError(
+            f"state '{self.spec.name}' was used where no key is being processed: use states only "
+            "in process_element, map, flat_map and the like, not in open or after the call"
+        ) from None
+
+    def _misfit(self, error: Misfit, slot: int) -> NoReturn:
+        raise StateTypeError(
+            f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {error}"
+        ) from None
+
+    def _encode(self, codec: Codec, values: list[Any], slots: list[int]) -> pa.Array:
+        """Encodes one value a slot; an error names the slot's key."""
+        try:
+            return codec.encode(values)
+        except Misfit:
+            for value, slot in zip(values, slots):
+                try:
+                    codec.encode([value])
+                except Misfit as e:
+                    self._misfit(e, slot)
+            raise
+
+
+class _ValueCells(WorkerState):
+    """A state that holds one value or accumulator a key; ``None`` in a cell is none."""
+
+    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+        super().__init__(spec, index, cursor)
+        self._codec = spec.value_codec()
+
+    def _decode(self, message: Columns) -> list[Any]:
+        return self._codec.decode(message.elements(f"s{self.index}"))
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        values = [self._cells[slot] for slot in slots]
+        return {"": self._encode(self._codec, values, slots)}
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        return {"": self._codec.arrow}
+
+    def clear(self) -> None:
+        self._set(None)
+
+    def _get(self) -> Any:
+        try:
+            return self._cells[self._cursor.slot]
+        except TypeError:
+            self._no_key()
+
+    def _set(self, value: Any) -> None:
+        slot = self._cursor.slot
+        try:
+            self._cells[slot] = value
+            self._dirty[slot] = 1
+        except TypeError:
+            self._no_key()
+
+
+class WorkerValueState(_ValueCells, ValueState[Any]):
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._default = descriptor.default
+        self._shared_default = _is_immutable(descriptor.default)
+
+    # value and update repeat _get and _set: a call costs as much as what they do.
+
+    def value(self) -> Any:
+        try:
+            value = self._cells[self._cursor.slot]
+        except TypeError:
+            self._no_key()
+        if value is None:
+            return self._default if self._shared_default else copy.deepcopy(self._default)
+        return value
+
+    def update(self, value: Any) -> None:
+        slot = self._cursor.slot
+        try:
+            self._cells[slot] = value
+            self._dirty[slot] = 1
+        except TypeError:
+            self._no_key()
+
+
+class WorkerReducingState(_ValueCells, ReducingState[Any]):
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: ReducingStateDescriptor[Any]
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._reduce = descriptor.reduce_function
+
+    def get(self) -> Any:
+        return self._get()
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self._set(None)
+            return
+        current = self._get()
+        self._set(value if current is None else self._reduce(current, value))
+
+
+class WorkerAggregatingState(_ValueCells, AggregatingState[Any, Any]):
+    def __init__(
+        self,
+        spec: StateSpec,
+        index: int,
+        cursor: Any,
+        descriptor: AggregatingStateDescriptor[Any, Any],
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._function = descriptor.agg_function
+
+    def get(self) -> Any:
+        accumulator = self._get()
+        return None if accumulator is None else self._function.get_result(accumulator)
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self._set(None)
+            return
+        accumulator = self._get()
+        if accumulator is None:
+            accumulator = self._function.create_accumulator()
+        self._set(self._function.add(value, accumulator))
+
+
+class WorkerFoldingState(_ValueCells, FoldingState[Any, Any]):
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: FoldingStateDescriptor[Any, Any]
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._initial = descriptor.initial_value
+        self._fold = descriptor.fold_function
+
+    def get(self) -> Any:
+        return self._get()
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self._set(None)
+            return
+        accumulator = self._get()
+        if accumulator is None:
+            accumulator = copy.deepcopy(self._initial)
+        self._set(self._fold(accumulator, value))
+
+
+def _is_immutable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_immutable, value))
+    return isinstance(value, _IMMUTABLE)
+
+
+_Factory = Callable[[StateSpec, int, Any, Any], WorkerState]
+
+
+def make_state(
+    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+) -> WorkerState:
+    """The state of a descriptor."""
+    from keystate._worker.collections import WorkerListState, WorkerMapState
+
+    factories: dict[str, _Factory] = {
+        "value": WorkerValueState,
+        "reducing": WorkerReducingState,
+        "aggregating": WorkerAggregatingState,
+        "folding": WorkerFoldingState,
+        "list": WorkerListState,
+        "map": WorkerMapState,
+    }
+    return factories[descriptor.descriptor](spec, index, cursor, descriptor)
+
+
+def flatten(values: Iterable[Iterable[Any]]) -> list[Any]:
+    """All elements of all of these."""
+    return [element for each in values for element in each]

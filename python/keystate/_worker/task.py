@@ -1,0 +1,83 @@
+"""The entry point in a worker: a map-in-arrow function that runs a keyed operator."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._spec import OperatorSpec
+from keystate._worker.messages import Columns
+from keystate._worker.operator import FunctionPlan, Operator
+
+_KEPT_OPERATORS = 64
+
+# Opened operators of this process, the last used one last: (function, query run, subtask).
+_operators: OrderedDict[tuple[str, str, int], Operator] = OrderedDict()
+
+
+class KeyedTask:
+    """What Spark calls with a task's messages.
+
+    The user's function travels as bytes and is unpickled once for a subtask in a worker process: a
+    worker that serves the next micro-batch finds it opened.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        function: bytes,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+    ) -> None:
+        self.token = token
+        self.function = function
+        self.spec = spec
+        self.key_type = key_type
+        self.row_type = row_type
+        self.output_type = output_type
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        operator = None
+        identity = None
+        try:
+            for batch in batches:
+                message = Columns(batch)
+                control = message.control()
+                if operator is None:
+                    identity = (self.token, control["query_run"], control["subtask"])
+                    operator = _operators.pop(identity, None) or self._open(control)
+                    operator.begin_task(control)
+                yield from operator.answer(message, control)
+            if operator is None:
+                return
+            yield from operator.end_task()
+        except BaseException:
+            # Whatever the function holds now may be half done: the retry opens a new one.
+            if operator is not None:
+                operator.close()
+            raise
+        if control["streaming"]:
+            assert identity is not None
+            _keep(identity, operator)
+        else:
+            operator.close()
+
+    def _open(self, control: dict[str, Any]) -> Operator:
+        plan: FunctionPlan = pickle.loads(self.function)
+        return Operator(
+            plan, self.spec, self.key_type, self.row_type, self.output_type, control
+        )
+
+
+def _keep(identity: tuple[str, str, int], operator: Operator) -> None:
+    _operators[identity] = operator
+    while len(_operators) > _KEPT_OPERATORS:
+        _, oldest = _operators.popitem(last=False)
+        oldest.close()

@@ -1,0 +1,298 @@
+"""Typed state and its descriptors.
+
+A state belongs to the key of the row being processed. Get it in ``open``, from the runtime context,
+with a descriptor that names it and gives its type: a Spark DDL string (``"long"``,
+``"count long, total long"``, ``"array<string>"``), a ``DataType`` or a dataclass. After changing a
+value that was read from a state in place, call ``update`` (or ``put``): only then is it kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar, Union
+
+from pyspark.sql.types import DataType
+
+from keystate.functions import AggregateFunction, ReduceFunction
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+#: A type: Spark DDL, a DataType, or a dataclass.
+TypeLike = Union[str, DataType, type]
+
+
+class State(ABC):
+    """Base of all states."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes what this state holds for the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; the descriptor's default, else ``None``, when there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Sets the value; ``None`` clears it."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """A state that elements are added to."""
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What the added elements amount to."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Adds an element."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """An appending state of which two can be merged into one."""
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list of elements."""
+
+    @abstractmethod
+    def get(self) -> Iterable[T]:
+        """The elements in the order they were added; empty, never ``None``, when there are none."""
+
+    @abstractmethod
+    def add_all(self, values: Iterable[T]) -> None:
+        """Appends all of these."""
+
+    @abstractmethod
+    def update(self, values: Iterable[T]) -> None:
+        """Replaces the list."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class ReducingState(MergingState[T, T]):
+    """All added values reduced to one by a reduce function; ``add(None)`` clears."""
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """All added values aggregated by an :class:`~keystate.functions.AggregateFunction`;
+    ``add(None)`` clears.
+    """
+
+
+class FoldingState(AppendingState[IN, OUT]):
+    """All added values folded into one, from an initial one. Deprecated, as in Flink since 1.4: use
+    :class:`AggregatingState`.
+    """
+
+
+class MapState(State, Generic[K, V]):
+    """A map. Iterating gives the keys as they were when the iteration began, in no particular order;
+    changing the map meanwhile is allowed.
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a key; ``None`` when the key is absent."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of a key, which must not be ``None``."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Sets the values of many keys."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes a key; harmless when it is absent."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the key is there."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All keys and values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there are no keys."""
+
+    def entries(self) -> Iterable[tuple[K, V]]:
+        """The same as :meth:`items`, by Flink's name."""
+        return self.items()
+
+    def keys(self) -> Iterable[K]:
+        """All keys."""
+        return [key for key, _ in self.items()]
+
+    def values(self) -> Iterable[V]:
+        """All values."""
+        return [value for _, value in self.items()]
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class StateDescriptor(ABC):
+    """Names a state and gives its type.
+
+    Attributes:
+        name: unique among the states of a function.
+        value_type: type of the value, of a list's element, of a map's value, or of an accumulator.
+        key_type: type of a map's keys.
+        kind: how the state is stored: ``value``, ``list`` or ``map``.
+        descriptor: the kind of state, for messages.
+    """
+
+    kind: str
+    descriptor: str
+
+    def __init__(self, name: str, value_type: TypeLike, key_type: TypeLike | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"the name of a state must be a non-empty string, got {name!r}")
+        self.name = name
+        self.value_type = value_type
+        self.key_type = key_type
+
+    def get_name(self) -> str:
+        """The state's name."""
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
+    """Describes a :class:`ValueState`; ``default`` is what ``value()`` gives when there is none."""
+
+    kind = "value"
+    descriptor = "value"
+
+    def __init__(self, name: str, value_type: TypeLike, default: T | None = None) -> None:
+        super().__init__(name, value_type)
+        self.default = default
+
+
+class ListStateDescriptor(StateDescriptor, Generic[T]):
+    """Describes a :class:`ListState` by the type of its elements."""
+
+    kind = "list"
+    descriptor = "list"
+
+    def __init__(self, name: str, elem_type: TypeLike) -> None:
+        super().__init__(name, elem_type)
+
+
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
+    """Describes a :class:`MapState` by the types of its keys and values."""
+
+    kind = "map"
+    descriptor = "map"
+
+    def __init__(self, name: str, key_type: TypeLike, value_type: TypeLike) -> None:
+        super().__init__(name, value_type, key_type)
+
+
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+    """Describes a :class:`ReducingState`.
+
+    Args:
+        name: unique among the states of a function.
+        reduce_function: a :class:`~keystate.functions.ReduceFunction`, or a callable of two values.
+        value_type: type of the values.
+    """
+
+    kind = "value"
+    descriptor = "reducing"
+
+    def __init__(
+        self, name: str, reduce_function: ReduceFunction | Callable[[T, T], T], value_type: TypeLike
+    ) -> None:
+        super().__init__(name, value_type)
+        if isinstance(reduce_function, ReduceFunction):
+            self.reduce_function: Callable[[T, T], T] = reduce_function.reduce
+        elif callable(reduce_function):
+            self.reduce_function = reduce_function
+        else:
+            raise TypeError(
+                f"state '{name}': expected a ReduceFunction or a callable, got {reduce_function!r}"
+            )
+
+
+class AggregatingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
+    """Describes an :class:`AggregatingState`.
+
+    Args:
+        name: unique among the states of a function.
+        agg_function: an :class:`~keystate.functions.AggregateFunction`.
+        acc_type: type of its accumulator.
+    """
+
+    kind = "value"
+    descriptor = "aggregating"
+
+    def __init__(
+        self, name: str, agg_function: AggregateFunction[IN, Any, OUT], acc_type: TypeLike
+    ) -> None:
+        super().__init__(name, acc_type)
+        if not isinstance(agg_function, AggregateFunction):
+            raise TypeError(f"state '{name}': expected an AggregateFunction, got {agg_function!r}")
+        self.agg_function = agg_function
+
+
+class FoldingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
+    """Describes a :class:`FoldingState`. Deprecated: use :class:`AggregatingStateDescriptor`.
+
+    Args:
+        name: unique among the states of a function.
+        initial_value: what folding starts from.
+        fold_function: gives the new accumulator from the accumulator and a value.
+        acc_type: type of the accumulator.
+    """
+
+    kind = "value"
+    descriptor = "folding"
+
+    def __init__(
+        self,
+        name: str,
+        initial_value: OUT,
+        fold_function: Callable[[OUT, IN], OUT],
+        acc_type: TypeLike,
+    ) -> None:
+        super().__init__(name, acc_type)
+        warnings.warn(
+            "FoldingState is deprecated; use AggregatingState",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if not callable(fold_function):
+            raise TypeError(f"state '{name}': expected a callable, got {fold_function!r}")
+        self.initial_value = initial_value
+        self.fold_function = fold_function

@@ -1,0 +1,176 @@
+"""Keyed streams: where a DataFrame meets a function with state."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
+from pyspark.util import PythonEvalType
+
+from keystate import _bridge
+from keystate._discovery import discover_states
+from keystate._spec import OperatorSpec, resolve_schema
+from keystate._worker.operator import FunctionPlan
+from keystate._worker.task import KeyedTask
+from keystate.errors import DeclarationError
+from keystate.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+)
+from keystate.state import TypeLike, ValueStateDescriptor
+
+_TIME_MODES = ("auto", "event_time", "processing_time", "none")
+
+
+def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None) -> KeyedStream:
+    """Groups a streaming or batch DataFrame by key.
+
+    Rows with the same key, nulls included, are processed in order by the same subtask and share
+    state.
+
+    Args:
+        df: streaming or batch.
+        cols: names of columns, or expressions.
+        max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
+            ever be spread over. Fixed for a checkpoint's life; 128 by default.
+    """
+    return KeyedStream(df, cols, max_parallelism)
+
+
+class KeyedStream:
+    """A DataFrame grouped by key; made by :func:`keyed`."""
+
+    def __init__(
+        self, df: DataFrame, cols: tuple[str | Column, ...], max_parallelism: int | None = None
+    ) -> None:
+        _bridge.check_session(df)
+        if not cols:
+            raise DeclarationError("keyed() needs at least one key column")
+        if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
+            raise DeclarationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
+        self._df = df
+        self._keys = [df[col] if isinstance(col, str) else col for col in cols]
+        self._max_parallelism = max_parallelism
+
+    def process(
+        self,
+        fn: KeyedProcessFunction | Callable[..., Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        time_mode: str = "auto",
+    ) -> DataFrame:
+        """Applies a function of each row and its context.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedProcessFunction`, or a callable with the
+                arguments of its ``process_element``.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event time
+                when the input has a watermark. In event time, rows behind the watermark are
+                dropped, as by Spark's own stateful operators.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared.
+        """
+        plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
+        return self._apply(plan, output_schema, name, time_mode)
+
+    def flat_map(
+        self,
+        fn: FlatMapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with any number of results."""
+        plan = _plan(fn, FlatMapFunction, "flat_map", "flat_map")
+        return self._apply(plan, output_schema, name)
+
+    def map(
+        self,
+        fn: MapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with one result."""
+        return self._apply(_plan(fn, MapFunction, "map", "map"), output_schema, name)
+
+    def filter(
+        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
+    ) -> DataFrame:
+        """Keeps the rows for which a function says so."""
+        plan = _plan(fn, FilterFunction, "filter", "filter")
+        return self._apply(plan, self._df.schema, name)
+
+    def reduce(
+        self, fn: ReduceFunction | Callable[[Any, Any], Any], *, name: str | None = None
+    ) -> DataFrame:
+        """Combines the rows of a key, two at a time.
+
+        A stream emits the result so far for every row; a batch emits one row a key, the last.
+        """
+        plan = _plan(fn, ReduceFunction, "reduce", "map")
+        rolling = _RollingReduce(plan, self._df.schema)
+        style = "map" if self._df.isStreaming else "last"
+        return self._apply(FunctionPlan(rolling, "map", style), self._df.schema, name)
+
+    def _apply(
+        self,
+        plan: FunctionPlan,
+        output_schema: TypeLike,
+        name: str | None,
+        time_mode: str = "auto",
+    ) -> DataFrame:
+        if time_mode not in _TIME_MODES:
+            raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
+        output_type, _ = resolve_schema(output_schema, "the output schema")
+        function = cloudpickle.dumps(plan)
+        spec = OperatorSpec(name, self._max_parallelism, time_mode, discover_states(function))
+        row_type = self._df.schema
+        key_type = self._df.select(*self._keys).schema
+        task = KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
+        return _bridge.process(self._df, self._keys, task, output_type, spec)
+
+
+class _RollingReduce(Function):
+    """Reduces with the result so far in a value state."""
+
+    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
+        self._plan = plan
+        self._row_type = row_type
+
+    def open(self, runtime_context: Any) -> None:
+        self._plan.open(runtime_context)
+        self._reduce = self._plan.call()
+        self._result = runtime_context.get_state(ValueStateDescriptor("_reduce", self._row_type))
+
+    def map(self, value: Any) -> Any:
+        result = self._result.value()
+        result = value if result is None else self._reduce(result, value)
+        self._result.update(result)
+        return result
+
+    def close(self) -> None:
+        self._plan.close()
+
+
+def _plan(fn: Any, base: type, method: str, style: str) -> FunctionPlan:
+    if isinstance(fn, type):
+        raise DeclarationError(f"expected an object, got the class {fn.__name__}: add ()")
+    if isinstance(fn, base):
+        return FunctionPlan(fn, method, style)
+    if isinstance(fn, Function) or not callable(fn):
+        raise DeclarationError(f"expected a {base.__name__} or a callable, got {fn!r}")
+    return FunctionPlan(fn, "", style)

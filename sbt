@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs sbt in this repository: the installed one, or else sbt's launcher, which Maven gets.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+color=auto
+[ -t 1 ] || color=false
+
+if installed=$(type -P sbt) && ! [ "$installed" -ef sbt ]; then
+  exec "$installed" -Dsbt.color=$color "$@"
+fi
+
+version=$(sed -n 's/^sbt\.version=//p' project/build.properties)
+launcher=project/target/sbt-launch-$version.jar
+if ! [ -f "$launcher" ]; then
+  mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+    -Dartifact="org.scala-sbt:sbt-launch:$version" -DoutputDirectory=project/target >&2
+fi
+exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx2g -Xss4m -Dsbt.color=$color -Dsbt.script="$PWD/sbt" \
+  -jar "$launcher" "$@"

@@ -1,0 +1,110 @@
+"""The flights demo gives the rows that a batch of window functions gives, killed or not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as sf
+
+from examples.flights.query import flights, start
+from examples.flights.reference import differences
+from examples.flights.results import close_views, open_views
+from examples.flights.summary import print_summary
+from examples.flights.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def three_weeks(spark, tmp_path_factory):
+    """The folders of an undisturbed run over 21 days in 7 micro-batches."""
+    out = tmp_path_factory.mktemp("flights")
+    workspace = Workspace(out, out / "checkpoint", days=21, days_per_file=3)
+    workspace.prepare()
+    start(spark, workspace).awaitTermination()
+    assert workspace.committed() == workspace.batches() == 7
+    return workspace
+
+
+def test_rows_equal_the_batch_computation(spark, three_weeks):
+    result = spark.read.parquet(str(three_weeks.result))
+    expected = flights(spark, three_weeks)
+    assert result.count() == expected.count() > 18_000
+    assert result.where("chain > 1").count() > 0
+    assert differences(result, expected) == 0
+
+
+def test_comparison_sees_a_single_wrong_value(spark, three_weeks):
+    result = spark.read.parquet(str(three_weeks.result))
+    first = (sf.col("tailnum") == "N14228") & (sf.col("leg") == 1)
+    changed = result.withColumn("slack", sf.when(first, 0).otherwise(sf.col("slack")))
+    assert differences(changed, flights(spark, three_weeks)) == 2  # one missing, one too many
+
+
+def test_summary_and_picture(spark, three_weeks, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    from examples.flights.picture import save_picture
+
+    open_views(spark, three_weeks)
+    try:
+        print_summary(spark)
+        save_picture(spark, tmp_path / "flights.png")
+    finally:
+        close_views(spark)
+    assert "Back within ten hours" in capsys.readouterr().out
+    assert (tmp_path / "flights.png").stat().st_size > 50_000
+
+
+def test_killed_driver_resumes_to_the_same_rows(spark, tmp_path):
+    workspace = Workspace(tmp_path, tmp_path / "checkpoint", days=14, days_per_file=1)
+    kill_demo_after(3, workspace)
+    committed, total = workspace.committed(), workspace.batches()
+    assert 0 < committed < total, "the kill did not come midway"
+
+    resumed = start(spark, workspace)
+    resumed.awaitTermination()
+    assert resumed.recentProgress[0].batchId == committed, "it did not go on where it was killed"
+    assert workspace.committed() == total
+    result = spark.read.parquet(str(workspace.result))
+    assert differences(result, flights(spark, workspace)) == 0
+
+
+def kill_demo_after(batches: int, workspace: Workspace) -> None:
+    """Runs the demo's command and kills it, JVM and all, once ``batches`` are committed."""
+    command = [sys.executable, "-m", "examples.flights", "--no-picture"]
+    command += ["--out", str(workspace.out), "--checkpoint", str(workspace.checkpoint)]
+    command += ["--days", str(workspace.days), "--days-per-file", str(workspace.days_per_file)]
+    log = workspace.out / "demo.log"
+    with log.open("wb") as output:
+        demo = subprocess.Popen(
+            command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        wait_until(lambda: workspace.committed() >= batches or demo.poll() is not None, 120)
+        assert demo.poll() is None, log.read_text()
+    finally:
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
+        demo.wait()
+    wait_until(lambda: not alive(demo.pid), 30)
+
+
+def wait_until(condition, seconds: float) -> None:
+    """Returns when ``condition()`` holds; fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.02)
+
+
+def alive(group: int) -> bool:
+    """Whether any process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

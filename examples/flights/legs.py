@@ -93,14 +93,14 @@ class AircraftLegs(KeyedProcessFunction):
             yield (*about, "cancelled", *_EMPTY)
             return
 
-        previous = self.previous.value()
+        leg, minute, air_time, prev_arr_delay, chain = self.previous.value()
         gap = slack = None
-        if previous.leg:
-            gap = flight.minute - previous.minute
-            if previous.air_time is not None:
-                slack = flight.scheduled - previous.minute - 2 * previous.air_time
-        carried = carried_delay(previous.arr_delay, gap, flight.dep_delay)
-        leg, chain = previous.leg + 1, previous.chain + 1 if carried else 0
+        if leg:
+            gap = flight.minute - minute
+            if air_time is not None:
+                slack = flight.scheduled - minute - 2 * air_time
+        carried = carried_delay(prev_arr_delay, gap, flight.dep_delay)
+        leg, chain = leg + 1, chain + 1 if carried else 0
         self.previous.update((leg, flight.minute, flight.air_time, flight.arr_delay, chain))
 
         route = f"{flight.origin}-{flight.dest}"
@@ -112,7 +112,7 @@ class AircraftLegs(KeyedProcessFunction):
         statistics = self.delays.get() or _NO_ARRIVALS
 
         status = "no arrival" if flight.arr_delay is None else "arrived"
-        delays = (previous.arr_delay, flight.dep_delay, flight.arr_delay, carried, chain)
+        delays = (prev_arr_delay, flight.dep_delay, flight.arr_delay, carried, chain)
         yield (*about, status, leg, route_nth, gap, slack, *delays, *statistics)
 
 

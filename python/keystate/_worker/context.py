@@ -68,6 +68,7 @@ class RowContext:
         """Lets go of what belongs to a task."""
         self.slot = None
         self.row = None
+        self.keys = []
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -37,7 +37,7 @@ private[keystate] final class KeySlots {
   def add(key: UnsafeRow, hash: Int, group: Int): Int = {
     if (used == keys.length) grow()
     val slot = used
-    keys(slot) = key.getBytes
+    keys(slot) = copyOf(key)
     hashes(slot) = hash
     groups(slot) = group
     used += 1
@@ -58,6 +58,13 @@ private[keystate] final class KeySlots {
     groups = Arrays.copyOf(groups, groups.length * 2)
     table = new Array[Int](table.length * 2)
     (0 until used).foreach(insert)
+  }
+
+  /** Always a copy: `getBytes` may give the row's own buffer, which the next row overwrites. */
+  private def copyOf(key: UnsafeRow): Array[Byte] = {
+    val bytes = new Array[Byte](key.getSizeInBytes)
+    key.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET.toLong)
+    bytes
   }
 
   /** Spreads the hash: it also chose the partition, so its low bits are not uniform here. */

@@ -1,0 +1,209 @@
+package keystate.checkpoint
+
+import java.io.IOException
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import keystate.backend.Layout
+import keystate.keygroup.KeyGroupRange
+
+class MaintenanceSuite extends AnyFunSuite with StoreFixture {
+  private val settings = StoreSettings(minVersionsToRetain = 10, minVersionsToDelete = 3)
+
+  private def commits(store: VersionedStore, versions: Range)(
+      changes: Int => Any
+  ): Map[Long, Content] = versions.map { i =>
+    changes(i)
+    store.commit(None)
+    store.maintain()
+    i.toLong -> content(store)
+  }.toMap
+
+  test("retained versions load, older ones go, and the number of files stays small") {
+    val storage = new MemoryStorage
+    val stray = Seq("3/_SUCCESS", "3/.1.keystate.crc", "3/notes~", "3/x.keystate", "3/1.delta")
+    stray.foreach(storage(_) = Array[Byte](1))
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      val history = commits(store, 1 to 120) { i =>
+        change(store, "p", i % 7, s"${i % 20}", if (i % 3 == 0) large(i.toLong) else s"$i")
+        change(store, "g", 3, s"${i % 50}", if (i % 2 == 0) null else s"$i")
+        assert(storage.paths.size < 60, s"version $i: ${storage.paths}")
+      }
+      assert(store.compactions > 5)
+      assert(store.manifest.runs.size < 16)
+      (110L to 120).foreach { version =>
+        withStore(storage) { reader =>
+          reader.load(version, None)
+          assert(content(reader) == history(version), s"version $version")
+        }
+      }
+      withStore(storage) { reader =>
+        intercept[MissingVersionException](reader.load(100, None))
+      }
+    }
+    assert(stray.forall(storage.paths.contains), "files of others are not ours to delete")
+    assert(leftBehind.isEmpty)
+  }
+
+  test("files of failed attempts go once they are older than all that is retained") {
+    val storage = new MemoryStorage
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      store.commit(None)
+      storage("3/orphan.sst") = Array[Byte](1)
+      storage("3/5_zombie.keystate") = storage("3/1.keystate")
+      commits(store, 2 to 10)(i => change(store, "p", 0, "a", s"$i"))
+      assert(storage.exists("3/orphan.sst") && storage.exists("3/5_zombie.keystate"))
+      commits(store, 11 to 30)(i => change(store, "p", 0, "a", s"$i"))
+      assert(!storage.exists("3/orphan.sst") && !storage.exists("3/5_zombie.keystate"))
+    }
+  }
+
+  test("no run is deleted while a retained version file cannot be read") {
+    val storage = new MemoryStorage
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      storage("3/orphan.sst") = Array[Byte](1)
+      (1 to 30).foreach { i =>
+        change(store, "p", 0, "a", s"$i")
+        store.commit(None)
+      }
+      storage.damage("3/28.keystate")(_.dropRight(1))
+      intercept[CorruptFileException](store.maintain())
+      assert(storage.exists("3/orphan.sst"))
+    }
+  }
+
+  test("a merge keeps the newest of each entry, and what was removed does not come back") {
+    val storage = new MemoryStorage
+    withStore(storage) { store =>
+      store.load(0, None)
+      register(store)
+      change(store, "p", 0, "oldest", "1")
+      change(store, "p", 1, "removed", "1")
+      change(store, "p", 2, "filler", large(0, 5000000))
+      store.commit(None)
+      (1 to 6).foreach { i =>
+        change(store, "p", 0, "newest", s"$i")
+        change(store, "p", 1, "removed", if (i < 5) s"$i" else null)
+        change(store, "p", 2, "filler 2", large(i.toLong))
+        store.commit(None)
+      }
+      val before = content(store)
+      assert(store.manifest.runs.size == 7)
+      store.maintain()
+      assert(store.compactions == 0, "the merge waits for a commit")
+      change(store, "p", 9, "z", "1")
+      store.commit(None)
+      assert(store.compactions == 1)
+      assert(store.manifest.runs.size == 3, "the large run, the merged one, the newest")
+      withStore(storage) { reader =>
+        reader.load(8, None)
+        assert(content(reader) == before + (("p", 9, "z") -> "1"))
+      }
+    }
+  }
+
+  test("a merge that fails or is cancelled leaves the store as it was") {
+    val storage = new MemoryStorage
+    withStore(storage) { store =>
+      store.load(0, None)
+      register(store)
+      (1 to 6).foreach { i =>
+        change(store, "p", 0, "a", large(i.toLong))
+        store.commit(None)
+      }
+      val files = storage.paths
+      storage.before = (operation, path) =>
+        if (operation == "close" && path.endsWith(".sst")) throw new IOException("injected")
+      intercept[IOException](store.maintain())
+      assert(storage.paths == files)
+      var opened = 0
+      storage.before = (operation, path) =>
+        if (operation == "open" && path.endsWith(".sst")) {
+          opened += 1
+          if (opened == 3) store.cancelMaintenance()
+        }
+      store.maintain()
+      assert(opened == 3, "cancelled in the middle")
+      assert(storage.paths == files)
+      storage.before = (_, _) => ()
+      store.commit(None)
+      assert(store.manifest.runs.size == 6)
+      assert(content(store) == Map(("p", 0, "a") -> large(6)))
+    }
+    assert(leftBehind.isEmpty)
+  }
+
+  test("a merge that was made without a state is not used once the state has entries again") {
+    val storage = new MemoryStorage
+    withStore(storage) { store =>
+      store.load(0, None)
+      register(store)
+      change(store, "g", 0, "kept", "1")
+      (1 to 6).foreach { i =>
+        change(store, "p", 0, "a", large(i.toLong))
+        store.commit(None)
+      }
+      store.dropFamily("g")
+      store.commit(None)
+      store.maintain()
+      // The batch that dropped the state is done again, and does not drop it.
+      store.load(6, None)
+      store.commit(None)
+      withStore(storage) { reader =>
+        reader.load(7, None)
+        assert(content(reader) == Map(("g", 0, "kept") -> "1", ("p", 0, "a") -> large(6)))
+      }
+    }
+  }
+
+  test("commits and maintenance at the same time") {
+    val storage = new MemoryStorage
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      @volatile var done = false
+      @volatile var failure: Throwable = null
+      val maintenance = new Thread(() =>
+        try while (!done) store.maintain()
+        catch { case e: Throwable => failure = e }
+      )
+      maintenance.start()
+      try
+        (1 to 150).foreach { i =>
+          change(store, "p", i % 128, s"${i % 30}", large(i.toLong, 70000))
+          store.registerFamily(s"other $i", Layout.Ordered, Map.empty)
+          store.commit(None)
+        }
+      finally {
+        done = true
+        maintenance.join()
+      }
+      if (failure != null) throw failure
+      assert(store.manifest.version == 150)
+      val expected = content(store)
+      withStore(storage) { reader =>
+        reader.load(150, None)
+        assert(content(reader) == expected)
+      }
+    }
+  }
+
+  test("which runs are merged") {
+    def choose(sizes: Long*): (Int, Int) = RunCompaction.choose(sizes.map { size =>
+      Run(FileSource(s"$size"), 1, size, KeyGroupRange(0, 0), 0, 1, None)
+    })
+    assert(choose() == ((0, 0)))
+    assert(choose(1, 1, 1) == ((0, 0)), "too few")
+    assert(choose(1, 1, 1, 1) == ((0, 4)))
+    assert(choose(100, 1, 1, 1, 1) == ((1, 5)), "not the large one for so little")
+    assert(choose(8, 1, 1, 1, 1) == ((0, 5)))
+    assert(choose(1000, 100, 10, 1) == ((0, 0)))
+    assert(choose(10, 10, 10, 10, 1) == ((0, 4)), "the newest is too small to drag in the others")
+  }
+}

@@ -1,0 +1,78 @@
+package keystate.checkpoint
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, FileNotFoundException, InputStream}
+
+import scala.collection.mutable
+
+/** A file system in memory that can be told to fail. Its clock is the number of files written. */
+final class MemoryStorage extends CheckpointStorage {
+  private final class Stored(val content: Array[Byte], val modified: Long)
+
+  private val files = mutable.TreeMap.empty[String, Stored]
+  private var clock = 0L
+
+  /** Called with each operation and path; it throws to make the operation fail. */
+  @volatile var before: (String, String) => Unit = (_, _) => ()
+
+  def paths: Seq[String] = synchronized(files.keys.toSeq)
+  def apply(path: String): Array[Byte] = synchronized(files(path).content)
+  def update(path: String, content: Array[Byte]): Unit = synchronized {
+    clock += 1
+    files(path) = new Stored(content, clock)
+  }
+
+  /** Changes a file as a broken disk would. */
+  def damage(path: String)(change: Array[Byte] => Array[Byte]): Unit = synchronized {
+    files(path) = new Stored(change(files(path).content.clone), files(path).modified)
+  }
+
+  override def open(path: String): InputStream = {
+    before("open", path)
+    synchronized {
+      val file = files.getOrElse(path, throw new FileNotFoundException(path))
+      new ByteArrayInputStream(file.content)
+    }
+  }
+
+  override def createAtomic(path: String): AtomicOutputStream = {
+    before("create", path)
+    new AtomicOutputStream {
+      private val buffer = new ByteArrayOutputStream
+      private var ended = false
+      override def write(b: Int): Unit = buffer.write(b)
+      override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = {
+        before("write", path)
+        buffer.write(bytes, offset, length)
+      }
+      override def close(): Unit = if (!ended) {
+        ended = true
+        before("close", path)
+        MemoryStorage.this(path) = buffer.toByteArray
+        before("closed", path)
+      }
+      override def cancel(): Unit = ended = true
+    }
+  }
+
+  override def list(folder: String): Seq[StoredFile] = {
+    before("list", folder)
+    synchronized {
+      files.toSeq.collect {
+        case (path, file) if path.startsWith(s"$folder/") && !path.drop(folder.length + 1).contains('/') =>
+          StoredFile(path.drop(folder.length + 1), file.modified)
+      }
+    }
+  }
+
+  override def exists(path: String): Boolean = synchronized(files.contains(path))
+
+  override def delete(path: String): Unit = {
+    before("delete", path)
+    synchronized {
+      files.remove(path)
+      ()
+    }
+  }
+
+  override def describe(path: String): String = s"memory:/$path"
+}

@@ -1,0 +1,141 @@
+"""One Spark session for all tests, and streams fed by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import types as T
+
+import keystate
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with two cores; a task is tried twice."""
+    # Workers import the functions of a test from its module.
+    tests = Path(__file__).parent
+    folders = [tests.parent, tests, *(path for path in tests.iterdir() if path.is_dir())]
+    paths = [*map(str, folders), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    builder = SparkSession.builder.master("local[2,2]").appName("keystate tests")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.session.timeZone": "UTC",
+    }.items():
+        builder = builder.config(key, value)
+    session = keystate.configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_query_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a query running."""
+    yield
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        left = session.streams.active
+        for query in left:
+            query.stop()
+        assert not left, f"left running: {[query.name for query in left]}"
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[Callable[..., None]]:
+    """Sets Spark settings for one test: ``settings(**{"spark.x": "y"})``."""
+    before: dict[str, str | None] = {}
+
+    def set_all(**values: str) -> None:
+        for key, value in values.items():
+            before.setdefault(key, spark.conf.get(key, None))
+            spark.conf.set(key, value)
+
+    yield set_all
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+class Stream:
+    """A streaming query over files: each fed file is a micro-batch."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: str) -> None:
+        self._spark = spark
+        self._input = folder / "input"
+        self._input.mkdir(parents=True)
+        self.checkpoint = folder / "checkpoint"
+        self._schema = T._parse_datatype_string(schema)
+        self._files = 0
+        self.progress: list[Any] = []
+
+    def feed(self, *batches: list[Any]) -> None:
+        """Adds micro-batches of rows, in their order, to be processed by the next run."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from keystate._codec import StructCodec
+
+        codec = StructCodec(self._schema)
+        for rows in batches:
+            table = pa.Table.from_arrays(codec.encode_columns(rows), schema=pa.schema(codec.arrow))
+            path = self._input / f"{self._files:06}.parquet"
+            pq.write_table(table, path)
+            # The file source takes files in the order of their times.
+            os.utime(path, (1e9 + self._files, 1e9 + self._files))
+            self._files += 1
+
+    def run(
+        self,
+        build: Callable[[DataFrame], DataFrame],
+        *,
+        mode: str = "append",
+        options: dict[str, str] | None = None,
+    ) -> list[Row]:
+        """Runs a query over what was fed and not yet processed; returns what it emitted."""
+        emitted: list[Row] = []
+        source = (
+            self._spark.readStream.schema(self._schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self._input))
+        )
+        query = (
+            build(source)
+            .writeStream.outputMode(mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .options(**(options or {}))
+            .foreachBatch(lambda df, _: emitted.extend(df.collect()))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        self.progress = query.recentProgress
+        return emitted
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Callable[[str], Stream]:
+    """Makes streams of a schema, each with a folder of its own."""
+    made = 0
+
+    def make(schema: str) -> Stream:
+        nonlocal made
+        made += 1
+        return Stream(spark, tmp_path / f"stream{made}", schema)
+
+    return make

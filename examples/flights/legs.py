@@ -27,10 +27,10 @@ LEGS = """
 """
 """One row per flight:
 
-``status``          ``arrived``, ``no arrival`` (left, mostly diverted) or ``cancelled``; a
-                    cancelled flight is not a leg, leaves the state alone, and what follows is null
-``leg``             the how-manieth departure of this aircraft from New York
-``route_nth``       the how-manieth on this route
+``status``          ``arrived``, ``no arrival`` (left; diverted or not recorded) or ``cancelled``;
+                    a cancelled flight is not a leg, does not touch the state, and has nulls below
+``leg``             number of this departure of the aircraft from New York: 1, 2, ...
+``route_nth``       the same on this route alone
 ``gap``             from the previous leg's departure to this one
 ``slack``           what was left for the ground until the scheduled departure, had the aircraft
                     flown there and straight back (twice the previous leg's time in the air)
@@ -38,7 +38,7 @@ LEGS = """
 ``carried``         as much of this departure's delay as the previous leg's late arrival can account
                     for: the smaller of the two, 0 when nothing was late or the gap was over
                     ``ROTATION``, null when the previous arrival is unknown
-``chain``           the how-manieth leg in a row with ``carried`` above 0
+``chain``           legs in a row, up to this one, with ``carried`` above 0
 ``arrivals`` ...    this aircraft's arrival delays up to and including this leg: their number, mean
                     (rounded down), standard deviation (rounded down), least and greatest
 """

@@ -5,8 +5,10 @@
 >>> out = keystate.keyed(df, "key").process(MyFunction(), "key long, average long")
 """
 
+from keystate.admin import rescale
 from keystate.backends import FsStateBackend, HashMapStateBackend, MemoryStateBackend, StateBackend
 from keystate.errors import (
+    CheckpointError,
     ConfigurationError,
     DeclarationError,
     FunctionError,
@@ -54,6 +56,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "CheckpointError",
     "ConfigurationError",
     "DeclarationError",
     "FilterFunction",
@@ -91,5 +94,6 @@ __all__ = [
     "configure",
     "jar_path",
     "keyed",
+    "rescale",
     "versions",
 ]

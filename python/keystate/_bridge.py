@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
 from keystate._worker.task import KeyedTask
-from keystate.errors import ConfigurationError
+from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import EXTENSION, check_spark_version
 
 _BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
@@ -71,7 +74,30 @@ def process(
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     bridge = getattr(_jvm(session), _BRIDGE)
-    jdf = bridge.process(
-        df._jdf, function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json()
-    )
+    with _keystate_errors(DeclarationError):
+        jdf = bridge.process(
+            df._jdf, function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json()
+        )
     return DataFrame(jdf, session)
+
+
+def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
+    """Changes a stopped query's number of partitions; returns what it was before."""
+    bridge = getattr(_jvm(session), _BRIDGE)
+    with _keystate_errors(CheckpointError):
+        before: int = bridge.rescale(session._jsparkSession, checkpoint, partitions)
+    return before
+
+
+@contextmanager
+def _keystate_errors(kind: type[KeystateError]) -> Iterator[None]:
+    """Raises what Keystate's own JVM code throws as this kind of error; PySpark knows no class of
+    its own for it.
+    """
+    try:
+        yield
+    except Py4JJavaError as e:
+        message = e.java_exception.getMessage() or ""
+        if not message.startswith("[KEYSTATE_"):
+            raise
+        raise kind(message) from None

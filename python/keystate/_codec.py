@@ -187,9 +187,7 @@ class _Timestamp(Codec):
         micros = _LONG.decode(array.cast(pa.int64()))
         from_timestamp = datetime.datetime.fromtimestamp
         return [
-            None
-            if m is None
-            else from_timestamp(m // 1_000_000).replace(microsecond=m % 1_000_000)
+            None if m is None else from_timestamp(m // 1_000_000).replace(microsecond=m % 1_000_000)
             for m in micros
         ]
 

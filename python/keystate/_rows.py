@@ -7,9 +7,10 @@ expects one works, with a class for each list of field names, so that a field ac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, Callable
+from typing import Any
 
 from pyspark.sql import Row
 

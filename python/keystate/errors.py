@@ -1,7 +1,7 @@
 """Errors that Keystate raises in Python.
 
-Errors found on the Spark side reach Python as ``pyspark.errors`` exceptions whose message starts
-with a code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``.
+Errors that a running query meets on the Spark side reach Python as ``pyspark.errors`` exceptions
+whose message has a code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ class ConfigurationError(KeystateError):
 
 class DeclarationError(KeystateError):
     """A function, a state or a schema was declared wrongly; found before the query starts."""
+
+
+class CheckpointError(KeystateError):
+    """An operation on a checkpoint is not possible; the checkpoint is as it was."""
 
 
 class StateAccessError(KeystateError):

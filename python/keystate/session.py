@@ -15,6 +15,7 @@ from keystate.backends import StateBackend
 from keystate.errors import ConfigurationError
 
 EXTENSION = "org.apache.spark.sql.keystate.KeystateExtension"
+RESCALER = "org.apache.spark.sql.keystate.RescaleOnRestart"
 PROVIDER = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
 
 _PACKAGE = Path(__file__).parent
@@ -83,10 +84,12 @@ def configure(
     options = builder._options
     if options.get("spark.remote"):
         raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
-    builder.config("spark.jars", _appended(options.get("spark.jars"), jar_path()))
-    builder.config(
-        "spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION)
-    )
+    for key, entry in {
+        "spark.jars": jar_path(),
+        "spark.sql.extensions": EXTENSION,
+        "spark.sql.streaming.streamingQueryListeners": RESCALER,
+    }.items():
+        builder.config(key, _appended(options.get(key), entry))
     builder.config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
     if max_parallelism is not None:
         builder.config("spark.keystate.maxParallelism", str(max_parallelism))

@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def three_weeks(spark, tmp_path_factory):
-    """The folders of an undisturbed run over 21 days in 7 micro-batches."""
+    """The folders of an undisturbed run over 21 days in 3 micro-batches."""
     out = tmp_path_factory.mktemp("flights")
-    workspace = Workspace(out, out / "checkpoint", days=21, days_per_file=3)
+    workspace = Workspace(out, out / "checkpoint", days=21, days_per_file=7)
     workspace.prepare()
     start(spark, workspace).awaitTermination()
-    assert workspace.committed() == workspace.batches() == 7
+    assert workspace.committed() == workspace.batches() == 3
     return workspace
 
 
@@ -60,7 +60,7 @@ def test_summary_and_picture(spark, three_weeks, tmp_path, capsys):
 
 
 def test_killed_driver_resumes_to_the_same_rows(spark, tmp_path):
-    workspace = Workspace(tmp_path, tmp_path / "checkpoint", days=14, days_per_file=1)
+    workspace = Workspace(tmp_path, tmp_path / "checkpoint", days=7, days_per_file=1)
     kill_demo_after(3, workspace)
     committed, total = workspace.committed(), workspace.batches()
     assert 0 < committed < total, "the kill did not come midway"

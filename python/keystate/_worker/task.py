@@ -71,9 +71,7 @@ class KeyedTask:
 
     def _open(self, control: dict[str, Any]) -> Operator:
         plan: FunctionPlan = pickle.loads(self.function)
-        return Operator(
-            plan, self.spec, self.key_type, self.row_type, self.output_type, control
-        )
+        return Operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
 
 
 def _keep(identity: tuple[str, str, int], operator: Operator) -> None:

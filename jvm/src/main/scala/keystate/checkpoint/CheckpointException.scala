@@ -108,3 +108,17 @@ final class NativeLibraryException(cause: Throwable)
         "rocksdbjni supports this machine.",
       cause
     )
+
+/** Partitions that number their states differently cannot be put together. */
+final class IncompatiblePartitionsException(
+    operator: Long,
+    store: String,
+    first: StateFamily,
+    second: StateFamily
+) extends CheckpointException(
+      "KEYSTATE_INCOMPATIBLE_PARTITIONS",
+      s"Operator $operator, store $store cannot be rescaled: state number ${first.id} is " +
+        s"'${first.name}' in one partition and '${second.name}' in another. Run the query with its " +
+        "present number of partitions.",
+      null
+    )

@@ -7,7 +7,7 @@ import org.slf4j.LoggerFactory
   * Version files go when enough newer versions exist. A run file goes when no remaining version file
   * lists it and it is older than the oldest of these: a file that is newer can belong to a commit
   * under way. Files of other names are left alone. If any remaining version file cannot be read, no
-  * run file is deleted.
+  * run file is deleted. Nor is a file from before the last rescale, for other partitions may use it.
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
@@ -30,13 +30,16 @@ private[checkpoint] final class CleanUp(
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
       if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
         old.foreach { case (file, _, _) => delete(file) }
-        val needed = inUse ++ retained.flatMap { case (_, version, id) =>
-          VersionFile.read(storage, location, version, id).runs
+        val manifests = retained.map { case (_, version, id) =>
+          VersionFile.read(storage, location, version, id)
         }
+        val needed = inUse ++ manifests.flatMap(_.runs)
+        val shared = manifests.flatMap(_.rescaledAt).maxOption.getOrElse(-1L)
         val neededPaths = needed.map(_.source).collect { case FileSource(path) => path }.toSet
         val oldest = retained.map(_._1.modified).min
         files
-          .filter(file => file.name.endsWith(".sst") && file.modified < oldest)
+          .filter(file => RunFiles.versionOf(file.name).exists(_ > shared))
+          .filter(_.modified < oldest)
           .filterNot(file => neededPaths.contains(path(file)))
           .foreach(delete)
       }

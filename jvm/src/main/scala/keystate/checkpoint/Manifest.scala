@@ -14,14 +14,16 @@ import keystate.keygroup.KeyGroupRange
   * { "version": 7, "id": "..", "baseId": "..",     ids with checkpoint format v2 only
   *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
+  *   "rescaledAt": 5,                              where another layout ended; after a rescale only
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..} }],
-  *   "runs": [{ "path": "0/<uuid>.sst",            none: inline, in the version file itself
+  *   "runs": [{ "path": "0/7-<uuid>.sst",          none: inline, in the version file itself
   *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
   * }}}
   *
-  * Runs are listed oldest first: of two entries with one key, the later run's counts. Paths are
+  * A run's `groups` say which key groups are taken from it; its file may hold others too. Runs are
+  * listed oldest first: of two entries with one key, the later run's counts. Paths are
   * relative to the operator's folder, so that a version can use runs of other partitions.
   */
 final case class Manifest(
@@ -32,6 +34,7 @@ final case class Manifest(
     parallelism: Option[Int],
     partition: Int,
     groups: KeyGroupRange,
+    rescaledAt: Option[Long] = None,
     numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
@@ -74,6 +77,7 @@ object Manifest {
     manifest.parallelism.foreach(root.put("parallelism", _))
     root.put("partition", manifest.partition)
     putRange(root, manifest.groups)
+    manifest.rescaledAt.foreach(root.put("rescaledAt", _))
     root.put("numKeys", manifest.numKeys)
     root.put("nextFamilyId", manifest.nextFamilyId)
     val families = root.putArray("families")
@@ -115,6 +119,7 @@ object Manifest {
       parallelism = Option(root.get("parallelism")).map(_.asInt),
       partition = root.required("partition").asInt,
       groups = range(root),
+      rescaledAt = Option(root.get("rescaledAt")).map(_.asLong),
       numKeys = root.required("numKeys").asLong,
       nextFamilyId = root.required("nextFamilyId").asInt,
       families = root.required("families").asScala.map { node =>

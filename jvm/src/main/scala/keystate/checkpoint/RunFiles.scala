@@ -25,7 +25,7 @@ private[checkpoint] final class RunFiles(
     val file = local.newFile()
     try {
       val statistics = SstFiles.write(file, changes)
-      val path = s"${location.folder}/${UUID.randomUUID}.sst"
+      val path = s"${location.folder}/${RunFiles.name(version)}"
       var crc = 0
       CheckpointStorage.write(storage, path) { out =>
         val in = new FileInputStream(file)
@@ -39,17 +39,17 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  /** The run's entries of these families and groups.
+  /** The run's entries of these families and groups, as far as the manifest takes groups from it.
     *
     * @param neededBy
     *   the version that is being read, for messages
     */
   def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor =
     run.source match {
-      case inline: InlineSource => InlineRun.read(inline, families, groups)
+      case inline: InlineSource => InlineRun.read(inline, families, groups.intersection(run.groups))
       case FileSource(path) =>
         val file = fetch(run, path, neededBy)
-        try SstFiles.read(file, families, groups)
+        try SstFiles.read(file, families, groups.intersection(run.groups))
         catch {
           case e: RocksDBException =>
             file.delete()
@@ -89,6 +89,15 @@ private[checkpoint] final class RunFiles(
 
 private[checkpoint] object RunFiles {
   private final val CopyBuffer = 128 * 1024
+  private val Name = """(\d+)-[^.]+\.sst""".r
+
+  private def name(version: Long): String = s"$version-${UUID.randomUUID}.sst"
+
+  /** The version that wrote a file of this name, if it is a run file's name. */
+  def versionOf(name: String): Option[Long] = name match {
+    case Name(version) => version.toLongOption
+    case _ => None
+  }
 
   /** Returns the CRC32C of what was copied. */
   private def copy(in: InputStream, out: OutputStream): Int = {

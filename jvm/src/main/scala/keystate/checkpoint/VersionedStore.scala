@@ -64,7 +64,7 @@ final class VersionedStore(
     else {
       unload()
       val start = System.nanoTime
-      open(readManifest(version, id))
+      open(Rescaling.read(storage, location, version, id, settings.parallelism))
       lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
     }
   }

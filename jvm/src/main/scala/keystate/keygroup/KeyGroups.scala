@@ -49,5 +49,10 @@ final case class KeyGroupRange(first: Int, last: Int) {
   def contains(group: Int): Boolean = first <= group && group <= last
   def size: Int = last - first + 1
   def intersects(other: KeyGroupRange): Boolean = first <= other.last && other.first <= last
+
+  /** What both have; call it only on ranges that intersect. */
+  def intersection(other: KeyGroupRange): KeyGroupRange =
+    KeyGroupRange(math.max(first, other.first), math.min(last, other.last))
+
   def covers(other: KeyGroupRange): Boolean = first <= other.first && other.last <= last
 }

@@ -179,6 +179,7 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     checkProvider()
+    RescaleOnRestart.check(getStateInfo.queryRunId)
     states.checkAgainstCheckpoint(getStateInfo, hadoopConf, batchId)
     validateAndWriteStateSchema(
       hadoopConf,
@@ -213,7 +214,10 @@ private[keystate] class KeyedProcessExec(
           session.sessionState,
           Some(session.streams.stateStoreCoordinator),
           useColumnFamilies = true,
-          extraOptions = Map(OperatorRecord.MaxParallelismKey -> maxParallelism.toString)
+          extraOptions = Map(
+            StoreConfig.MaxParallelism -> maxParallelism.toString,
+            StoreConfig.Parallelism -> getStateInfo.numPartitions.toString
+          )
         )((store, rows) => processStream(store, rows, maxParallelism))
     } else {
       val maxParallelism = spec.maxParallelism.getOrElse(record.maxParallelism)

@@ -59,6 +59,25 @@ private[keystate] object KeystateErrors {
         "as before, give the new state another name, or start with a new checkpoint."
     )
 
+  def foreignOperator(operator: Long, checkpoint: String): KeystateException =
+    new KeystateException(
+      "KEYSTATE_CANNOT_RESCALE",
+      s"Operator $operator of $checkpoint is not one of Keystate's and can't be rescaled. Run the " +
+        "query with the number of partitions that it was stopped with."
+    )
+
+  def rescaleFailed(cause: Throwable): KeystateException = new KeystateException(
+    "KEYSTATE_RESCALE_FAILED",
+    s"The query could not be rescaled to spark.sql.shuffle.partitions: ${cause.getMessage} Set it " +
+      "to the number of partitions that the query was stopped with to go on as before.",
+    cause
+  )
+
+  def queryIsRunning(checkpoint: String): KeystateException = new KeystateException(
+    "KEYSTATE_QUERY_IS_RUNNING",
+    s"A query is running on $checkpoint: stop it before it is rescaled."
+  )
+
   def newerFormat(file: String, found: Int, known: Int): KeystateException = new KeystateException(
     "KEYSTATE_NEWER_FORMAT",
     s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."

@@ -3,6 +3,8 @@ package org.apache.spark.sql.keystate
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{Collections, LinkedHashMap, Map => JMap}
 
+import scala.util.Using
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.json4s.{DefaultFormats, Formats}
@@ -21,8 +23,6 @@ import keystate.keygroup.KeyGroups
 private[keystate] final case class OperatorRecord(maxParallelism: Int)
 
 private[keystate] object OperatorRecord {
-  val MaxParallelismKey = "spark.keystate.maxParallelism"
-
   private implicit val formats: Formats = DefaultFormats
   private val Format = 1
   private val KeptInMemory = 1000
@@ -43,7 +43,7 @@ private[keystate] object OperatorRecord {
   ): OperatorRecord = {
     val conf = session.sessionState.conf
     val wanted = spec.maxParallelism.orElse(
-      Option(conf.getConfString(MaxParallelismKey, null)).map(_.toInt)
+      Option(conf.getConfString(StoreConfig.MaxParallelism, null)).map(_.toInt)
     )
     wanted.foreach(KeyGroups.checkMaxParallelism)
     if (info.checkpointLocation.isEmpty) {
@@ -78,13 +78,12 @@ private[keystate] object OperatorRecord {
       wanted: Option[Int],
       hadoopConf: Configuration
   ): OperatorRecord = {
-    val folder = new Path(operator, "_keystate")
-    val file = new Path(folder, "operator")
+    val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
     if (!files.exists(file)) {
       val record = OperatorRecord(wanted.getOrElse(KeyGroups.DefaultMaxParallelism))
       val json = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
-      files.mkdirs(folder)
+      files.mkdirs(file.getParent)
       try {
         val out = files.createAtomic(file, overwriteIfPossible = false)
         try {
@@ -99,12 +98,22 @@ private[keystate] object OperatorRecord {
         case _: FileAlreadyExistsException => // another start of this query was first
       }
     }
-    val in = files.open(file)
-    try {
-      val json = JsonMethods.parse(new String(in.readAllBytes(), UTF_8))
-      val format = (json \ "format").extract[Int]
-      if (format > Format) throw KeystateErrors.newerFormat(file.toString, format, Format)
-      OperatorRecord((json \ "maxParallelism").extract[Int])
-    } finally in.close()
+    read(operator, hadoopConf).get
   }
+
+  /** The record of an operator's folder; None when the operator is not one of Keystate's. */
+  def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
+    val file = fileOf(operator)
+    val files = CheckpointFileManager.create(operator, hadoopConf)
+    Option.when(files.exists(file)) {
+      Using.resource(files.open(file)) { in =>
+        val json = JsonMethods.parse(new String(in.readAllBytes(), UTF_8))
+        val format = (json \ "format").extract[Int]
+        if (format > Format) throw KeystateErrors.newerFormat(file.toString, format, Format)
+        OperatorRecord((json \ "maxParallelism").extract[Int])
+      }
+    }
+  }
+
+  private def fileOf(operator: Path): Path = new Path(operator, "_keystate/operator")
 }

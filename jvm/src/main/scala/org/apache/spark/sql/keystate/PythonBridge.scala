@@ -4,12 +4,14 @@ import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.{Column, DataFrame, Dataset}
+import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
+import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** Every call that the Python package makes. */
@@ -49,6 +51,21 @@ object PythonBridge {
         child
       )
     )
+  }
+
+  /** Changes a stopped query's number of partitions; returns what it was before. */
+  def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = StreamingUtils.resolvedCheckpointLocation(
+      classic.sessionState.newHadoopConf(),
+      checkpoint
+    )
+    classic.streams.active.foreach {
+      case query: StreamingQueryWrapper if query.streamingQuery.resolvedCheckpointRoot == root =>
+        throw KeystateErrors.queryIsRunning(checkpoint)
+      case _ =>
+    }
+    new QueryRescaling(classic, root).run(partitions)
   }
 
   /** A key that is a column stays that column; any other expression becomes an extra one. */

@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate
 
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
-import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.execution.streaming.state.{
   AcquiredThreadInfo,
   StateStoreErrors,
@@ -56,15 +55,16 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
     val start = System.nanoTime
     def waited: Long = NANOSECONDS.toMillis(System.nanoTime - start)
     while (owner.isDefined && waited < timeoutMillis) wait(timeoutMillis - waited)
-    owner.foreach { holder =>
-      throw QueryExecutionErrors.unreleasedThreadError(
-        id.toString,
-        operation,
-        AcquiredThreadInfo().toString,
-        holder.toString,
-        waited,
-        holder.threadRef.get.fold("")(_.getStackTrace.mkString("\n"))
-      )
-    }
+    owner.foreach(holder => throw inUse(operation, holder, waited))
+  }
+
+  private def inUse(operation: String, holder: AcquiredThreadInfo, waited: Long) = {
+    val stack = holder.threadRef.get.fold("")(_.getStackTrace.mkString("\n  at ", "\n  at ", ""))
+    new KeystateException(
+      "KEYSTATE_STORE_IN_USE",
+      s"${AcquiredThreadInfo()} could not $operation $id within $waited ms, for $holder holds it. If that is " +
+        "an attempt of the same task that still works, raise " +
+        s"${StoreConfig.LockTimeout}; else it is stuck here:$stack"
+    )
   }
 }

@@ -26,22 +26,20 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
     store.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
     body(store)
     store.commit()
-    // And again from the files.
+    val committed = contentOf(provider)
     withProvider(newProvider(provider.stateStoreId.checkpointRootLocation)) { reader =>
-      val again = reader.getStore(1, None)
-      again.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
-      again.abort()
-      val read = reader.getReadStore(1, None)
-      assert(pairsOf(read.iterator("cf")).toSet == pairsOf(committed(provider)).toSet)
-      read.release()
+      val declaring = reader.getStore(1, None)
+      declaring.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
+      declaring.abort()
+      assert(contentOf(reader) == committed)
     }
   }
 
-  private def committed(provider: KeyGroupStateStoreProvider): Iterator[UnsafeRowPair] =
-    provider.getReadStore(1, None).iterator("cf")
-
-  private def pairsOf(pairs: Iterator[UnsafeRowPair]): Seq[(UnsafeRow, UnsafeRow)] =
-    pairs.map(pair => (pair.key.copy(), pair.value.copy())).toVector
+  private def contentOf(provider: KeyGroupStateStoreProvider): Set[(UnsafeRow, UnsafeRow)] = {
+    val store = provider.getReadStore(1, None)
+    try store.iterator("cf").map(pair => (pair.key.copy(), pair.value.copy())).toSet
+    finally store.release()
+  }
 
   private def longs(pairs: Iterator[UnsafeRowPair], ordinal: Int): Seq[Long] =
     pairs.map(_.key.getLong(ordinal)).toVector
@@ -145,14 +143,14 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
   test("rows are checked against the schema once, unless that is switched off") {
     withProvider(newProvider(columnFamilies = false)) { provider =>
       val store = provider.getStore(0, None)
-      store.put(key("a", 1), row(new StructType().add("a", LongType).add("b", LongType), 1L, 2L))
+      store.put(key("a", 1), row(new StructType().add("not", LongType), Long.MaxValue))
       intercept[StateStoreValueRowFormatValidationFailure](store.get(key("a", 1)))
       store.abort()
     }
     val off = Map(SQLConf.STATE_STORE_FORMAT_VALIDATION_ENABLED.key -> "false")
     withProvider(newProvider(columnFamilies = false, conf = off)) { provider =>
       val store = provider.getStore(0, None)
-      store.put(key("a", 1), row(new StructType().add("a", LongType).add("b", LongType), 1L, 2L))
+      store.put(key("a", 1), row(new StructType().add("not", LongType), Long.MaxValue))
       assert(store.get(key("a", 1)) != null)
       store.abort()
     }

@@ -57,8 +57,8 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   test("a second owner waits, and fails after the timeout with both owners' names") {
     withProvider(newProvider(hadoop = Map(StoreConfig.LockTimeout -> "300"))) { provider =>
       val store = provider.getStore(0, None)
-      val e = intercept[SparkException](provider.getStore(0, None))
-      assert(e.getCondition == "CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR")
+      val e = intercept[KeystateException](provider.getStore(0, None))
+      assert(e.code == "KEYSTATE_STORE_IN_USE")
 
       val executor = Executors.newSingleThreadExecutor()
       try {
@@ -69,7 +69,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
         store.abort()
         assert(second.get(10, TimeUnit.SECONDS).get(key("a", 1)) == null)
       } finally executor.shutdown()
-      intercept[SparkException](store.put(key("b", 1), value(1)))
+      intercept[SparkThrowable](store.put(key("b", 1), value(1)))
       store.abort()
     }
   }
@@ -77,7 +77,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   test("a closed store refuses everything but what is harmless") {
     withProvider(newProvider()) { provider =>
       val committed = provider.getStore(0, None)
-      intercept[SparkException](committed.getStateStoreCheckpointInfo())
+      intercept[SparkThrowable](committed.getStateStoreCheckpointInfo())
       committed.put(key("a", 1), value(1))
       committed.commit()
       assert(committed.hasCommitted)
@@ -87,7 +87,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
         () => committed.get(key("a", 1)),
         () => committed.iterator(),
         () => committed.commit()
-      ).foreach(operation => intercept[SparkException](operation()))
+      ).foreach(operation => intercept[SparkThrowable](operation()))
 
       val aborted = provider.getStore(1, None)
       aborted.abort()

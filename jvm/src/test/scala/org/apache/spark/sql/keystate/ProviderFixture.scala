@@ -3,6 +3,8 @@ package org.apache.spark.sql.keystate
 import java.nio.file.Files
 import java.util.UUID
 
+import scala.util.Using
+
 import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -30,6 +32,7 @@ trait ProviderFixture {
   ): KeyGroupStateStoreProvider = {
     val hadoopConf = new Configuration
     hadoopConf.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID.toString)
+    hadoopConf.set(StoreConfig.LockTimeout, "1000")
     hadoop.foreach { case (key, value) => hadoopConf.set(key, value) }
     val sqlConf = new SQLConf
     conf.foreach { case (key, value) => sqlConf.setConfString(key, value) }
@@ -50,9 +53,7 @@ trait ProviderFixture {
 
   protected def withProvider[T](provider: KeyGroupStateStoreProvider)(
       body: KeyGroupStateStoreProvider => T
-  ): T =
-    try body(provider)
-    finally provider.close()
+  ): T = Using.resource(provider)(body)((provider: KeyGroupStateStoreProvider) => provider.close())
 
   protected def row(schema: StructType, values: Any*): UnsafeRow =
     UnsafeProjection

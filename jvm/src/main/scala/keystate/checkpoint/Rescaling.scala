@@ -1,0 +1,107 @@
+package keystate.checkpoint
+
+import keystate.backend.StateFamily
+import keystate.keygroup.KeyGroups
+
+/** Gives a committed version of a store another layout: the same state over another number of
+  * partitions.
+  *
+  * No state is rewritten. Each new partition gets a version file that lists the runs of the old
+  * partitions whose key groups it takes over, each run narrowed to the groups of the partition it
+  * comes from; so runs of different partitions never speak of the same key, and their order does not
+  * matter. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
+  * their own, with v1 they are named `<version>_of<parallelism>.keystate`. Until the query's logs
+  * name the new layout, the old one is what a restart finds; writing the new files again gives the
+  * same.
+  */
+object Rescaling {
+
+  /** Writes the new version files.
+    *
+    * @param ids
+    *   the ids of the old partitions' version files, as many as there are old partitions; None with
+    *   checkpoint format v1
+    * @param newId
+    *   gives the id of a new version file; not called with format v1
+    */
+  def run(
+      storage: CheckpointStorage,
+      operator: Long,
+      store: String,
+      version: Long,
+      ids: Seq[Option[String]],
+      parallelism: Int,
+      newId: () => String
+  ): Seq[Option[String]] = {
+    val old = ids.zipWithIndex.map { case (id, partition) =>
+      read(storage, StoreLocation(operator, partition, store), version, id, Some(ids.size))
+    }
+    val maxParallelism = old.head.maxParallelism
+    val families = commonFamilies(operator, store, old)
+    (0 until parallelism).map { partition =>
+      val location = StoreLocation(operator, partition, store)
+      val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
+      val id = Some(ids.head.fold(suffix(parallelism))(_ => newId()))
+      val runs = for {
+        manifest <- old
+        if manifest.groups.intersects(groups)
+        taken = manifest.groups.intersection(groups)
+        run <- manifest.runs
+        if run.groups.intersects(taken)
+      } yield run.copy(groups = run.groups.intersection(taken))
+      val manifest = old.head.copy(
+        id = id,
+        baseId = None,
+        parallelism = Some(parallelism),
+        partition = partition,
+        groups = groups,
+        rescaledAt = Some(version),
+        numKeys = old.map(_.numKeys).sum / parallelism,
+        nextFamilyId = old.map(_.nextFamilyId).max,
+        families = families,
+        runs = runs
+      )
+      VersionFile.write(storage, location, manifest)
+      if (ids.head.isEmpty) None else id
+    }
+  }
+
+  /** Reads a version file; where format v1 has one for each of several layouts, that of the layout
+    * asked for.
+    */
+  private[checkpoint] def read(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String],
+      parallelism: Option[Int]
+  ): Manifest = {
+    def committed = VersionFile.read(storage, location, version, id)
+    parallelism.filter(_ => id.isEmpty).map(n => Some(suffix(n))) match {
+      case Some(layout) if storage.exists(VersionFile.path(location, version, layout)) =>
+        // A batch that was committed in this layout since then wrote the plain name.
+        val plain = Option.when(storage.exists(VersionFile.path(location, version, None)))(committed)
+        plain
+          .filter(_.parallelism == parallelism)
+          .getOrElse(VersionFile.read(storage, location, version, layout).copy(id = None))
+      case _ => committed
+    }
+  }
+
+  private def suffix(parallelism: Int): String = s"of$parallelism"
+
+  private def commonFamilies(
+      operator: Long,
+      store: String,
+      manifests: Seq[Manifest]
+  ): Seq[StateFamily] = {
+    val families = manifests.flatMap(_.families).map(family => family.id -> family).distinct.toMap
+    val clash = manifests
+      .flatMap(_.families)
+      .find(family => families(family.id).copy(properties = Map.empty) != family.copy(properties = Map.empty))
+    clash.foreach(family =>
+      throw new IncompatiblePartitionsException(operator, store, families(family.id), family)
+    )
+    families.values.toSeq.sortBy(_.id)
+  }
+}

@@ -1,0 +1,191 @@
+"""A query's parallelism changes between runs; its state does not."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from pyspark.errors import StreamingQueryException
+
+FORMATS = ["1", "2"]
+GROUPS = 16
+
+
+class History(KeyedProcessFunction):
+    """Everything that a key has seen, in each kind of state; and where it was processed."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.seen = ctx.get_list_state(ListStateDescriptor("seen", "long"))
+        self.last = ctx.get_map_state(MapStateDescriptor("last", "long", "long"))
+        self.subtask = ctx.get_index_of_this_subtask()
+        self.parallelism = ctx.get_number_of_parallel_subtasks()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        self.seen.add(row.x)
+        self.last[row.x % 3] = row.x
+        last = sorted(self.last.items())
+        seen = list(self.seen)
+        yield row.key, self.count.value(), seen, last, self.subtask, self.parallelism
+
+
+OUTPUT = (
+    "key string, count long, seen array<long>, last array<struct<k: long, v: long>>, "
+    "subtask int, parallelism int"
+)
+
+
+def history(df: Any) -> Any:
+    out = keystate.keyed(df, "key", max_parallelism=GROUPS).process(History(), OUTPUT)
+    return out.selectExpr("*", f"pmod(hash(key), {GROUPS}) AS key_group")
+
+
+def rows(seed: int, count: int = 120, keys: int = 40) -> list[tuple[str, int]]:
+    rng = random.Random(seed)
+    return [(f"key-{rng.randrange(keys)}", rng.randrange(1000)) for _ in range(count)]
+
+
+class Expected:
+    """What the keys have seen."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[int]] = {}
+
+    def check(self, fed: list[tuple[str, int]], emitted: list[Any], parallelism: int) -> None:
+        expected = []
+        for key, x in fed:
+            seen = self.seen.setdefault(key, [])
+            seen.append(x)
+            last = sorted({y % 3: y for y in seen}.items())
+            expected.append((key, len(seen), list(seen), last))
+        got = [(r["key"], r["count"], r["seen"], [tuple(e) for e in r["last"]]) for r in emitted]
+        assert sorted(got) == sorted(expected)
+        assert {row.parallelism for row in emitted} == {parallelism}
+        # Flink's formula gives the owner of a key group.
+        assert all(row.subtask == row.key_group * parallelism // GROUPS for row in emitted)
+
+
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
+def test_up_and_down_at_restarts(
+    checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    fed, expected = stream("key string, x long"), Expected()
+    for i, partitions in enumerate([2, 4, 3, 3, 16, 1, 5]):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        batch = rows(i)
+        fed.feed(batch)
+        expected.check(batch, fed.run(history), partitions)
+
+
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
+def test_explicit_call(
+    spark: Any,
+    checkpoint_format: str,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    settings(
+        **{
+            "spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format,
+            "spark.keystate.rescale.onRestart": "off",
+        }
+    )
+    fed, expected = stream("key string, x long"), Expected()
+    for i, partitions in enumerate([2, 5, 5, 3]):
+        if i:
+            before = [2, 2, 5, 5][i]
+            assert keystate.rescale(str(fed.checkpoint), partitions, spark=spark) == before
+        batch = rows(10 + i)
+        fed.feed(batch)
+        expected.check(batch, fed.run(history), partitions)
+    # Off: another setting changes nothing.
+    settings(**{"spark.sql.shuffle.partitions": "7"})
+    batch = rows(20)
+    fed.feed(batch)
+    expected.check(batch, fed.run(history), 3)
+
+
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_with_a_batch_pending(
+    checkpoint_format: str,
+    partitions: int,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    fed, expected = stream("key string, x long"), Expected()
+    first, second, third = rows(30), rows(31), rows(32)
+    fed.feed(first)
+    expected.check(first, fed.run(history), 2)
+    fed.feed(second)
+    with pytest.raises(StreamingQueryException):
+        fed.run(lambda df: history(df).selectExpr("*", "raise_error('after the state')"))
+    assert not (fed.checkpoint / "commits" / "1").exists()
+    assert (fed.checkpoint / "offsets" / "1").exists()
+    settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+    expected.check(second, fed.run(history), partitions)
+    fed.feed(third)
+    expected.check(third, fed.run(history), partitions)
+
+
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
+def test_interrupted_before_the_logs_change(
+    spark: Any, checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """What a crash leaves at each step: new version files, then commit ids, with old offsets."""
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    fed, expected = stream("key string, x long"), Expected()
+    batch = rows(40)
+    fed.feed(batch)
+    expected.check(batch, fed.run(history), 2)
+    old_offsets = (fed.checkpoint / "offsets" / "0").read_text()
+    old_commit = (fed.checkpoint / "commits" / "0").read_text()
+    keystate.rescale(str(fed.checkpoint), 4, spark=spark)
+    assert (fed.checkpoint / "offsets" / "0").read_text() != old_offsets
+    for restored in ({"offsets": old_offsets, "commits": old_commit}, {"offsets": old_offsets}):
+        copy = Path(f"{fed.checkpoint}-{len(restored)}")
+        shutil.copytree(fed.checkpoint, copy)
+        for log, text in restored.items():
+            (copy / log / "0").write_text(text)
+            (copy / log / ".0.crc").unlink(missing_ok=True)
+    batch = rows(41)
+    fed.feed(batch)
+    crashed = fed.checkpoint
+    for steps in (2, 1):
+        fed.checkpoint = Path(f"{crashed}-{steps}")
+        settings(**{"spark.sql.shuffle.partitions": "4"})
+        again = Expected()
+        again.seen = {key: list(seen) for key, seen in expected.seen.items()}
+        again.check(batch, fed.run(history), 4)
+
+
+def test_refusals(spark: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> None:
+    fed, expected = stream("key string, x long"), Expected()
+    batch = rows(50)
+    fed.feed(batch)
+    expected.check(batch, fed.run(history), 2)
+    with pytest.raises(keystate.CheckpointError, match="KEYSTATE_PARALLELISM_TOO_HIGH"):
+        keystate.rescale(str(fed.checkpoint), 17, spark=spark)
+    batch = rows(51)
+    fed.feed(batch)
+    settings(**{"spark.sql.shuffle.partitions": "17"})
+    with pytest.raises(StreamingQueryException, match="at most 16"):
+        fed.run(history)
+    settings(**{"spark.sql.shuffle.partitions": "2"})
+    expected.check(batch, fed.run(history), 2)
+    with pytest.raises(ValueError, match="at least 1"):
+        keystate.rescale(str(fed.checkpoint), 0, spark=spark)

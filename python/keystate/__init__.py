@@ -30,11 +30,15 @@ from keystate.functions import (
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.session import configure, jar_path, versions
 from keystate.state import (
+    BYTEWISE,
+    DESCENDING,
+    NATURAL,
     AggregatingState,
     AggregatingStateDescriptor,
     AppendingState,
     FoldingState,
     FoldingStateDescriptor,
+    KeyOrder,
     ListState,
     ListStateDescriptor,
     MapState,
@@ -42,6 +46,8 @@ from keystate.state import (
     MergingState,
     ReducingState,
     ReducingStateDescriptor,
+    SortedMapState,
+    SortedMapStateDescriptor,
     State,
     StateDescriptor,
     ValueState,
@@ -52,6 +58,9 @@ from keystate.stream import KeyedStream, keyed
 __version__ = versions()["keystate"]
 
 __all__ = [
+    "BYTEWISE",
+    "DESCENDING",
+    "NATURAL",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
@@ -67,6 +76,7 @@ __all__ = [
     "Function",
     "FunctionError",
     "HashMapStateBackend",
+    "KeyOrder",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "KeyedStream",
@@ -83,6 +93,8 @@ __all__ = [
     "ReducingState",
     "ReducingStateDescriptor",
     "RuntimeContext",
+    "SortedMapState",
+    "SortedMapStateDescriptor",
     "State",
     "StateAccessError",
     "StateBackend",

@@ -13,8 +13,9 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, codec
+from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
-from keystate.state import StateDescriptor, TypeLike
+from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class StateSpec:
     key_type: T.DataType | None
     value_class: type | None = None
     key_class: type | None = None
+    order: KeyOrder = NATURAL
 
     def value_codec(self) -> Codec:
         """The codec of values, elements or accumulators."""
@@ -45,6 +47,7 @@ class StateSpec:
             "kind": self.kind,
             "descriptor": self.descriptor,
             "value_type": self.value_type.jsonValue(),
+            "order": self.order.value,
             "key_type": self.key_type.jsonValue() if self.key_type is not None else None,
         }
 
@@ -80,11 +83,13 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         key_type,
         value_class,
         key_class,
+        descriptor.order,
     )
     try:
         spec.value_codec()
         if key_type is not None:
             spec.key_codec()
+            sort_key(key_type, spec.order)
     except TypeError as e:
         raise DeclarationError(f"{place}: {e}") from None
     return spec

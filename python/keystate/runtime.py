@@ -16,6 +16,8 @@ from keystate.state import (
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
+    SortedMapState,
+    SortedMapStateDescriptor,
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
@@ -44,6 +46,13 @@ class KeyedStateStore(ABC):
     def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """The map state so described."""
         state: MapState[K, V] = self._get(state_descriptor, MapStateDescriptor)
+        return state
+
+    def get_sorted_map_state(
+        self, state_descriptor: SortedMapStateDescriptor[K, V]
+    ) -> SortedMapState[K, V]:
+        """The sorted map state so described."""
+        state: SortedMapState[K, V] = self._get(state_descriptor, SortedMapStateDescriptor)
         return state
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:

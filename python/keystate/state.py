@@ -8,6 +8,7 @@ value that was read from a state in place, call ``update`` (or ``put``): only th
 
 from __future__ import annotations
 
+import enum
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -159,6 +160,76 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
+class KeyOrder(enum.Enum):
+    """The order of a sorted map's keys."""
+
+    #: Spark's ascending order of the type: negative numbers first, NaN last, strings by code point,
+    #: ``None`` inside a struct or array first.
+    NATURAL = "natural"
+    #: The reverse of NATURAL.
+    DESCENDING = "descending"
+    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others.
+    BYTEWISE = "bytewise"
+
+
+NATURAL = KeyOrder.NATURAL
+DESCENDING = KeyOrder.DESCENDING
+BYTEWISE = KeyOrder.BYTEWISE
+
+
+class SortedMapState(MapState[K, V]):
+    """A map in the order of its keys, which is also the order of iteration.
+
+    The first or last entry of a large map costs what one entry costs. Iterators are lazy and show
+    the map as it was when they were made; changing the map meanwhile is allowed.
+    """
+
+    @abstractmethod
+    def first_entry(self) -> tuple[K, V] | None:
+        """The entry with the least key; ``None`` when the map is empty."""
+
+    @abstractmethod
+    def last_entry(self) -> tuple[K, V] | None:
+        """The entry with the greatest key; ``None`` when the map is empty."""
+
+    @abstractmethod
+    def sub_iterator(
+        self, start: K | None, end: K | None, *, reverse: bool = False
+    ) -> Iterator[tuple[K, V]]:
+        """The entries with start <= key < end, in order, or backwards.
+
+        ``None`` as a bound is no bound.
+        """
+
+    def head_iterator(self, end: K, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """The entries with key < end."""
+        return self.sub_iterator(None, end, reverse=reverse)
+
+    def tail_iterator(self, start: K, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """The entries with key >= start."""
+        return self.sub_iterator(start, None, reverse=reverse)
+
+    def ceiling_entry(self, key: K) -> tuple[K, V] | None:
+        """The entry with the least key that is not less than this one."""
+        return next(self.sub_iterator(key, None), None)
+
+    @abstractmethod
+    def floor_entry(self, key: K) -> tuple[K, V] | None:
+        """The entry with the greatest key that is not greater than this one."""
+
+    def pop_first(self) -> tuple[K, V] | None:
+        """Removes the first entry and returns it; ``None`` when the map is empty."""
+        entry = self.first_entry()
+        if entry is not None:
+            self.remove(entry[0])
+        return entry
+
+    def remove_range(self, start: K | None, end: K | None) -> None:
+        """Removes the entries with start <= key < end; ``None`` as a bound is no bound."""
+        for key, _ in self.sub_iterator(start, end):
+            self.remove(key)
+
+
 class StateDescriptor(ABC):
     """Names a state and gives its type.
 
@@ -166,12 +237,13 @@ class StateDescriptor(ABC):
         name: unique among the states of a function.
         value_type: type of the value, of a list's element, of a map's value, or of an accumulator.
         key_type: type of a map's keys.
-        kind: how the state is stored: ``value``, ``list`` or ``map``.
+        kind: how the state is stored: ``value``, ``list``, ``map`` or ``sorted_map``.
         descriptor: the kind of state, for messages.
     """
 
     kind: str
     descriptor: str
+    order = NATURAL
 
     def __init__(self, name: str, value_type: TypeLike, key_type: TypeLike | None = None) -> None:
         if not isinstance(name, str) or not name:
@@ -217,6 +289,19 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
     def __init__(self, name: str, key_type: TypeLike, value_type: TypeLike) -> None:
         super().__init__(name, value_type, key_type)
+
+
+class SortedMapStateDescriptor(StateDescriptor, Generic[K, V]):
+    """Describes a :class:`SortedMapState` by the types of its keys and values and its order."""
+
+    kind = "sorted_map"
+    descriptor = "sorted map"
+
+    def __init__(
+        self, name: str, key_type: TypeLike, value_type: TypeLike, order: KeyOrder = NATURAL
+    ) -> None:
+        super().__init__(name, value_type, key_type)
+        self.order = KeyOrder(order)
 
 
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):

@@ -32,25 +32,47 @@ class Channel:
         _, batch = self._ask({"op": "get", "state": state, "slot": slot}, keys)
         return batch.column(0)
 
-    def scan(self, state: int, slot: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """All keys and values of a map, by page."""
-        token = ""
-        while token is not None:
-            question = {"op": "scan", "state": state, "slot": slot, "from": token}
-            answer, batch = self._ask(question)
-            yield batch.column(0), batch.column(1)
-            token = answer.get("next")
+    def scan(
+        self,
+        state: int,
+        slot: int,
+        bounds: list[str],
+        keys: pa.Array | None,
+        reverse: bool,
+        limit: int,
+    ) -> Iterator[tuple[list[pa.Array], bool]]:
+        """Pages of a state's columns, and whether more follow.
+
+        Args:
+            state: the state's index.
+            slot: the key's slot.
+            bounds: ``start`` (inclusive), ``end`` (exclusive), both or neither; one for each of
+                `keys`.
+            keys: the user keys to start from and to end before.
+            reverse: from the last to the first.
+            limit: about how many entries a page has.
+        """
+        question = {
+            "op": "scan",
+            "state": state,
+            "slot": slot,
+            "bounds": bounds,
+            "reverse": reverse,
+            "limit": limit,
+            "from": "",
+        }
+        while True:
+            answer, batch = self._ask(question, keys)
+            more = "next" in answer
+            yield batch.columns, more
+            if not more:
+                return
+            question["from"] = answer["next"]
 
     def read_list(self, state: int, slot: int) -> pa.Array:
         """All elements of a list."""
-        pages = []
-        token = ""
-        while token is not None:
-            question = {"op": "list", "state": state, "slot": slot, "from": token}
-            answer, batch = self._ask(question)
-            pages.append(batch.column(0))
-            token = answer.get("next")
-        return pa.concat_arrays(pages)
+        pages = self.scan(state, slot, [], None, False, 10_000)
+        return pa.concat_arrays([columns[0] for columns, _ in pages])
 
     def close(self) -> None:
         """Closes the socket, if it was opened."""

@@ -17,8 +17,12 @@ from keystate._codec import Misfit
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, nested
 from keystate._worker.states import WorkerState, flatten
-from keystate.errors import StateTypeError
+from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import ListState, MapState, StateDescriptor
+
+
+#: Entries that are asked for at a time.
+LARGEST_PAGE = 1000
 
 
 class ListCell:
@@ -155,6 +159,11 @@ class RemoteMapCell(MapCell):
 
 
 class WorkerMapState(WorkerState, MapState[Any, Any]):
+    """A map."""
+
+    _cell_class: type[MapCell] = MapCell
+    _remote_cell_class: type[RemoteMapCell] = RemoteMapCell
+
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
     ) -> None:
@@ -212,7 +221,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
 
     def clear(self) -> None:
         self._cell()
-        cell = MapCell(())
+        cell = self._cell_class(())
         cell.replaced = True
         self._cells[self._cursor.slot] = cell
         self._dirty[self._cursor.slot] = 1
@@ -252,17 +261,39 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         """The map as it is now: what is known here, then, page by page, what else is stored."""
         assert isinstance(cell, RemoteMapCell)
         known, absent = dict(cell), set(cell.absent)
-        pages = self._cursor.channel.scan(self.index, self._cursor.slot)
+        stored = (
+            (key, value)
+            for keys, values, _ in self._pages(None, None, False)
+            for key, value in zip(keys, values)
+            if key not in known and key not in absent
+        )
+        return chain(known.items(), stored)
 
-        def stored() -> Iterator[tuple[Any, Any]]:
-            for keys, values in pages:
-                for key, value in zip(self._key_codec.decode(keys), self._codec.decode(values)):
-                    if self._hashable is not None:
-                        key = self._hashable(key)
-                    if key not in known and key not in absent:
-                        yield key, value
+    def _pages(
+        self, start: Any, end: Any, reverse: bool, limit: int = LARGEST_PAGE
+    ) -> Iterator[tuple[list[Any], list[Any], bool]]:
+        """Pages of stored keys and values from start (or the first) to end (or the last)."""
+        slot = self._cursor.slot
+        bounds = {name: key for name, key in (("start", start), ("end", end)) if key is not None}
+        try:
+            keys = self._key_codec.encode(list(bounds.values())) if bounds else None
+        except Misfit as e:
+            self._misfit(e, slot)
+        return self._fetched_pages(slot, list(bounds), keys, reverse, limit)
 
-        return chain(known.items(), stored())
+    def _fetched_pages(
+        self, slot: int, bounds: list[str], keys: pa.Array | None, reverse: bool, limit: int
+    ) -> Iterator[tuple[list[Any], list[Any], bool]]:
+        pages = self._cursor.channel.scan(self.index, slot, bounds, keys, reverse, limit)
+        for columns, more in pages:
+            found = self._key_codec.decode(columns[0])
+            if self._hashable is not None:
+                found = list(map(self._hashable, found))
+            yield found, self._codec.decode(columns[1]), more
+            if self._cursor.slot != slot:
+                raise StateAccessError(
+                    f"an iterator over state '{self.spec.name}' was used after its key"
+                )
 
     # -- between JVM and worker ----------------------------------------------------------------
 
@@ -277,9 +308,9 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             keys = list(map(self._hashable, keys))
         remote = key_lists.is_null().to_pylist()
         return [
-            RemoteMapCell()
+            self._remote_cell_class()
             if away
-            else MapCell(zip(keys[a - first : b - first], values[a - first : b - first]))
+            else self._cell_class(zip(keys[a - first : b - first], values[a - first : b - first]))
             for a, b, away in zip(offsets, offsets[1:], remote)
         ]
 

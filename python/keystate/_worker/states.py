@@ -277,6 +277,7 @@ def make_state(
 ) -> WorkerState:
     """The state of a descriptor."""
     from keystate._worker.collections import WorkerListState, WorkerMapState
+    from keystate._worker.sorted_map import WorkerSortedMapState
 
     factories: dict[str, _Factory] = {
         "value": WorkerValueState,
@@ -285,6 +286,7 @@ def make_state(
         "folding": WorkerFoldingState,
         "list": WorkerListState,
         "map": WorkerMapState,
+        "sorted map": WorkerSortedMapState,
     }
     return factories[descriptor.descriptor](spec, index, cursor, descriptor)
 

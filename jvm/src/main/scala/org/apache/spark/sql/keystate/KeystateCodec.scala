@@ -127,11 +127,8 @@ private[keystate] object KeystateCodec {
   /** Whether an operator of Keystate owns the family, rather than one of Spark's. */
   def owns(family: StateFamily): Boolean = family.properties.get(Kind).exists(kinds.contains)
 
-  private def order(family: StateFamily): KeyOrder = family.properties.get("order") match {
-    case Some("descending") => KeyOrder.Descending
-    case Some("bytewise") => KeyOrder.Bytewise
-    case _ => KeyOrder.Natural
-  }
+  private def order(family: StateFamily): KeyOrder =
+    family.properties.get("order").fold[KeyOrder](KeyOrder.Natural)(KeyOrder.byName)
 
   /** The first chunk of a list has number 0. */
   def isFirstChunk(entry: Entry): Boolean =

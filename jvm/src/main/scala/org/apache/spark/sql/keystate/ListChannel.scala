@@ -100,15 +100,15 @@ private[keystate] final class ListChannel(
   override def page(
       group: Int,
       key: Array[Byte],
-      start: Option[Array[Byte]],
+      request: PageRequest,
       format: PageFormat
   ): Page = {
-    val from = start.getOrElse(EntryKeys.prefix(key))
-    val chunks = backend.scan(family, group, from, null)
+    val start = request.start.getOrElse(EntryKeys.prefix(key))
+    val chunks = backend.scan(family, group, start, null)
     try {
-      var size = 0
       val data = format.write(new StructType().add("value", spec.valueType)) { writers =>
-        while (chunks.hasNext && size < PageFormat.Entries) {
+        var size = 0
+        while (chunks.hasNext && size < request.limit) {
           val chunk = read(chunks.next().value)
           (0 until chunk.numElements()).foreach(writers.head.write(chunk, _))
           size += chunk.numElements()

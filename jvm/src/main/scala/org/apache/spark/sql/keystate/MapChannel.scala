@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
 import keystate.backend.{Entry, KeyedStateBackend}
 
-/** Map state: one stored entry a user key, in the order of the user keys. A map with more than
+/** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map with more than
   * `inlineEntries` entries is not sent ahead; the worker gets nulls and asks for what it needs.
   */
 private[keystate] final class MapChannel(
@@ -19,7 +19,7 @@ private[keystate] final class MapChannel(
     backend: KeyedStateBackend,
     inlineEntries: Int
 ) extends StateChannel {
-  private val codec = OrderedKeyCodec(spec.keyType.get)
+  private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
@@ -111,22 +111,30 @@ private[keystate] final class MapChannel(
   override def page(
       group: Int,
       key: Array[Byte],
-      start: Option[Array[Byte]],
+      request: PageRequest,
       format: PageFormat
   ): Page = {
-    val from = start.getOrElse(EntryKeys.prefix(key))
-    val entries = backend.scan(family, group, from, null)
+    val start = request.start.getOrElse(EntryKeys.prefix(key))
+    val end = request.end.orNull
+    val entries =
+      if (request.reverse) backend.scanReverse(family, group, start, end)
+      else backend.scan(family, group, start, end)
     try {
+      var last: Array[Byte] = null
       val data = format.write(pageSchema) { writers =>
         val writer = new EntryWriter(spec, codec, writers(0), writers(1))
         var size = 0
-        while (entries.hasNext && size < PageFormat.Entries) {
-          writer.write(entries.next())
+        while (entries.hasNext && size < request.limit) {
+          val entry = entries.next()
+          writer.write(entry)
+          last = entry.key
           size += 1
         }
         size
       }
-      Page(data, Option.when(entries.hasNext)(entries.next().key))
+      // The start of a range is in it, its end is not.
+      val next = Option.when(entries.hasNext)(if (request.reverse) last else entries.next().key)
+      Page(data, next)
     } finally entries.close()
   }
 
@@ -137,13 +145,15 @@ private[keystate] final class MapChannel(
       format: PageFormat
   ): Array[Byte] = format.write(new StructType().add("value", spec.valueType)) { writers =>
     val writer = new StoredValueWriter(spec, writers.head)
-    val found = Range(0, userKeys.getValueVector.getValueCount)
-      .map(i => EntryKeys.entry(key, codec.encode(new ColumnarArray(userKeys, i, 1), 0)))
-      .map(backend.get(family, group, _))
-      .filter(_ != null)
+    val found = entryKeys(key, userKeys).map(backend.get(family, group, _)).filter(_ != null)
     found.foreach(writer.write)
     found.size
   }
+
+  override def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
+    Range(0, userKeys.getValueVector.getValueCount).map { i =>
+      EntryKeys.entry(key, codec.encode(new ColumnarArray(userKeys, i, 1), 0))
+    }
 
   private def remove(group: Int, key: Array[Byte], userKeys: ColumnarArray): Long = {
     var j = 0

@@ -13,12 +13,15 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
   TransformWithStateVariableUtils
 }
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructType}
 
 /** A keyed operator's states in the terms of Spark's own state metadata, by which Spark's `statestore`
   * reader finds them and by which a restarted query is checked against its checkpoint.
   */
-private[keystate] final class OperatorSchema(spec: OperatorSpec, keySchema: StructType) {
+private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructType) {
+  import OperatorSchema._
+
+  private val keySchema = avroNames(keys)
 
   /** State name to the schema of its entries. A map's entries are keyed by `key` and `userKey`. */
   val columnFamilies: Map[String, StateStoreColFamilySchema] =
@@ -28,7 +31,7 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keySchema: Stru
     val valueSchema = valueSchemaOf(state)
     state.keyType match {
       case Some(userKey) =>
-        val userKeySchema = new StructType().add("key", userKey)
+        val userKeySchema = new StructType().add("key", withAvroNames(userKey))
         val entryKey = new StructType().add("key", keySchema).add("userKey", userKeySchema)
         StateStoreColFamilySchema(
           state.name,
@@ -46,15 +49,15 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keySchema: Stru
   }
 
   private def valueSchemaOf(state: StateSpec): StructType = state.valueType match {
-    case struct: StructType => struct
-    case other => new StructType().add("value", other)
+    case struct: StructType => avroNames(struct)
+    case other => new StructType().add("value", withAvroNames(other))
   }
 
   val variables: Map[String, TransformWithStateVariableInfo] = spec.states.map { state =>
     val info = state.kind match {
       case StateKind.Value => TransformWithStateVariableUtils.getValueState(state.name, false)
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
-      case StateKind.Map => TransformWithStateVariableUtils.getMapState(state.name, false)
+      case StateKind.Map | StateKind.SortedMap => TransformWithStateVariableUtils.getMapState(state.name, false)
     }
     state.name -> info
   }.toMap
@@ -110,5 +113,26 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keySchema: Stru
     val key = schema.userKeyEncoderSchema.map(user => s"${user.head.dataType.sql}, ")
     val keyed = keySchema.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
     s"$name<${key.getOrElse("")}${schema.valueSchema.sql}> keyed by ($keyed)"
+  }
+}
+
+private object OperatorSchema {
+
+  /** Spark makes Avro schemas of all state schemas, and Avro takes letters, digits and underscores in
+    * names only. Other names, such as that of a key which is an expression, are numbered instead.
+    */
+  private def avroNames(struct: StructType): StructType = StructType(
+    struct.fields.zipWithIndex.map { case (field, i) =>
+      val name = if (field.name.matches("[A-Za-z_][A-Za-z0-9_]*")) field.name else s"_$i"
+      field.copy(name = name, dataType = withAvroNames(field.dataType))
+    }
+  )
+
+  private def withAvroNames(dataType: DataType): DataType = dataType match {
+    case struct: StructType => avroNames(struct)
+    case ArrayType(element, nullable) => ArrayType(withAvroNames(element), nullable)
+    case MapType(key, value, nullable) =>
+      MapType(withAvroNames(key), withAvroNames(value), nullable)
+    case other => other
   }
 }

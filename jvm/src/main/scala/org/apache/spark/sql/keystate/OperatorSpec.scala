@@ -16,8 +16,9 @@ private[keystate] object StateKind {
   case object Value extends StateKind("value", Layout.Point)
   case object List extends StateKind("list", Layout.Grouped)
   case object Map extends StateKind("map", Layout.Grouped)
+  case object SortedMap extends StateKind("sorted_map", Layout.Grouped)
 
-  private val all = Seq(Value, List, Map)
+  private val all = Seq(Value, List, Map, SortedMap)
 
   def byName(name: String): StateKind = all
     .find(_.name == name)
@@ -32,13 +33,16 @@ private[keystate] object StateKind {
   *   type of the value, of a list's element, or of a map's value
   * @param keyType
   *   type of a map's key
+  * @param order
+  *   the order of a sorted map's keys
   */
 private[keystate] final case class StateSpec(
     name: String,
     kind: StateKind,
     descriptor: String,
     valueType: DataType,
-    keyType: Option[DataType]
+    keyType: Option[DataType],
+    order: KeyOrder
 ) {
 
   /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
@@ -60,7 +64,8 @@ private[keystate] final case class StateSpec(
   /** What the checkpoint keeps of this state. */
   def properties: Map[String, String] = Map(
     "kind" -> kind.name,
-    "valueType" -> valueType.json
+    "valueType" -> valueType.json,
+    "order" -> order.name
   ) ++ keyType.map("keyType" -> _.json)
 }
 
@@ -90,7 +95,8 @@ private[keystate] object OperatorSpec {
           keyType = (state \ "key_type") match {
             case JNothing | JNull => None
             case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
-          }
+          },
+          order = KeyOrder.byName((state \ "order").extract[String])
         )
       }
     )

@@ -10,21 +10,25 @@ import org.apache.spark.sql.catalyst.util.CollationFactory.UTF8_BINARY_COLLATION
 import org.apache.spark.sql.types.{DataType, Decimal, UserDefinedType}
 
 /** In which order the bytes of an [[OrderedKeyCodec]] sort. */
-private[keystate] sealed trait KeyOrder
+private[keystate] sealed abstract class KeyOrder(val name: String)
 
 private[keystate] object KeyOrder {
 
   /** Spark's ascending order of the type, nulls first. */
-  case object Natural extends KeyOrder
+  case object Natural extends KeyOrder("natural")
 
   /** The reverse of [[Natural]]. */
-  case object Descending extends KeyOrder
+  case object Descending extends KeyOrder("descending")
 
   /**
    * The order of Flink's BytewiseComparator: [[Natural]], but negative numbers sort after the
    * others, and floating point ones among themselves by magnitude.
    */
-  case object Bytewise extends KeyOrder
+  case object Bytewise extends KeyOrder("bytewise")
+
+  def byName(name: String): KeyOrder = Seq(Natural, Descending, Bytewise)
+    .find(_.name == name)
+    .getOrElse(throw new IllegalArgumentException(s"unknown key order '$name'"))
 }
 
 /**

@@ -23,10 +23,8 @@ private[keystate] trait StateChannel {
     */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long)
 
-  /** For a state that may be too large to be sent ahead: the next entries of a key, from the entry
-    * key `start` on.
-    */
-  def page(group: Int, key: Array[Byte], start: Option[Array[Byte]], format: PageFormat): Page =
+  /** For a state that may be too large to be sent ahead: the next entries of a key. */
+  def page(group: Int, key: Array[Byte], request: PageRequest, format: PageFormat): Page =
     throw new UnsupportedOperationException(s"$this is always sent ahead")
 
   /** Likewise: the values of those user keys that are there. */
@@ -35,7 +33,11 @@ private[keystate] trait StateChannel {
       key: Array[Byte],
       userKeys: ArrowColumnVector,
       format: PageFormat
-  ): Array[Byte] = throw new UnsupportedOperationException(s"$this is always sent ahead")
+  ): Array[Byte] = throw new UnsupportedOperationException(s"$this has no user keys")
+
+  /** The entry keys of these user keys. */
+  def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
+    throw new UnsupportedOperationException(s"$this has no user keys")
 }
 
 /** Fills a state's columns of a message to the worker, one element a key that is new to it. */
@@ -57,7 +59,7 @@ private[keystate] object StateChannel {
   def sentFields(spec: StateSpec, index: Int): Seq[StructField] = spec.kind match {
     case StateKind.Value => Seq(list(s"s$index", spec.valueType))
     case StateKind.List => Seq(list(s"s$index", ArrayType(spec.valueType)))
-    case StateKind.Map =>
+    case StateKind.Map | StateKind.SortedMap =>
       Seq(
         list(s"s${index}_k", ArrayType(spec.keyType.get)),
         list(s"s${index}_v", ArrayType(spec.valueType))
@@ -75,7 +77,7 @@ private[keystate] object StateChannel {
   ): StateChannel = spec.kind match {
     case StateKind.Value => new ValueChannel(spec, index, family, backend)
     case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
-    case StateKind.Map => new MapChannel(spec, index, family, backend, inlineEntries)
+    case StateKind.Map | StateKind.SortedMap => new MapChannel(spec, index, family, backend, inlineEntries)
   }
 
   /** Removes all entries of a key; returns how many there were. */

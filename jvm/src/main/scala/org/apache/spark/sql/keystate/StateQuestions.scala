@@ -17,7 +17,22 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.KeyedStateBackend
 
-/** One page of a state's entries, and where the next one starts if there is more. */
+/** Which entries of a key are asked for: from entry key `start` (None: the first) to `end`, exclusive
+  * (None: the last), backwards if `reverse`, at most about `limit`.
+  */
+private[keystate] final case class PageRequest(
+    start: Option[Array[Byte]],
+    end: Option[Array[Byte]],
+    reverse: Boolean,
+    limit: Int
+) {
+
+  /** The request for what follows the page that ended before entry key `next`. */
+  def after(next: Array[Byte]): PageRequest =
+    if (reverse) copy(end = Some(next)) else copy(start = Some(next))
+}
+
+/** One page of a state's entries, and where the next one begins if there is more. */
 private[keystate] final case class Page(data: Array[Byte], next: Option[Array[Byte]])
 
 /** Answers a worker's questions about one task's state. */
@@ -37,14 +52,32 @@ private[keystate] final class StateQuestions(
       val (group, key) = (slots.group(slot), slots.key(slot))
       (question \ "op").extract[String] match {
         case "get" => (JObject(), pages.read(keys)(channel.find(group, key, _, pages)))
-        case "scan" | "list" =>
-          val from = (question \ "from").extract[String]
-          val start = Option.when(from.nonEmpty)(Base64.getDecoder.decode(from))
-          val page = channel.page(group, key, start, pages)
+        case "scan" =>
+          val page = channel.page(group, key, request(question, channel, key, keys), pages)
           val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
           (JObject(next.toList), page.data)
       }
     }
+
+  private def request(
+      question: JObject,
+      channel: StateChannel,
+      key: Array[Byte],
+      userKeys: Array[Byte]
+  ): PageRequest = {
+    val bounds = (question \ "bounds").extract[Seq[String]]
+    val encoded =
+      if (bounds.isEmpty) Nil else pages.read(userKeys)(channel.entryKeys(key, _))
+    val bound = bounds.zip(encoded).toMap
+    val request = PageRequest(
+      start = bound.get("start"),
+      end = bound.get("end"),
+      reverse = (question \ "reverse").extract[Boolean],
+      limit = (question \ "limit").extract[Int]
+    )
+    val from = (question \ "from").extract[String]
+    if (from.isEmpty) request else request.after(Base64.getDecoder.decode(from))
+  }
 }
 
 /** Reads and writes the Arrow streams of questions and answers. */
@@ -84,10 +117,4 @@ private[keystate] final class PageFormat(timeZone: String, largeVarTypes: Boolea
       use(new ArrowColumnVector(reader.getVectorSchemaRoot.getVector(0)))
     }
   }
-}
-
-private[keystate] object PageFormat {
-
-  /** Entries of a page. */
-  val Entries = 1000
 }

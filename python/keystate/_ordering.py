@@ -1,0 +1,97 @@
+"""The order of map keys in Python, the same as of their encoding in the JVM."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import total_ordering
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate.state import KeyOrder
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_FLOATS = (T.FloatType, T.DoubleType)
+# Their Python values compare as the type does: strings by code point, which is the order of UTF-8.
+_COMPARABLE = (
+    T.BooleanType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.TimeType,
+    T.DayTimeIntervalType,
+)
+
+
+def sort_key(data_type: T.DataType, order: KeyOrder) -> Callable[[Any], Any] | None:
+    """What to compare keys by; None when they compare as they are.
+
+    Raises:
+        TypeError: the type has no order.
+    """
+    if order is not KeyOrder.DESCENDING:
+        return _ascending(data_type, order is KeyOrder.BYTEWISE)
+    ascending = _ascending(data_type, False)
+    if ascending is None:
+        return _Reversed
+    return lambda key: _Reversed(ascending(key))
+
+
+def _ascending(data_type: T.DataType, bytewise: bool) -> Callable[[Any], Any] | None:
+    if isinstance(data_type, _INTEGERS):
+        # Two's complement puts negative numbers after the others.
+        return (lambda key: (key < 0, key)) if bytewise else None
+    if isinstance(data_type, _FLOATS):
+        return _float_bits if bytewise else _nan_last
+    if isinstance(data_type, T.DecimalType) and bytewise:
+        return lambda key: (key < 0, key)
+    if isinstance(data_type, _COMPARABLE):
+        return None
+    if isinstance(data_type, T.StructType):
+        fields = [_nullable(_ascending(field.dataType, bytewise)) for field in data_type.fields]
+        return lambda key: tuple(by(value) for by, value in zip(fields, key))
+    if isinstance(data_type, T.ArrayType):
+        element = _nullable(_ascending(data_type.elementType, bytewise))
+        return lambda key: tuple(map(element, key))
+    raise TypeError(f"type {data_type.simpleString()} has no order and can't be a key")
+
+
+def _nan_last(key: float) -> tuple[bool, float]:
+    return (True, 0.0) if key != key else (False, key)
+
+
+def _float_bits(key: float) -> bytes:
+    # One zero and one NaN, as in the encoding.
+    return struct.pack(">d", float("nan") if key != key else key + 0.0)
+
+
+def _nullable(by: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Nulls first."""
+
+    def nullable(value: Any) -> Any:
+        if value is None:
+            return (False,)
+        return (True, value if by is None else by(value))
+
+    return nullable
+
+
+@total_ordering
+class _Reversed:
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and self.key == other.key
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.key < self.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)

@@ -1,0 +1,204 @@
+"""Sorted map state: the worker's side.
+
+A map that came whole is a dictionary with a sorted list of its keys. Of a map that stays with the JVM
+the worker knows some entries, and from its low end on, up to a frontier, all of them: asking for the
+first entry again and again, as a queue does, fetches pages rather than entries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from keystate._codec import Misfit
+from keystate._ordering import sort_key
+from keystate._spec import StateSpec
+from keystate._worker.collections import (
+    LARGEST_PAGE,
+    MapCell,
+    RemoteMapCell,
+    WorkerMapState,
+)
+from keystate.errors import StateTypeError
+from keystate.state import SortedMapState, StateDescriptor
+
+_FIRST_PAGE = 16
+
+
+class SortedMapCell(MapCell):
+    """One key's whole sorted map. `order` has its keys, sorted."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        super().__init__(entries)
+        self.order: list[Any] = list(self)  # they come sorted
+
+
+class RemoteSortedMapCell(RemoteMapCell):
+    """One key's sorted map that stays with the JVM.
+
+    `order` has the known keys, sorted. All stored keys up to `frontier` are known or absent; all
+    there are when it is `exhausted`.
+    """
+
+    __slots__ = ("exhausted", "frontier", "order", "page")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[Any] = []
+        self.frontier: Any = None
+        self.exhausted = False
+        self.page = _FIRST_PAGE
+
+
+class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
+    """A sorted map."""
+
+    _cell_class = SortedMapCell
+    _remote_cell_class = RemoteSortedMapCell
+
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+    ) -> None:
+        super().__init__(spec, index, cursor, descriptor)
+        assert spec.key_type is not None
+        self._by: Callable[[Any], Any] | None = sort_key(spec.key_type, spec.order)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    def put(self, key: Any, value: Any) -> None:
+        if key is None:
+            raise StateTypeError(f"sorted map state '{self.spec.name}' can't have the key None")
+        cell: Any = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        if key not in cell:
+            self._insert(cell, key)
+        cell[key] = value
+        cell.changed.add(key)
+        self._dirty[self._cursor.slot] = 1
+
+    def remove(self, key: Any) -> None:
+        cell: Any = self._cell()
+        if self._hashable is not None:
+            key = self._hashable(key)
+        if key in cell:
+            del cell.order[self._find(cell, key)]
+        super().remove(key)
+
+    def _fetch(self, cell: MapCell, key: Any) -> None:
+        known = key in cell
+        super()._fetch(cell, key)
+        if not known and key in cell:
+            self._insert(cell, key)
+
+    def _insert(self, cell: Any, key: Any) -> None:
+        try:
+            insort(cell.order, key, key=self._by)
+        except TypeError:
+            self._misfit(Misfit(key, self._key_codec.name, "the key"), self._cursor.slot)
+
+    def _find(self, cell: Any, key: Any) -> int:
+        """Where a key is in the order, or would be."""
+        return bisect_left(cell.order, self._comparable(key), key=self._by)
+
+    def _comparable(self, key: Any) -> Any:
+        return key if self._by is None else self._by(key)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def first_entry(self) -> tuple[Any, Any] | None:
+        cell: Any = self._cell()
+        if cell.remote:
+            self._fetch_first(cell)
+        if not cell.order:
+            return None
+        key = cell.order[0]
+        return key, cell[key]
+
+    def last_entry(self) -> tuple[Any, Any] | None:
+        cell: Any = self._cell()
+        if cell.remote:
+            return next(self.sub_iterator(None, None, reverse=True), None)
+        if not cell.order:
+            return None
+        key = cell.order[-1]
+        return key, cell[key]
+
+    def floor_entry(self, key: Any) -> tuple[Any, Any] | None:
+        if self.contains(key):
+            return key, self.get(key)
+        return next(self.sub_iterator(None, key, reverse=True), None)
+
+    def sub_iterator(
+        self, start: Any, end: Any, *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        cell: Any = self._cell()
+        if self._hashable is not None:
+            start = None if start is None else self._hashable(start)
+            end = None if end is None else self._hashable(end)
+        first = 0 if start is None else self._find(cell, start)
+        last = len(cell.order) if end is None else self._find(cell, end)
+        entries = [(key, cell[key]) for key in cell.order[first:last]]
+        if reverse:
+            entries.reverse()
+        if cell.remote and not cell.exhausted:
+            pages = self._pages(start, end, reverse)
+            return self._merged(entries, pages, cell.keys() | cell.absent, reverse)
+        return iter(entries)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self.sub_iterator(None, None)
+
+    def keys(self) -> Iterable[Any]:
+        return (key for key, _ in self.items())
+
+    def values(self) -> Iterable[Any]:
+        return (value for _, value in self.items())
+
+    def is_empty(self) -> bool:
+        return self.first_entry() is None
+
+    # -- a map that stays with the JVM ---------------------------------------------------------
+
+    def _fetch_first(self, cell: RemoteSortedMapCell) -> None:
+        """Fetches pages from the low end until the first key is sure to be known."""
+        while not cell.exhausted:
+            if cell.order and cell.frontier is not None:
+                if self._comparable(cell.order[0]) <= self._comparable(cell.frontier):
+                    return
+            keys: list[Any] = []
+            more = False
+            # A page begins with the frontier itself, so it must have room for another key.
+            for keys, values, more in self._pages(cell.frontier, None, False, cell.page):
+                for key, value in zip(keys, values):
+                    if key not in cell and key not in cell.absent:
+                        self._insert(cell, key)
+                        cell[key] = value
+                break
+            if keys:
+                cell.frontier = keys[-1]
+            cell.page = min(cell.page * 2, LARGEST_PAGE)
+            cell.exhausted = not more
+
+    def _merged(
+        self,
+        known: list[tuple[Any, Any]],
+        pages: Iterator[tuple[list[Any], list[Any], bool]],
+        skipped: set[Any],
+        reverse: bool,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Known entries and the stored ones besides them, in order."""
+        at = 0
+        for keys, values, _ in pages:
+            for key, value in zip(keys, values):
+                if key in skipped:
+                    continue
+                limit = self._comparable(key)
+                while at < len(known) and (self._comparable(known[at][0]) < limit) != reverse:
+                    yield known[at]
+                    at += 1
+                yield key, value
+        yield from known[at:]

@@ -11,7 +11,7 @@ from . import query
 from .progress import follow
 from .reference import differences
 from .results import close_views, open_views
-from .summary import print_summary
+from .summary import headline, print_tables
 from .workspace import Workspace
 
 
@@ -36,9 +36,11 @@ def main() -> None:
     if arguments.check:
         check(spark, workspace)
     open_views(spark, workspace)
-    print_summary(spark)
+    words = headline(spark)
+    print(f"\n{words}")
+    print_tables(spark)
     if not arguments.no_picture:
-        draw(spark, workspace)
+        draw(spark, workspace.out / "flights.png", words)
     close_views(spark)
     print(f"Every flight: {workspace.result}")
     spark.stop()
@@ -62,15 +64,15 @@ def check(spark: SparkSession, workspace: Workspace) -> None:
     print(f"All {result.count():,} rows equal those of one batch with window functions.")
 
 
-def draw(spark: SparkSession, workspace: Workspace) -> None:
+def draw(spark: SparkSession, path: Path, words: str) -> None:
     """Draws the picture, if there is something to draw with."""
     try:
         from .picture import save_picture
     except ImportError:
         print('For the picture: pip install "keystate[demo]"')
         return
-    save_picture(spark, workspace.out / "flights.png")
-    print(f"The picture:  {workspace.out / 'flights.png'}")
+    save_picture(spark, path, words)
+    print(f"The picture:  {path}")
 
 
 def parse() -> argparse.Namespace:

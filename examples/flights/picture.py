@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from . import panels
-from .summary import headline
 
 INK, PAPER = panels.INK, "#fbfaf7"
 STYLE = {
@@ -29,8 +28,8 @@ STYLE = {
 }
 
 
-def save_picture(spark: SparkSession, path: Path) -> None:
-    """Draws the views of ``results.py`` into a PNG file."""
+def save_picture(spark: SparkSession, path: Path, words: str) -> None:
+    """Draws the views of ``results.py`` into a PNG file, with ``words`` under its title."""
     with rc_context(STYLE):
         figure = Figure(figsize=(16, 12.4))
         grid = figure.add_gridspec(
@@ -42,6 +41,5 @@ def save_picture(spark: SparkSession, path: Path) -> None:
         panels.legs(spark, figure.add_subplot(grid[1, 1]))
         panels.aircraft(spark, figure.add_subplot(grid[2, :]))
         figure.text(0.125, 0.957, "Late in, late out", fontsize=25, weight="bold")
-        words = "\n".join(headline(spark))
         figure.text(0.125, 0.943, words, fontsize=11.5, linespacing=1.5, va="top")
         figure.savefig(path, dpi=110)

@@ -63,8 +63,8 @@ _TABLES = {
 }
 
 
-def headline(spark: SparkSession) -> list[str]:
-    """The year in two sentences."""
+def headline(spark: SparkSession) -> str:
+    """The year in two lines."""
     (fleet,) = spark.sql(_FLEET).collect()
     share = 100 * (fleet.carried or 0) / max(fleet.late or 0, 1)
     lines = [
@@ -77,12 +77,11 @@ def headline(spark: SparkSession) -> list[str]:
             f"Back within ten hours, {fleet.after_late:.0%} left 15 minutes late or more when the "
             f"previous leg had arrived so, {fleet.after_punctual:.0%} when not."
         )
-    return lines
+    return "\n".join(lines)
 
 
-def print_summary(spark: SparkSession) -> None:
-    """Prints the headline and the tables."""
-    print("\n" + "\n".join(headline(spark)))
+def print_tables(spark: SparkSession) -> None:
+    """Prints the tables."""
     for title, query in _TABLES.items():
         print(f"\n{title}")
         spark.sql(query).show(truncate=False)

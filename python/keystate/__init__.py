@@ -25,6 +25,7 @@ from keystate.functions import (
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
+    TimeDomain,
     TimerService,
 )
 from keystate.runtime import KeyedStateStore, RuntimeContext
@@ -100,6 +101,7 @@ __all__ = [
     "StateBackend",
     "StateDescriptor",
     "StateTypeError",
+    "TimeDomain",
     "TimerService",
     "ValueState",
     "ValueStateDescriptor",

@@ -59,13 +59,16 @@ class OperatorSpec:
     name: str | None
     max_parallelism: int | None
     time_mode: str
+    timers: bool
     states: tuple[StateSpec, ...]
 
     def to_json(self) -> str:
         """What the JVM reads."""
         fields = {"name": self.name, "max_parallelism": self.max_parallelism}
         states = [state.to_json() for state in self.states]
-        return json.dumps({**fields, "time_mode": self.time_mode, "states": states})
+        return json.dumps(
+            {**fields, "time_mode": self.time_mode, "timers": self.timers, "states": states}
+        )
 
 
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:

@@ -6,6 +6,7 @@ not opened again for every micro-batch while that worker lives.
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -47,11 +48,47 @@ class Context(Protocol):
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
 
     def timer_service(self) -> TimerService:
-        """Watermark and processing time."""
+        """The clocks, and the key's timers."""
+
+
+class TimeDomain(enum.Enum):
+    """Which clock a timer goes by."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class OnTimerContext(Context, Protocol):
+    """What :meth:`KeyedProcessFunction.on_timer` is told; ``timestamp()`` is the timer's time."""
+
+    def time_domain(self) -> TimeDomain:
+        """Which clock the timer goes by."""
 
 
 class TimerService(Protocol):
-    """The operator's clocks."""
+    """The operator's clocks, and the timers of the current key.
+
+    A key has any number of timers; setting one that is set already changes nothing. A timer fires
+    once, after the rows of the first later micro-batch whose clock has passed it: the watermark, or
+    the micro-batch's time. Timers fire in the order of their times. In a batch query all of them fire
+    when the input has ended.
+    """
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Sets a timer for when the watermark reaches `timestamp`, in ms since the epoch."""
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Sets a timer for the first micro-batch at or after `timestamp`, in ms since the epoch.
+
+        With ``time_mode="processing_time"`` there is a micro-batch at every trigger; else only when
+        there are rows or the watermark has moved.
+        """
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer; harmless when it is not set."""
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer; harmless when it is not set."""
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""
@@ -71,6 +108,9 @@ class KeyedProcessFunction(Function, ABC):
         a one-column schema; ``None`` for no result. A list, an iterator or a generator is many
         results, a tuple is one.
         """
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | Any:
+        """Called when a timer fires, with its time in ms and its key's state; results as above."""
 
 
 class MapFunction(Function, ABC):

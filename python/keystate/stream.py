@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from keystate.functions import (
     MapFunction,
     ReduceFunction,
 )
+from keystate.runtime import RuntimeContext
 from keystate.state import TypeLike, ValueStateDescriptor
 
 _TIME_MODES = ("auto", "event_time", "processing_time", "none")
@@ -74,14 +76,16 @@ class KeyedStream:
                 arguments of its ``process_element``.
             output_schema: the rows it emits: DDL, DataType or dataclass.
             name: the operator's name, in messages and in savepoints.
-            time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event time
-                when the input has a watermark. In event time, rows behind the watermark are
+            time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event
+                time when the input has a watermark. In event time, rows behind the watermark are
                 dropped, as by Spark's own stateful operators.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
         plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
+        if _has_timers(fn):
+            plan = dataclasses.replace(plan, on_timer="on_timer")
         return self._apply(plan, output_schema, name, time_mode)
 
     def flat_map(
@@ -120,9 +124,8 @@ class KeyedStream:
         A stream emits the result so far for every row; a batch emits one row a key, the last.
         """
         plan = _plan(fn, ReduceFunction, "reduce", "map")
-        rolling = _RollingReduce(plan, self._df.schema)
-        style = "map" if self._df.isStreaming else "last"
-        return self._apply(FunctionPlan(rolling, "map", style), self._df.schema, name)
+        reducer = (_RollingReduce if self._df.isStreaming else _LastReduce)(plan, self._df.schema)
+        return self.process(reducer, self._df.schema, name=name)
 
     def _apply(
         self,
@@ -135,33 +138,58 @@ class KeyedStream:
             raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
         output_type, _ = resolve_schema(output_schema, "the output schema")
         function = cloudpickle.dumps(plan)
-        spec = OperatorSpec(name, self._max_parallelism, time_mode, discover_states(function))
+        spec = OperatorSpec(
+            name,
+            self._max_parallelism,
+            time_mode,
+            bool(plan.on_timer),
+            discover_states(function),
+        )
         row_type = self._df.schema
         key_type = self._df.select(*self._keys).schema
         task = KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
         return _bridge.process(self._df, self._keys, task, output_type, spec)
 
 
-class _RollingReduce(Function):
-    """Reduces with the result so far in a value state."""
+class _RollingReduce(KeyedProcessFunction):
+    """Reduces with the result so far in a value state, and emits it for every row."""
 
     def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
         self._plan = plan
         self._row_type = row_type
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         self._plan.open(runtime_context)
         self._reduce = self._plan.call()
-        self._result = runtime_context.get_state(ValueStateDescriptor("_reduce", self._row_type))
+        descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
+        self._result = runtime_context.get_state(descriptor)
 
-    def map(self, value: Any) -> Any:
+    def process_element(self, value: Any, ctx: Any) -> Any:
         result = self._result.value()
         result = value if result is None else self._reduce(result, value)
         self._result.update(result)
-        return result
+        return [result]
 
     def close(self) -> None:
         self._plan.close()
+
+
+class _LastReduce(_RollingReduce):
+    """Emits the result when a batch's input has ended, which is when its timers fire."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        super().process_element(value, ctx)
+        ctx.timer_service().register_event_time_timer(0)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return [self._result.value()]
+
+
+def _has_timers(fn: Any) -> bool:
+    return (
+        isinstance(fn, KeyedProcessFunction)
+        and type(fn).on_timer is not KeyedProcessFunction.on_timer
+    )
 
 
 def _plan(fn: Any, base: type, method: str, style: str) -> FunctionPlan:

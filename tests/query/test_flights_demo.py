@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from examples.flights.query import flights, start
 from examples.flights.reference import differences
 from examples.flights.results import close_views, open_views
-from examples.flights.summary import print_summary
+from examples.flights.summary import headline, print_tables
 from examples.flights.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,11 +51,13 @@ def test_summary_and_picture(spark, three_weeks, tmp_path, capsys):
 
     open_views(spark, three_weeks)
     try:
-        print_summary(spark)
-        save_picture(spark, tmp_path / "flights.png")
+        words = headline(spark)
+        print_tables(spark)
+        save_picture(spark, tmp_path / "flights.png", words)
     finally:
         close_views(spark)
-    assert "Back within ten hours" in capsys.readouterr().out
+    assert "Back within ten hours" in words
+    assert "JetBlue Airways" in capsys.readouterr().out
     assert (tmp_path / "flights.png").stat().st_size > 50_000
 
 
@@ -84,7 +86,7 @@ def kill_demo_after(batches: int, workspace: Workspace) -> None:
             command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        wait_until(lambda: workspace.committed() >= batches or demo.poll() is not None, 120)
+        wait_until(lambda: workspace.committed() >= batches or demo.poll() is not None, 300)
         assert demo.poll() is None, log.read_text()
     finally:
         if demo.poll() is None:

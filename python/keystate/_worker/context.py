@@ -8,7 +8,9 @@ from typing import Any
 from keystate._spec import OperatorSpec
 from keystate._worker.channel import Channel
 from keystate._worker.states import WorkerState, make_state
+from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
+from keystate.functions import TimeDomain
 from keystate.runtime import RuntimeContext
 from keystate.state import StateDescriptor
 
@@ -19,6 +21,8 @@ class RowContext:
     def __init__(self) -> None:
         self.slot: int | None = None
         self.row: Any = None
+        self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
+        self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
         self.control: dict[str, Any] = {}
         self._channel: Channel | None = None
@@ -32,15 +36,53 @@ class RowContext:
 
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
+        if self.timer is not None:
+            return self.timer[1]
         column = self.control["event_time_column"] if self.control else None
         if column is None or self.row is None:
             return None
         time = self.row[column]
         return None if time is None else _millis(time)
 
+    def time_domain(self) -> TimeDomain:
+        """Which clock the timer that fires goes by."""
+        if self.timer is None:
+            raise StateAccessError("no timer is firing")
+        return TimeDomain(self.timer[0])
+
     def timer_service(self) -> RowContext:
-        """The operator's clocks."""
+        """The operator's clocks, and the current key's timers."""
         return self
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Sets a timer by event time, in ms since the epoch."""
+        if self.control["streaming"] and self.control.get("watermark") is None:
+            raise DeclarationError(
+                "event-time timers need a watermark: call df.withWatermark(column, delay) before "
+                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'"
+            )
+        self._set_timer(TimeDomain.EVENT_TIME, timestamp, True)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Sets a timer by processing time, in ms since the epoch."""
+        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, True)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by event time."""
+        self._set_timer(TimeDomain.EVENT_TIME, timestamp, False)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by processing time."""
+        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, False)
+
+    def _set_timer(self, domain: TimeDomain, timestamp: int, wanted: bool) -> None:
+        if self.timers is None:
+            raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
+        if type(timestamp) is not int:
+            raise TypeError(f"a timer's time must be an int, ms since the epoch, got {timestamp!r}")
+        if self.slot is None:
+            raise StateAccessError("a timer was set or deleted where no key is being processed")
+        self.timers.set(self.slot, domain.value, timestamp, wanted)
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""
@@ -68,6 +110,7 @@ class RowContext:
         """Lets go of what belongs to a task."""
         self.slot = None
         self.row = None
+        self.timer = None
         self.keys = []
         if self._channel is not None:
             self._channel.close()

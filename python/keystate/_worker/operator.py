@@ -17,6 +17,7 @@ from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
 from keystate._worker.states import WorkerState
+from keystate._worker.timers import WorkerTimers
 from keystate.errors import FunctionError, KeystateError, OutputTypeError
 
 _MANY = (list, GeneratorType)
@@ -32,11 +33,13 @@ class FunctionPlan:
         method: the method that takes a row; empty for a plain callable.
         style: ``process`` (row and context, many results), ``flat_map`` (row, many results), ``map``
             (row, one result), ``filter`` (row, whether to keep it).
+        on_timer: the method that takes a timer; empty when the function has no timers.
     """
 
     function: Any
     method: str
     style: str
+    on_timer: str = ""
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""
@@ -85,7 +88,12 @@ class Operator:
                 "ask for it in the worker: get every state in open(), unconditionally"
             )
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
-        self._no_changes = {k: v for s in self._states for k, v in s.no_changes().items()}
+        self._timers = WorkerTimers() if plan.on_timer else None
+        self._context.timers = self._timers
+        self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
+        timers = [self._timers] if self._timers is not None else []
+        self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
+        self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
         self._call = plan.call()
         self._process = getattr(self, f"_run_{plan.style}")
         self._generation = 0
@@ -105,13 +113,15 @@ class Operator:
             yield from self._flush()
             self._generation = control["generation"]
             context.keys = []
-            for state in self._states:
-                state.new_generation()
+            for store in self._stores:
+                store.new_generation()
         self._load(message)
         slots = INTEGERS.decode(message.elements("slots"))
         rows = self._rows.decode(message.elements("rows"))
         results: list[Any] = []
         self._guard(lambda: self._process(slots, rows, results))
+        if self._timers is not None:
+            self._guard(lambda: self._fire(message, results))
         yield self._batch(results)
 
     def end_task(self) -> Iterator[pa.RecordBatch]:
@@ -126,23 +136,25 @@ class Operator:
 
     def _forget(self) -> None:
         self._context.end_task()
-        for state in self._states:
-            state.forget()
+        for store in self._stores:
+            store.forget()
 
     def _load(self, message: Columns) -> None:
         keys = self._keys.decode(message.elements("keys"))
         self._context.keys += [key[0] for key in keys] if self._bare_key else keys
         carried = INTEGERS.decode(message.elements("carried"))
-        any_carried = max(carried, default=-1) >= 0
+        old = carried if max(carried, default=-1) >= 0 else None
         for state in self._states:
-            state.load(message, carried if any_carried else None)
+            state.load(message, old)
+        if self._timers is not None:
+            self._timers.load(len(keys), old)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, so many slots at a time."""
         size = len(self._context.keys)
         for start in range(0, size, _SLOTS_PER_ANSWER):
             stop = min(start + _SLOTS_PER_ANSWER, size)
-            changes = {k: v for s in self._states for k, v in s.changes(start, stop).items()}
+            changes = {k: v for s in self._stores for k, v in s.changes(start, stop).items()}
             yield self._batch([], changes, self._generation, stop == size)
 
     def _batch(
@@ -197,6 +209,23 @@ class Operator:
             if call(row):
                 append(row)
 
+    def _fire(self, message: Columns, results: list[Any]) -> None:
+        assert self._timers is not None and self._on_timer is not None
+        context = self._context
+        due = zip(
+            INTEGERS.decode(message.elements("timer_slots")),
+            message.elements("timer_domains").to_pylist(),
+            message.elements("timer_times").to_pylist(),
+        )
+        for slot, domain, time in due:
+            if self._timers.take(slot, domain, time):
+                context.slot, context.timer = slot, (domain, time)
+                result = self._on_timer(time, context)
+                if type(result) in _MANY:
+                    results.extend(result)
+                elif result is not None:
+                    self._collect(result, results)
+
     def _collect(self, result: Any, results: list[Any]) -> None:
         """Adds what a call returned that is neither a list nor a generator."""
         if hasattr(result, "__next__"):
@@ -215,13 +244,16 @@ class Operator:
         finally:
             self._context.slot = None
             self._context.row = None
+            self._context.timer = None
 
     def _blame(self, error: Exception) -> NoReturn:
         context = self._context
         where = ""
         if context.slot is not None:
             where = f"while processing key {context.get_current_key()!r}"
-            if context.row is not None:
+            if context.timer is not None:
+                where += f", timer {context.timer[1]}"
+            elif context.row is not None:
                 where += f", row {context.row!r}"
         own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
         raise FunctionError(f"{type(error).__name__}: {error}\n{own}{where}") from None

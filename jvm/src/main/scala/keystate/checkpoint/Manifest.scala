@@ -122,34 +122,42 @@ object Manifest {
       rescaledAt = Option(root.get("rescaledAt")).map(_.asLong),
       numKeys = root.required("numKeys").asLong,
       nextFamilyId = root.required("nextFamilyId").asInt,
-      families = root.required("families").asScala.map { node =>
-        StateFamily(
-          id = node.required("id").asInt,
-          name = node.required("name").asText,
-          layout = Layout.byName(node.required("layout").asText),
-          properties = node
-            .required("properties")
-            .properties
-            .asScala
-            .map(entry => entry.getKey -> entry.getValue.asText)
-            .toMap
-        )
-      }.toSeq,
-      runs = root.required("runs").asScala.map { node =>
-        val bytes = node.required("bytes").asLong
-        Run(
-          source = text(node, "path") match {
-            case Some(path) => FileSource(path)
-            case None => new InlineSource(nextInline(Math.toIntExact(bytes)))
-          },
-          entries = node.required("entries").asLong,
-          bytes = bytes,
-          groups = range(node),
-          crc32c = node.required("crc32c").asLong.toInt,
-          version = node.required("version").asLong,
-          id = text(node, "id")
-        )
-      }.toSeq
+      families = root
+        .required("families")
+        .asScala
+        .map { node =>
+          StateFamily(
+            id = node.required("id").asInt,
+            name = node.required("name").asText,
+            layout = Layout.byName(node.required("layout").asText),
+            properties = node
+              .required("properties")
+              .properties
+              .asScala
+              .map(entry => entry.getKey -> entry.getValue.asText)
+              .toMap
+          )
+        }
+        .toSeq,
+      runs = root
+        .required("runs")
+        .asScala
+        .map { node =>
+          val bytes = node.required("bytes").asLong
+          Run(
+            source = text(node, "path") match {
+              case Some(path) => FileSource(path)
+              case None => new InlineSource(nextInline(Math.toIntExact(bytes)))
+            },
+            entries = node.required("entries").asLong,
+            bytes = bytes,
+            groups = range(node),
+            crc32c = node.required("crc32c").asLong.toInt,
+            version = node.required("version").asLong,
+            id = text(node, "id")
+          )
+        }
+        .toSeq
     )
   }
 

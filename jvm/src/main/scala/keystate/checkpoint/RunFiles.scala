@@ -1,6 +1,13 @@
 package keystate.checkpoint
 
-import java.io.{File, FileInputStream, FileNotFoundException, FileOutputStream, InputStream, OutputStream}
+import java.io.{
+  File,
+  FileInputStream,
+  FileNotFoundException,
+  FileOutputStream,
+  InputStream,
+  OutputStream
+}
 import java.util.UUID
 import java.util.zip.CRC32C
 

@@ -127,7 +127,11 @@ private[checkpoint] object SstFiles {
       }
 
     private def start(familyId: Int, group: Int): Array[Byte] =
-      ByteBuffer.allocate(RunFormat.PrefixLength).putShort(familyId.toShort).putShort(group.toShort).array
+      ByteBuffer
+        .allocate(RunFormat.PrefixLength)
+        .putShort(familyId.toShort)
+        .putShort(group.toShort)
+        .array
 
     private def bytes(get: ByteBuffer => Int): Array[Byte] = {
       var length = get(buffer.clear())

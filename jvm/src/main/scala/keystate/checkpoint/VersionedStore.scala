@@ -150,7 +150,8 @@ final class VersionedStore(
       val versionBytes = VersionFile.write(storage, location, next)
       backend.changesCommitted()
       loaded = new Loaded(next, backend)
-      val newFiles = runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
+      val newFiles =
+        runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
       lastCommit = CommitStatistics(
         millisSince(start),
         newFiles.size + 1,

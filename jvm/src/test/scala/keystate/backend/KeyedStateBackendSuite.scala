@@ -151,7 +151,8 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
 
   test("ordered: scans in bytewise order, both ways, within bounds") {
     withBackend { backend =>
-      val keys = Seq(Array[Byte](), Array[Byte](0), Array[Byte](0, 0), Array[Byte](1), Array[Byte](-1))
+      val keys =
+        Seq(Array[Byte](), Array[Byte](0), Array[Byte](0, 0), Array[Byte](1), Array[Byte](-1))
       keys.reverse.foreach(key => backend.put(ordered.id, 2, key, bytes(s"${key.toSeq}")))
       backend.put(ordered.id, 3, Array[Byte](0), bytes("another group"))
       def scan(from: Int, until: Int) = all(

@@ -58,7 +58,8 @@ final class MemoryStorage extends CheckpointStorage {
     before("list", folder)
     synchronized {
       files.toSeq.collect {
-        case (path, file) if path.startsWith(s"$folder/") && !path.drop(folder.length + 1).contains('/') =>
+        case (path, file)
+            if path.startsWith(s"$folder/") && !path.drop(folder.length + 1).contains('/') =>
           StoredFile(path.drop(folder.length + 1), file.modified)
       }
     }

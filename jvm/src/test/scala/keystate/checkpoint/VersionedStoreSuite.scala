@@ -337,7 +337,9 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
         store.registerFamily("g", Layout.Grouped, Map("kind" -> "list"))
       }
       assert(kind.getMessage.contains("'g'") && kind.getMessage.contains("list"))
-      intercept[StateMismatchException](store.registerFamily("g", Layout.Point, Map("kind" -> "map")))
+      intercept[StateMismatchException](
+        store.registerFamily("g", Layout.Point, Map("kind" -> "map"))
+      )
     }
   }
 

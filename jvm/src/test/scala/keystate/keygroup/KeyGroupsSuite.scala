@@ -70,7 +70,9 @@ class KeyGroupsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("murmur3 of an int is Spark's") {
     forAll(anyInt, anyInt) { (x, seed) =>
-      assert(Murmur3.hashInt(x, seed) == Murmur3HashFunction.hash(x, IntegerType, seed.toLong).toInt)
+      assert(
+        Murmur3.hashInt(x, seed) == Murmur3HashFunction.hash(x, IntegerType, seed.toLong).toInt
+      )
     }
     assert(Murmur3.hashInt(1, Murmur3.Seed) == new Murmur3Hash(Seq(Literal(1))).eval())
   }

@@ -297,7 +297,8 @@ class KeyGroupStateStoreProvider
     _ => {
       schemaProvider match {
         // Spark's tests tell the schemas this way.
-        case Some(tests: TestStateSchemaProvider) => tests.captureSchema(name, keySchema, valueSchema)
+        case Some(tests: TestStateSchemaProvider) =>
+          tests.captureSchema(name, keySchema, valueSchema)
         case _ =>
       }
       val cacheKey = StateRowEncoderCacheKey(

@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate
 
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
+import scala.collection.mutable
+
 import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonAST.JObject
 import org.json4s.JsonDSL._
@@ -250,8 +252,11 @@ private[keystate] class KeyedProcessExec(
         applyRemovingRowsOlderThanWatermark(rows, late)
       case _ => rows
     }
-    val families = spec.states.map(s => own.registerFamily(s.name, s.kind.layout, s.properties).id)
-    val (output, task) = run(onTime, own.backend, families, maxParallelism)
+    val families = spec.families.map(f => own.registerFamily(f.name, f.layout, f.properties).id)
+    val parts = new KeyedStore(own.backend, families, maxParallelism)
+    val watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
+    val due = parts.timers.fold(mutable.Queue.empty[Timer])(_.due(watermark, batchTimestampMs))
+    val (output, task) = run(onTime, due, parts, watermark)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       output,
       {
@@ -271,44 +276,63 @@ private[keystate] class KeyedProcessExec(
       maxParallelism: Int
   ): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
-    val families = spec.states.zipWithIndex.map { case (state, id) =>
-      backend.register(keystate.backend.StateFamily(id, state.name, state.kind.layout))
-      id
+    spec.families.foreach(backend.register)
+    val parts = new KeyedStore(backend, spec.families.map(_.id), maxParallelism)
+
+    // When the input has ended all time has passed: timers fire until there are none.
+    def timerPasses: Iterator[InternalRow] = {
+      val end = Some(Long.MaxValue)
+      val due = parts.timers.fold(mutable.Queue.empty[Timer])(_.due(end, end))
+      if (due.isEmpty) Iterator.empty
+      else run(Iterator.empty, due, parts, end)._1 ++ timerPasses
     }
-    run(rows, backend, families, maxParallelism)._1
+    run(rows, mutable.Queue.empty, parts, None)._1 ++ timerPasses
+  }
+
+  /** A task's backend, and how its states are reached in it. */
+  private final class KeyedStore(
+      val backend: KeyedStateBackend,
+      families: Seq[Int],
+      val maxParallelism: Int
+  ) {
+    val channels: Seq[StateChannel] = spec.states.zipWithIndex.map { case (state, i) =>
+      StateChannel(state, i, families(i), backend, settings.inlineEntries)
+    }
+    val timers: Option[TimerChannel] =
+      Option.when(spec.timers)(new TimerChannel(families.last, backend, maxParallelism))
   }
 
   private def run(
       rows: Iterator[InternalRow],
-      backend: KeyedStateBackend,
-      families: Seq[Int],
-      maxParallelism: Int
+      due: mutable.Queue[Timer],
+      parts: KeyedStore,
+      watermark: Option[Long]
   ): (Iterator[InternalRow], KeyedTask) = {
     val context = TaskContext.get()
     val toOutput = UnsafeProjection.create(output, output)
     val numOutputRows = longMetric("numOutputRows")
-    val channels = spec.states.zipWithIndex.map { case (state, i) =>
-      StateChannel(state, i, families(i), backend, settings.inlineEntries)
-    }
     val toColumns: InternalRow => InternalRow =
       if (columns == child.output) identity else UnsafeProjection.create(columns, child.output)
     val task = new KeyedTask(
-      new KeyReader(normalizedKeys, child.output, maxParallelism),
+      new KeyReader(normalizedKeys, child.output, parts.maxParallelism),
       toColumns,
-      channels,
-      backend,
+      parts.channels,
+      parts.timers,
+      due,
+      parts.backend,
       row => {
         numOutputRows += 1
         toOutput(row)
       },
-      control(context, maxParallelism),
+      control(context, parts.maxParallelism, watermark),
       settings
     )
-    // Nothing to do without rows: the worker would start for nothing.
-    if (!rows.hasNext) return (Iterator.empty, task)
+    // Nothing to do without rows and timers: the worker would start for nothing.
+    if (!rows.hasNext && due.isEmpty) return (Iterator.empty, task)
     if (spec.states.exists(_.kind != StateKind.Value)) {
       val pages = new PageFormat(timeZone, largeVarTypes)
-      val secret = StateServer.register(new StateQuestions(task, channels, backend, pages))
+      val questions = new StateQuestions(task, parts.channels, parts.backend, pages)
+      val secret = StateServer.register(questions)
       context.addTaskCompletionListener[Unit](_ => StateServer.unregister(secret))
       task.announce(("port" -> StateServer.port) ~ ("secret" -> secret))
     }
@@ -318,7 +342,7 @@ private[keystate] class KeyedProcessExec(
       KeyedTask.messageSchema(
         DataTypeUtils.fromAttributes(columns),
         DataTypeUtils.fromAttributes(groupingAttributes),
-        spec.states
+        spec
       ),
       timeZone,
       largeVarTypes,
@@ -331,7 +355,11 @@ private[keystate] class KeyedProcessExec(
   }
 
   /** What the function's runtime context tells. */
-  private def control(context: TaskContext, maxParallelism: Int): JObject =
+  private def control(
+      context: TaskContext,
+      maxParallelism: Int,
+      watermark: Option[Long]
+  ): JObject =
     ("subtask" -> context.partitionId()) ~
       ("parallelism" -> (if (isStreaming) getStateInfo.numPartitions else context.numPartitions())) ~
       ("max_parallelism" -> maxParallelism) ~
@@ -339,7 +367,7 @@ private[keystate] class KeyedProcessExec(
       ("streaming" -> isStreaming) ~
       ("batch_id" -> getStateInfo.storeVersion) ~
       ("query_run" -> getStateInfo.queryRunId.toString) ~
-      ("watermark" -> eventTimeWatermarkForEviction) ~
+      ("watermark" -> watermark) ~
       ("processing_time" -> batchTimestampMs) ~
       ("event_time_column" -> Option(
         columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))

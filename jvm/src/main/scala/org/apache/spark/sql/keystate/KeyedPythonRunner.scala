@@ -67,9 +67,8 @@ private[keystate] final class KeyedPythonRunner(
       dataOut: DataOutputStream,
       input: Iterator[InternalRow]
   ): Boolean =
-    if (input.hasNext) {
+    if (sender.fill(input)) {
       val before = dataOut.size()
-      sender.fill(input)
       val batch = unloader.getRecordBatch
       try {
         MessageSerializer.serialize(new WriteChannel(Channels.newChannel(dataOut)), batch)

@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate
 
 import java.nio.charset.StandardCharsets.UTF_8
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
@@ -25,7 +26,8 @@ import keystate.backend.KeyedStateBackend
   * opens a new generation and the worker answers with everything that it changed in the old one.
   * Keys of the old generation that come again before that answer was read are ''carried'': the
   * worker takes the state from the key's old slot, so the JVM never has to wait. A generation is not
-  * closed before the previous one was answered. At the end of the input the worker returns the rest.
+  * closed before the previous one was answered. At the end of the input come the timers that are
+  * due, and then the worker returns the rest.
   *
   * Messages are written and answers read by the task's own thread; only the worker's questions for
   * what was not sent ahead come in on another one, so what touches the backend synchronises on it.
@@ -34,6 +36,8 @@ private[keystate] final class KeyedTask(
     keys: KeyReader,
     columns: InternalRow => InternalRow,
     channels: Seq[StateChannel],
+    timers: Option[TimerChannel],
+    dueTimers: mutable.Queue[Timer],
     backend: KeyedStateBackend,
     project: InternalRow => InternalRow,
     context: JObject,
@@ -68,20 +72,41 @@ private[keystate] final class KeyedTask(
     private val newKeys = new RowColumn(list("keys"))
     private val carriedSlots = new IntColumn(list("carried"))
     private val states = channels.map(_.sender(list))
+    private val due = timers.map(_ => new TimerColumns(list))
+    private val timerKey = new UnsafeRow(keys.width)
+    private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
 
     private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
 
-    def fill(input: Iterator[InternalRow]): Unit = {
+    /** Fills in the next message; false when there is nothing left to send. */
+    def fill(input: Iterator[InternalRow]): Boolean =
+      if (input.hasNext) {
+        send(fillRows(input, _))
+        true
+      } else if (dueTimers.nonEmpty) {
+        send(fillTimers)
+        true
+      } else {
+        false
+      }
+
+    private def send(fillIn: Int => Unit): Unit = {
       if (slots.size >= settings.maxCachedKeys && previous == null) {
         previous = slots
         slots = new KeySlots
         generation += 1
       }
       val from = slots.size
+      fillIn(from)
+      backend.synchronized(states.foreach(_.load(slots, from, carried)))
+      finish()
+    }
+
+    private def fillRows(input: Iterator[InternalRow], from: Int): Unit = {
       var bytes = 0L
       while (input.hasNext && rows.count < rowsPerMessage && bytes < settings.messageBytes) {
         val row = input.next()
-        rowSlots.add(slotOf(row, from))
+        rowSlots.add(slotOf(keys.key(row), keys.group(row), from))
         rows.add(columns(row))
         bytes += (row match {
           case unsafe: UnsafeRow => unsafe.getSizeInBytes
@@ -89,18 +114,27 @@ private[keystate] final class KeyedTask(
         })
       }
       rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
-      backend.synchronized(states.foreach(_.load(slots, from, carried)))
-      finish()
     }
 
-    private def slotOf(row: InternalRow, from: Int): Int = {
-      val key = keys.key(row)
+    private def fillTimers(from: Int): Unit = {
+      var count = 0
+      while (dueTimers.nonEmpty && count < settings.messageRows) {
+        val timer = dueTimers.dequeue()
+        if (backend.synchronized(timers.get.take(timer))) {
+          timerKey.pointTo(timer.key, timer.key.length)
+          due.get.add(slotOf(timerKey, timer.group, from), timer)
+        }
+        count += 1
+      }
+    }
+
+    private def slotOf(key: UnsafeRow, group: => Int, from: Int): Int = {
       val hash = key.hashCode
       val known = slots.find(key, hash)
       if (known >= 0) {
         known
       } else {
-        val slot = slots.add(key, hash, keys.group(row))
+        val slot = slots.add(key, hash, group)
         val old = if (previous == null) -1 else previous.find(key, hash)
         if (carried.length <= slot - from) {
           carried = java.util.Arrays.copyOf(carried, 2 * carried.length)
@@ -116,16 +150,18 @@ private[keystate] final class KeyedTask(
       val message = JObject(("generation" -> JInt(generation)) :: control.obj)
       controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
       controls.setValueCount(1)
-      Seq(rows, rowSlots, newKeys, carriedSlots).foreach(_.finish())
+      columnsOfMessage.foreach(_.finish())
       states.foreach(_.finish())
+      due.foreach(_.finish())
       struct.setIndexDefined(0)
       root.setRowCount(1)
     }
 
     /** Empties the vectors for the next message. */
     def reset(): Unit = {
-      Seq(rows, rowSlots, newKeys, carriedSlots).foreach(_.reset())
+      columnsOfMessage.foreach(_.reset())
       states.foreach(_.reset())
+      due.foreach(_.reset())
       controls.reset()
       struct.reset()
     }
@@ -145,6 +181,7 @@ private[keystate] final class KeyedTask(
           updated += put
           removed += gone
         }
+        timers.foreach(_.apply(slotsOf(changesOf), column))
       }
       if (changesOf != generation && column("complete").getBoolean(0)) previous = null
     }
@@ -186,14 +223,15 @@ private[keystate] object KeyedTask {
   private val NoChanges = -1
 
   /** The schema of a message to the worker: one row, its columns lists of any length. */
-  def messageSchema(rows: StructType, keys: StructType, states: Seq[StateSpec]): StructType = {
+  def messageSchema(rows: StructType, keys: StructType, spec: OperatorSpec): StructType = {
     val fields = Seq(
       StructField("control", BinaryType),
       StateChannel.list("rows", rows),
       StateChannel.list("slots", IntegerType),
       StateChannel.list("keys", keys),
       StateChannel.list("carried", IntegerType)
-    ) ++ states.zipWithIndex.flatMap { case (state, i) => StateChannel.sentFields(state, i) }
+    ) ++ spec.states.zipWithIndex.flatMap { case (state, i) => StateChannel.sentFields(state, i) } ++
+      (if (spec.timers) TimerChannel.sentFields else Nil)
     // The stock worker unwraps the one struct column that map-in-arrow input consists of.
     new StructType().add("message", StructType(fields))
   }

@@ -4,6 +4,7 @@ import org.apache.arrow.vector.IntVector
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
 
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 
 /** A column of a message: a message is one Arrow row whose columns are lists of any length. */
@@ -60,6 +61,26 @@ private[keystate] final class IntColumn(list: ListVector) extends MessageColumn(
     vector.reset()
     super.reset()
   }
+}
+
+/** The message columns of timers that fire. */
+private[keystate] final class TimerColumns(list: String => ListVector) {
+  private val lists = Seq("timer_slots", "timer_domains", "timer_times").map(list)
+  private val columns = lists.map(new ValueColumn(_))
+  private val holder = new GenericInternalRow(3)
+
+  def add(slot: Int, timer: Timer): Unit = {
+    holder.setInt(0, slot)
+    holder.setByte(1, timer.domain)
+    holder.setLong(2, timer.time)
+    columns.zipWithIndex.foreach { case (column, i) =>
+      column.writer.write(holder, i)
+      column.added(1)
+    }
+  }
+
+  def finish(): Unit = columns.foreach(_.finish())
+  def reset(): Unit = columns.foreach(_.reset())
 }
 
 /** A message column of rows, one Arrow child vector a field. */

@@ -5,7 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 
-import keystate.backend.Layout
+import keystate.backend.{Layout, StateFamily}
 
 /** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
   * value.
@@ -69,13 +69,32 @@ private[keystate] final case class StateSpec(
   ) ++ keyType.map("keyType" -> _.json)
 }
 
-/** What Python says of one keyed operator. */
+/** What Python says of one keyed operator.
+  *
+  * @param timers
+  *   whether the function can have timers
+  */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
     maxParallelism: Option[Int],
     timeMode: String,
+    timers: Boolean,
     states: Seq[StateSpec]
-)
+) {
+
+  /** What the operator keeps in its store: its states, and last its timers if it has any. The ids are
+    * for a store of its own; one that lives on assigns them.
+    */
+  def families: Seq[StateFamily] = {
+    val stored = states.map(state => (state.name, state.kind.layout, state.properties)) ++
+      Option.when(timers)(
+        (TimerChannel.FamilyName, TimerChannel.FamilyLayout, TimerChannel.FamilyProperties)
+      )
+    stored.zipWithIndex.map { case ((name, layout, properties), id) =>
+      StateFamily(id, name, layout, properties)
+    }
+  }
+}
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -86,6 +105,7 @@ private[keystate] object OperatorSpec {
       name = (root \ "name").extractOpt[String],
       maxParallelism = (root \ "max_parallelism").extractOpt[Int],
       timeMode = (root \ "time_mode").extract[String],
+      timers = (root \ "timers").extract[Boolean],
       states = (root \ "states").children.map { state =>
         StateSpec(
           name = (state \ "name").extract[String],

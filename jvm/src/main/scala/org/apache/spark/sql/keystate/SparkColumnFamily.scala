@@ -102,8 +102,10 @@ private[keystate] final class SparkColumnFamily(
   }
 
   override def valuesIterator(key: UnsafeRow): Iterator[UnsafeRow] = {
-    verifyMultipleValues("valuesIterator requires a encoder that supports multiple values for a " +
-      "single key.")
+    verifyMultipleValues(
+      "valuesIterator requires a encoder that supports multiple values for a " +
+        "single key."
+    )
     codec.values.decodeValues(read(key))
   }
 
@@ -111,14 +113,18 @@ private[keystate] final class SparkColumnFamily(
     write(key, codec.values.encodeValue(value))
 
   override def putList(key: UnsafeRow, values: Array[UnsafeRow]): Unit = {
-    verifyMultipleValues("Multi-value put operation requires an encoder which supports multiple " +
-      "values for a single key")
+    verifyMultipleValues(
+      "Multi-value put operation requires an encoder which supports multiple " +
+        "values for a single key"
+    )
     write(key, concat(Array.emptyByteArray, values))
   }
 
   override def mergeList(key: UnsafeRow, values: Array[UnsafeRow]): Unit = {
-    verifyMultipleValues("Merge operation requires an encoder which supports multiple values for " +
-      "a single key")
+    verifyMultipleValues(
+      "Merge operation requires an encoder which supports multiple values for " +
+        "a single key"
+    )
     val old = read(key)
     write(key, concat(if (old == null) Array.emptyByteArray else old, values))
   }
@@ -206,19 +212,27 @@ private[keystate] final class SparkColumnFamily(
 
   private def single(entries: EntryIterator): StateStoreIterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair
-    rows(entries, entries.map { entry =>
-      pair.withRows(codec.keys.decodeKey(entry.key), codec.values.decodeValue(entry.value))
-    })
+    rows(
+      entries,
+      entries.map { entry =>
+        pair.withRows(codec.keys.decodeKey(entry.key), codec.values.decodeValue(entry.value))
+      }
+    )
   }
 
   private def multiple(entries: EntryIterator): StateStoreIterator[UnsafeRowPair] = {
-    verifyMultipleValues("Multi-value iterator operation requires an encoder which supports " +
-      "multiple values for a single key")
+    verifyMultipleValues(
+      "Multi-value iterator operation requires an encoder which supports " +
+        "multiple values for a single key"
+    )
     val pair = new UnsafeRowPair
-    rows(entries, entries.flatMap { (entry: Entry) =>
-      val key = codec.keys.decodeKey(entry.key)
-      codec.values.decodeValues(entry.value).map(pair.withRows(key, _))
-    })
+    rows(
+      entries,
+      entries.flatMap { (entry: Entry) =>
+        val key = codec.keys.decodeKey(entry.key)
+        codec.values.decodeValues(entry.value).map(pair.withRows(key, _))
+      }
+    )
   }
 
   private def rows(entries: EntryIterator, pairs: Iterator[UnsafeRowPair]) =

@@ -221,7 +221,9 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
         val entry = (pair.key.getStruct(0, 1).getLong(0), pair.key.getStruct(1, 1).getString(0))
         entry -> pair.value.getInt(0)
       }
-      assert(all.toSet == (for (i <- 1 to 5; u <- Seq("x", "y", "")) yield (i.toLong, u) -> i).toSet)
+      assert(
+        all.toSet == (for (i <- 1 to 5; u <- Seq("x", "y", "")) yield (i.toLong, u) -> i).toSet
+      )
       val one = row(entryKey, row(grouping, 2L), row(userKey, "y"))
       assert(store.get(one, "state").getInt(0) == 2)
       val prefix = row(StructType(entryKey.take(1)), row(grouping, 2L))

@@ -104,7 +104,9 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
     withProvider(newProvider(folder)) { provider =>
       commit(provider, 0, None)(_.put(key("a", 1), value(1)))
       val read = provider.getReadStore(1, None)
-      intercept[IllegalArgumentException](provider.upgradeReadStoreToWriteStore(read, 2, None, false))
+      intercept[IllegalArgumentException](
+        provider.upgradeReadStoreToWriteStore(read, 2, None, false)
+      )
       withProvider(newProvider(folder)) { replacement =>
         val write = replacement.upgradeReadStoreToWriteStore(read, 1, None, false)
         write.put(key("a", 1), value(read.get(key("a", 1)).getInt(0) + 1))
@@ -136,7 +138,10 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
       val task: TaskContextImpl = TaskContext.empty()
       task.markTaskFailed(new RuntimeException("failed before"))
       TaskContext.setTaskContext(task)
-      try assert(intercept[RuntimeException](provider.getStore(0, None)).getMessage == "failed before")
+      try
+        assert(
+          intercept[RuntimeException](provider.getStore(0, None)).getMessage == "failed before"
+        )
       finally TaskContext.unset()
       provider.getStore(0, None).abort()
     }
@@ -180,10 +185,11 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
 
     val folder = newFolder()
     withProvider(newProvider(folder, hadoop = session))(commit(_, 0, None)(_ => ()))
-    withProvider(newProvider(folder, hadoop = Map(StoreConfig.MaxParallelism -> "128"))) { provider =>
-      intercept[MaxParallelismMismatchException](provider.getStore(1, None))
-      // And the provider is not blocked.
-      intercept[MaxParallelismMismatchException](provider.getStore(1, None))
+    withProvider(newProvider(folder, hadoop = Map(StoreConfig.MaxParallelism -> "128"))) {
+      provider =>
+        intercept[MaxParallelismMismatchException](provider.getStore(1, None))
+        // And the provider is not blocked.
+        intercept[MaxParallelismMismatchException](provider.getStore(1, None))
     }
     Seq(StoreConfig.Backend -> "tape", StoreConfig.MaxParallelism -> "many").foreach { setting =>
       val e = intercept[IllegalArgumentException](newProvider(hadoop = Map(setting)))

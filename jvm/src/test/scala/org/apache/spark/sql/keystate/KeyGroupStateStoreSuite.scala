@@ -101,7 +101,10 @@ abstract class KeyGroupStateStoreSuiteBase(checkpointFormat: Int)
   ): Set[((String, Int), Int)] = {
     val latest = (1 to 100)
       .takeWhile { version =>
-        provider.versions.exists(version.toLong, CommittedIds.get(provider.stateStoreId, version.toLong))
+        provider.versions.exists(
+          version.toLong,
+          CommittedIds.get(provider.stateStoreId, version.toLong)
+        )
       }
       .lastOption
       .getOrElse(0)

@@ -1,0 +1,104 @@
+package org.apache.spark.sql.keystate
+
+import java.nio.ByteBuffer
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.{KeyedStateBackend, Layout}
+
+/** One timer of one key. */
+private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, key: Array[Byte])
+
+/** The timers of a task's keys. They are entries of one ordered family, with the entry key
+  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]` and a value of one byte, so that
+  * those which are due are the first of their domain, and timers that are not due cost nothing.
+  *
+  * A timer fires in the batch whose clock passes it if it was set in an earlier one: which timers fire
+  * is decided when the task begins. So the timers that a batch sets, in whatever order the worker's
+  * answers come in, make no difference to it.
+  */
+private[keystate] final class TimerChannel(
+    family: Int,
+    backend: KeyedStateBackend,
+    maxParallelism: Int
+) {
+  import TimerChannel._
+
+  /** The timers up to these times, in order of time. */
+  def due(eventTime: Option[Long], processingTime: Option[Long]): mutable.Queue[Timer] = {
+    val found = Seq(EventTime -> eventTime, ProcessingTime -> processingTime).flatMap {
+      case (domain, Some(until)) => (0 until maxParallelism).flatMap(dueIn(_, domain, until))
+      case _ => Nil
+    }
+    // A stable sort: timers of one time fire in the order of their groups and keys.
+    mutable.Queue.from(found.sortBy(_.time))
+  }
+
+  private def dueIn(group: Int, domain: Byte, until: Long): Seq[Timer] = {
+    val end =
+      if (until == Long.MaxValue) Array((domain + 1).toByte)
+      else entryKey(domain, until + 1, Array.emptyByteArray)
+    val entries = backend.scan(family, group, Array(domain), end)
+    try
+      entries.map { entry =>
+        val bytes = ByteBuffer.wrap(entry.key)
+        val time = bytes.getLong(1) ^ Long.MinValue
+        Timer(domain, time, group, entry.key.drop(HeaderLength))
+      }.toVector
+    finally entries.close()
+  }
+
+  /** Takes a timer out to fire it; false if it was deleted since. */
+  def take(timer: Timer): Boolean = {
+    val entry = entryKey(timer.domain, timer.time, timer.key)
+    val present = backend.get(family, timer.group, entry) != null
+    if (present) backend.remove(family, timer.group, entry)
+    present
+  }
+
+  /** Sets and deletes what a message from the worker says. */
+  def apply(slots: KeySlots, columns: String => ArrowColumnVector): Unit = {
+    val changed = columns("timer_slot").getArray(0)
+    val domains = columns("timer_domain").getArray(0)
+    val times = columns("timer_time").getArray(0)
+    val set = columns("timer_set").getArray(0)
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      val entry = entryKey(domains.getByte(i), times.getLong(i), slots.key(slot))
+      if (set.getBoolean(i)) backend.put(family, slots.group(slot), entry, Present)
+      else backend.remove(family, slots.group(slot), entry)
+      i += 1
+    }
+  }
+}
+
+private[keystate] object TimerChannel {
+  val EventTime: Byte = 0
+  val ProcessingTime: Byte = 1
+
+  val FamilyName = "$timers"
+  val FamilyLayout: Layout = Layout.Ordered
+  val FamilyProperties: Map[String, String] = Map("kind" -> "timers")
+
+  private val HeaderLength = 9
+  private val Present = Array[Byte](0)
+
+  /** The columns of timers in a message to the worker. */
+  val sentFields: Seq[StructField] = Seq(
+    StateChannel.list("timer_slots", IntegerType),
+    StateChannel.list("timer_domains", ByteType),
+    StateChannel.list("timer_times", LongType)
+  )
+
+  private def entryKey(domain: Byte, time: Long, key: Array[Byte]): Array[Byte] =
+    ByteBuffer
+      .allocate(HeaderLength + key.length)
+      .put(domain)
+      .putLong(time ^ Long.MinValue)
+      .put(key)
+      .array()
+}

@@ -1,0 +1,104 @@
+package keystate.checkpoint
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import keystate.keygroup.KeyGroups
+
+/** A partitioned operator that commits, is maintained, restarts and rescales, against a plain map. */
+class RescalingModelSuite extends AnyFunSuite with StoreFixture {
+  private val maxParallelism = 32
+
+  for (format <- Seq("v1", "v2"))
+    test(s"$format: state is the same over any sequence of parallelisms") {
+      val seed = System.nanoTime
+      info(s"seed $seed")
+      withClue(s"seed $seed: ")((0 until 3).foreach(round => run(seed + round, format == "v2")))
+      assert(leftBehind.isEmpty)
+    }
+
+  private def run(seed: Long, withIds: Boolean): Unit = {
+    val random = new Random(seed)
+    val storage = new MemoryStorage
+    var model: Content = Map.empty
+    var version = 0L
+    var ids = Seq.fill(1 + random.nextInt(6))(Option.empty[String])
+
+    def open(parallelism: Int): Seq[VersionedStore] = (0 until parallelism).map { partition =>
+      newStore(
+        storage,
+        StoreSettings(Some(maxParallelism), Some(parallelism), 3, 1),
+        StoreLocation(0, partition, StoreLocation.DefaultStore)
+      )
+    }
+    var stores = open(ids.size)
+
+    def load(): Any = {
+      stores.zip(ids).foreach { case (store, id) =>
+        store.load(version, id)
+        register(store)
+      }
+      assert(stores.flatMap(content).toMap == model, s"version $version of ${ids.size} partitions")
+    }
+
+    def batch(): Unit = {
+      load()
+      (0 until (if (random.nextInt(4) == 0) 2000 else random.nextInt(50))).foreach { _ =>
+        val (group, key) = (random.nextInt(maxParallelism), s"${random.nextInt(300)}")
+        val family = if (random.nextBoolean()) "p" else "g"
+        val store = stores(KeyGroups.subtaskOf(group, stores.size, maxParallelism))
+        val value =
+          if (random.nextInt(3) == 0) null else large(random.nextLong(), random.nextInt(200))
+        change(store, family, group, key, value)
+        val entry = (family, group, key)
+        model = if (value == null) model - entry else model + (entry -> value)
+      }
+      ids = stores.map { store =>
+        val id = if (withIds) newId() else None
+        store.commit(id)
+        id
+      }
+      version += 1
+    }
+
+    try
+      (1 to 40).foreach { _ =>
+        random.nextInt(6) match {
+          case 0 if version > 0 =>
+            val parallelism = 1 + random.nextInt(8)
+            stores.foreach(_.close())
+            // A rescale that was cut short, perhaps to another parallelism, comes before.
+            if (random.nextBoolean()) rescale(storage, version, ids, 1 + random.nextInt(8))
+            ids = rescale(storage, version, ids, parallelism)
+            stores = open(parallelism)
+            load()
+          case 1 =>
+            stores.foreach(_.close())
+            stores = open(ids.size)
+          case 2 => stores.foreach(_.maintain())
+          case _ => batch()
+        }
+      }
+    finally stores.foreach(_.close())
+  }
+
+  private def rescale(
+      storage: CheckpointStorage,
+      version: Long,
+      ids: Seq[Option[String]],
+      parallelism: Int
+  ): Seq[Option[String]] = {
+    val renamed =
+      Rescaling.run(
+        storage,
+        0,
+        StoreLocation.DefaultStore,
+        version,
+        ids,
+        parallelism,
+        () => newId().get
+      )
+    if (ids.head.isEmpty) Seq.fill(parallelism)(None) else renamed
+  }
+}

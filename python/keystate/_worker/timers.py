@@ -1,0 +1,96 @@
+"""Timers: the worker's side.
+
+The JVM keeps the timers and sends those that are due; the worker notes what its function sets and
+deletes. A timer that was deleted in this batch does not fire in it, and one that fires is gone.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._worker.messages import empty_column, list_column
+
+_TYPES = {
+    "timer_slot": pa.int32(),
+    "timer_domain": pa.int8(),
+    "timer_time": pa.int64(),
+    "timer_set": pa.bool_(),
+}
+
+
+class TimerCell(dict[tuple[int, int], bool]):
+    """What is known of one key's timers: by domain and time, whether it is set."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[tuple[int, int]] = set()
+
+
+class WorkerTimers:
+    """The timers of all keys; the same life cycle as a state's."""
+
+    def __init__(self) -> None:
+        self._cells: list[TimerCell | None] = []
+        self._old_cells: list[TimerCell | None] = []
+        self._dirty = bytearray()
+
+    def set(self, slot: int, domain: int, time: int, wanted: bool) -> None:
+        """Sets a key's timer, or deletes it."""
+        cell = self._cells[slot]
+        if cell is None:
+            cell = self._cells[slot] = TimerCell()
+        cell[domain, time] = wanted
+        cell.changed.add((domain, time))
+        self._dirty[slot] = 1
+
+    def take(self, slot: int, domain: int, time: int) -> bool:
+        """Takes a timer out to fire it; false if it was deleted."""
+        cell = self._cells[slot]
+        if cell is not None and cell.get((domain, time)) is False:
+            return False
+        self.set(slot, domain, time, False)
+        return True
+
+    # -- between JVM and worker; see WorkerState -------------------------------------------------
+
+    def new_generation(self) -> None:
+        """Starts anew without any key, and keeps the old cells for keys that are carried over."""
+        self._old_cells = self._cells
+        self._cells = []
+        self._dirty = bytearray()
+
+    def forget(self) -> None:
+        """Forgets all keys."""
+        self.new_generation()
+        self._old_cells = []
+
+    def load(self, new_keys: int, carried: list[int] | None) -> None:
+        """Makes room for a message's new keys."""
+        if carried is None:
+            self._cells += [None] * new_keys
+        else:
+            self._cells += [self._old_cells[old] if old >= 0 else None for old in carried]
+        self._dirty += bytes(new_keys)
+
+    def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """The columns with what changed in these slots since the last call."""
+        rows: list[tuple[Any, ...]] = []
+        for slot in compress(range(start, stop), self._dirty[start:stop]):
+            cell = self._cells[slot]
+            assert cell is not None
+            rows += [(slot, *timer, cell[timer]) for timer in sorted(cell.changed)]
+            cell.changed.clear()
+        if not rows:
+            return self.no_changes()
+        self._dirty[start:stop] = bytes(stop - start)
+        columns = zip(_TYPES.items(), zip(*rows))
+        return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
+
+    def no_changes(self) -> dict[str, pa.Array]:
+        """The same columns, empty."""
+        return {name: empty_column(kind) for name, kind in _TYPES.items()}

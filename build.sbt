@@ -61,9 +61,10 @@ lazy val jvm = project
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     // Spark's own suites of stateful operators take an hour: SLOW=1 ./sbt "testOnly *Keystate*Suite"
-    Test / testOptions ++= Option
-      .when(!sys.env.contains("SLOW"))(Tests.Argument("-l", "org.scalatest.tags.Slow"))
-      .toSeq,
+    Test / testOptions ++= {
+      if (sys.env.contains("SLOW")) Nil
+      else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))
+    },
     Compile / packageBin / mappings +=
       (ThisBuild / baseDirectory).value / "LICENSE" -> "META-INF/LICENSE",
     // The jar also goes into the Python package, in place of any older one.

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import keystate
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
-
-import keystate
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +84,6 @@ class Stream:
         """Adds micro-batches of rows, in their order, to be processed by the next run."""
         import pyarrow as pa
         import pyarrow.parquet as pq
-
         from keystate._codec import StructCodec
 
         codec = StructCodec(self._schema)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from keystate._rows import row_maker
+from keystate._rows import row_class, row_maker
 
 _NONE = type(None)
 _EPOCH_TIMEZONE = "UTC"
@@ -276,6 +276,7 @@ class StructCodec(Codec):
         super().__init__(data_type, (tuple,))
         self.fields = [codec(field.dataType) for field in data_type.fields]
         self.names = tuple(data_type.fieldNames())
+        self.row_type: type = row_class(self.names)
         self._make = row_maker(self.names)
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -315,6 +316,14 @@ class StructCodec(Codec):
                 raise e.within(f"field '{name}'" + (", " if e.where else "")) from None
         return encoded
 
+    def row(self, value: Any) -> Any:
+        """A value as decoding would give it; what is no such struct stays as it is."""
+        try:
+            fields = value if isinstance(value, tuple) else self._tuple(value)
+        except Misfit:
+            return value
+        return self._make(fields) if len(fields) == len(self.fields) else value
+
     def _tuple(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, list):
             return tuple(value)
@@ -336,6 +345,7 @@ class _Dataclass(StructCodec):
 
     def __init__(self, data_type: T.StructType, cls: type) -> None:
         super().__init__(data_type)
+        self.row_type = cls
         self._make = lambda values: cls(*values)
 
 

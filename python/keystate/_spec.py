@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, codec
+from keystate._codec import Codec, Misfit, codec
 from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
-from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike
+from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueStateDescriptor
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,10 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         if key_type is not None:
             spec.key_codec()
             sort_key(key_type, spec.order)
+        if isinstance(descriptor, ValueStateDescriptor):
+            spec.value_codec().encode([descriptor.default])
+    except Misfit as e:
+        raise DeclarationError(f"the default of {place}: {e}") from None
     except TypeError as e:
         raise DeclarationError(f"{place}: {e}") from None
     return spec

@@ -34,14 +34,16 @@ _TIME_MODES = ("auto", "event_time", "processing_time", "none")
 def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None) -> KeyedStream:
     """Groups a streaming or batch DataFrame by key.
 
-    Rows with the same key, nulls included, are processed in order by the same subtask and share
-    state.
+    Rows with the same key, nulls included, are processed one after the other by the same subtask and
+    share state. Micro-batches come in order; within one, rows of a key that were read by different
+    tasks come in any order, as everywhere in Spark.
 
     Args:
         df: streaming or batch.
         cols: names of columns, or expressions.
         max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
-            ever be spread over. Fixed for a checkpoint's life; 128 by default.
+            ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
+            partitions the power of two from half as much again on.
     """
     return KeyedStream(df, cols, max_parallelism)
 

@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import keystate
+import pytest
 from keystate import (
     AggregateFunction,
     AggregatingStateDescriptor,

@@ -20,7 +20,6 @@ from keystate._worker.states import WorkerState, flatten
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import ListState, MapState, StateDescriptor
 
-
 #: Entries that are asked for at a time.
 LARGEST_PAGE = 1000
 

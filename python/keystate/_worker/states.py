@@ -142,6 +142,9 @@ class _ValueCells(WorkerState):
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         super().__init__(spec, index, cursor)
         self._codec = spec.value_codec()
+        # A struct reads back as a row, whatever it was put in as.
+        self._row_type: type = getattr(self._codec, "row_type", object)
+        self._row: Callable[[Any], Any] | None = getattr(self._codec, "row", None)
 
     def _decode(self, message: Columns) -> list[Any]:
         return self._codec.decode(message.elements(f"s{self.index}"))
@@ -164,6 +167,8 @@ class _ValueCells(WorkerState):
 
     def _set(self, value: Any) -> None:
         slot = self._cursor.slot
+        if self._row is not None and value is not None and type(value) is not self._row_type:
+            value = self._row(value)
         try:
             self._cells[slot] = value
             self._dirty[slot] = 1
@@ -176,8 +181,9 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
     ) -> None:
         super().__init__(spec, index, cursor)
-        self._default = descriptor.default
-        self._shared_default = _is_immutable(descriptor.default)
+        # As a stored one would be: a struct with its field names.
+        self._default = self._codec.decode(self._codec.encode([descriptor.default]))[0]
+        self._shared_default = _is_immutable(self._default)
 
     # value and update repeat _get and _set: a call costs as much as what they do.
 
@@ -192,6 +198,8 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
+        if self._row is not None and value is not None and type(value) is not self._row_type:
+            value = self._row(value)
         try:
             self._cells[slot] = value
             self._dirty[slot] = 1

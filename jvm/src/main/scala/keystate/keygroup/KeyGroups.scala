@@ -13,6 +13,16 @@ object KeyGroups {
   /** Groups are stored in two bytes; Flink's bound. */
   val MaxMaxParallelism = 32768
 
+  /** The max parallelism of a store that was given none, by Flink's rule
+    * (`KeyGroupRangeAssignment.computeDefaultMaxParallelism`): half as much again as the
+    * parallelism, rounded up to a power of two, and at least 128.
+    */
+  def defaultMaxParallelism(parallelism: Int): Int = {
+    val wanted = parallelism.toLong + parallelism / 2
+    val power = if (wanted <= 1) 1L else java.lang.Long.highestOneBit(wanted - 1) << 1
+    math.max(DefaultMaxParallelism.toLong, math.min(power, MaxMaxParallelism.toLong)).toInt
+  }
+
   /** The group of a key with this murmur3 hash: `pmod(hash, K)`. */
   def groupOf(hash: Int, maxParallelism: Int): Int = Math.floorMod(hash, maxParallelism)
 

@@ -53,12 +53,12 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
       store.load(0, None)
       register(store)
       store.commit(None)
-      storage("3/orphan.sst") = Array[Byte](1)
+      storage("3/1-orphan.sst") = Array[Byte](1)
       storage("3/5_zombie.keystate") = storage("3/1.keystate")
       commits(store, 2 to 10)(i => change(store, "p", 0, "a", s"$i"))
-      assert(storage.exists("3/orphan.sst") && storage.exists("3/5_zombie.keystate"))
+      assert(storage.exists("3/1-orphan.sst") && storage.exists("3/5_zombie.keystate"))
       commits(store, 11 to 30)(i => change(store, "p", 0, "a", s"$i"))
-      assert(!storage.exists("3/orphan.sst") && !storage.exists("3/5_zombie.keystate"))
+      assert(!storage.exists("3/1-orphan.sst") && !storage.exists("3/5_zombie.keystate"))
     }
   }
 
@@ -67,14 +67,14 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     withStore(storage, settings) { store =>
       store.load(0, None)
       register(store)
-      storage("3/orphan.sst") = Array[Byte](1)
+      storage("3/1-orphan.sst") = Array[Byte](1)
       (1 to 30).foreach { i =>
         change(store, "p", 0, "a", s"$i")
         store.commit(None)
       }
       storage.damage("3/28.keystate")(_.dropRight(1))
       intercept[CorruptFileException](store.maintain())
-      assert(storage.exists("3/orphan.sst"))
+      assert(storage.exists("3/1-orphan.sst"))
     }
   }
 

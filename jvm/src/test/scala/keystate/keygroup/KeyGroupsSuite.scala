@@ -90,4 +90,11 @@ class KeyGroupsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       (partition + 1 to partition + 3).foreach(n => assert(Math.floorMod(hash, n) == partition))
     }
   }
+
+  test("the default max parallelism is Flink's") {
+    val expected = Map(1 -> 128, 85 -> 128, 86 -> 256, 200 -> 512, 4096 -> 8192, 40000 -> 32768)
+    expected.foreach { case (parallelism, maxParallelism) =>
+      assert(KeyGroups.defaultMaxParallelism(parallelism) == maxParallelism, parallelism)
+    }
+  }
 }

@@ -47,17 +47,25 @@ private[keystate] object OperatorRecord {
     )
     wanted.foreach(KeyGroups.checkMaxParallelism)
     if (info.checkpointLocation.isEmpty) {
-      OperatorRecord(wanted.getOrElse(KeyGroups.DefaultMaxParallelism))
+      OperatorRecord(wanted.getOrElse(default(info)))
     } else {
       val location = s"${info.checkpointLocation}/${info.operatorId}"
       val record = known.computeIfAbsent(
         (s"${info.queryRunId}$location", info.operatorId, wanted),
-        _ => readOrWrite(new Path(location), wanted, session.sessionState.newHadoopConf())
+        _ =>
+          readOrWrite(
+            new Path(location),
+            wanted.getOrElse(default(info)),
+            session.sessionState.newHadoopConf()
+          )
       )
       check(record, wanted, info, location)
       record
     }
   }
+
+  private def default(info: StatefulOperatorStateInfo): Int =
+    KeyGroups.defaultMaxParallelism(info.numPartitions)
 
   private def check(
       record: OperatorRecord,
@@ -75,14 +83,13 @@ private[keystate] object OperatorRecord {
 
   private def readOrWrite(
       operator: Path,
-      wanted: Option[Int],
+      maxParallelism: Int,
       hadoopConf: Configuration
   ): OperatorRecord = {
     val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
     if (!files.exists(file)) {
-      val record = OperatorRecord(wanted.getOrElse(KeyGroups.DefaultMaxParallelism))
-      val json = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
+      val json = ("format" -> Format) ~ ("maxParallelism" -> maxParallelism)
       files.mkdirs(file.getParent)
       try {
         val out = files.createAtomic(file, overwriteIfPossible = false)

@@ -67,10 +67,13 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
         assert(!second.isDone)
         store.put(key("a", 1), value(1))
         store.abort()
-        assert(second.get(10, TimeUnit.SECONDS).get(key("a", 1)) == null)
+        val next = second.get(10, TimeUnit.SECONDS)
+        assert(next.get(key("a", 1)) == null)
+        intercept[SparkThrowable](store.put(key("b", 1), value(1)))
+        store.abort()
+        assert(next.get(key("a", 1)) == null, "an abort of the first does not close the second")
+        next.abort()
       } finally executor.shutdown()
-      intercept[SparkThrowable](store.put(key("b", 1), value(1)))
-      store.abort()
     }
   }
 

@@ -19,6 +19,7 @@ from keystate import (
     KeyedProcessFunction,
     SortedMapStateDescriptor,
 )
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from test_state_model import OPERATIONS, RESULTS, WAYS
 
@@ -299,3 +300,15 @@ def test_unorderable_keys_are_refused(spark: Any) -> None:
     for key_type in ("map<string,int>", "array<map<string,int>>", "variant"):
         with pytest.raises(keystate.DeclarationError, match="state 'map0'"):
             keystate.keyed(df, "key").process(Ranker([key_type], NATURAL), "keys array<int>")
+
+
+def test_another_order_is_refused(stream: Callable[..., Any]) -> None:
+    fed = stream(OPERATIONS)
+    put = [(1, 0, "put", "[-3, 3]"), (1, 1, "put", "[4, 4]")]
+    fed.feed(put)
+    fed.run(lambda df: keystate.keyed(df, "key").process(Sorter(NATURAL), RESULTS))
+    fed.feed([(1, 2, "items", "[0, 0]")])
+    with pytest.raises(StreamingQueryException, match="'map'"):
+        fed.run(lambda df: keystate.keyed(df, "key").process(Sorter(BYTEWISE), RESULTS))
+    (row,) = fed.run(lambda df: keystate.keyed(df, "key").process(Sorter(NATURAL), RESULTS))
+    assert row.result == "[[-3, 3], [4, 4]]"

@@ -189,3 +189,47 @@ def test_refusals(spark: Any, stream: Callable[..., Any], settings: Callable[...
     expected.check(batch, fed.run(history), 2)
     with pytest.raises(ValueError, match="at least 1"):
         keystate.rescale(str(fed.checkpoint), 0, spark=spark)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_with_a_batch_pending_that_the_sink_has(
+    spark: Any, partitions: int, tmp_path: Path, settings: Callable[..., None]
+) -> None:
+    """The driver died between the file sink's commit and Spark's: the sink skips the batch."""
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"})
+    folders = {name: str(tmp_path / name) for name in ("input", "checkpoint", "output")}
+    fed: list[tuple[str, int]] = []
+
+    def run(seed: int) -> None:
+        batch = rows(seed)
+        fed.extend(batch)
+        spark.createDataFrame(batch, "key string, x long").coalesce(1).write.mode("append").parquet(
+            folders["input"]
+        )
+        restart()
+
+    def restart() -> None:
+        source = spark.readStream.schema("key string, x long").parquet(folders["input"])
+        query = (
+            history(source)
+            .select("key", "count", "parallelism")
+            .writeStream.option("checkpointLocation", folders["checkpoint"])
+            .trigger(availableNow=True)
+            .start(folders["output"])
+        )
+        query.awaitTermination()
+
+    run(60)
+    run(61)
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+    restart()
+    run(62)
+    emitted = spark.read.parquet(folders["output"])
+    expected: dict[str, int] = {}
+    for key, _ in fed:
+        expected[key] = expected.get(key, 0) + 1
+    assert dict(emitted.groupBy("key").agg({"count": "max"}).collect()) == expected
+    assert emitted.count() == len(fed)
+    assert emitted.groupBy().max("parallelism").first()[0] == max(2, partitions)

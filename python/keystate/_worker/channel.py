@@ -40,8 +40,11 @@ class Channel:
         keys: pa.Array | None,
         reverse: bool,
         limit: int,
-    ) -> Iterator[tuple[list[pa.Array], bool]]:
-        """Pages of a state's columns, and whether more follow.
+    ) -> Iterator[tuple[list[pa.Array], bool, bool]]:
+        """Pages of a state's columns, whether more follow, and whether they are current.
+
+        They are not current while the JVM has yet to read what the worker returned of this key when
+        the last generation ended.
 
         Args:
             state: the state's index.
@@ -64,15 +67,18 @@ class Channel:
         while True:
             answer, batch = self._ask(question, keys)
             more = "next" in answer
-            yield batch.columns, more
+            yield batch.columns, more, answer["current"]
             if not more:
                 return
             question["from"] = answer["next"]
 
-    def read_list(self, state: int, slot: int) -> pa.Array:
-        """All elements of a list."""
-        pages = self.scan(state, slot, [], None, False, 10_000)
-        return pa.concat_arrays([columns[0] for columns, _ in pages])
+    def read_list(self, state: int, slot: int) -> tuple[pa.Array, bool]:
+        """All elements of a list, and whether they are current."""
+        while True:
+            pages = list(self.scan(state, slot, [], None, False, 10_000))
+            current = pages[0][2]
+            if current == pages[-1][2]:  # else the JVM read the changes between the pages
+                return pa.concat_arrays([columns[0] for columns, _, _ in pages]), current
 
     def close(self) -> None:
         """Closes the socket, if it was opened."""

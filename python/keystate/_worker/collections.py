@@ -25,16 +25,19 @@ LARGEST_PAGE = 1000
 
 
 class ListCell:
-    """One key's list. `stored` is how many of its leading elements the JVM has; `remote` says that
-    those are not in `elements`.
+    """One key's list.
+
+    `stored` is how many of its leading elements the JVM has; `remote` says that those are not in
+    `elements`; `returned` are the ones that were returned last, which the JVM may have yet to read.
     """
 
-    __slots__ = ("elements", "remote", "replaced", "stored")
+    __slots__ = ("elements", "remote", "replaced", "returned", "stored")
 
     def __init__(self, elements: list[Any], remote: bool = False) -> None:
         self.elements = elements
         self.remote = remote
         self.replaced = False
+        self.returned: list[Any] = []
         self.stored = len(elements)
 
 
@@ -55,8 +58,10 @@ class WorkerListState(WorkerState, ListState[Any]):
     def get(self) -> list[Any]:
         cell = self._cell()
         if cell.remote:
-            slot = self._cursor.slot
-            stored = self._codec.decode(self._cursor.channel.read_list(self.index, slot))
+            elements, current = self._cursor.channel.read_list(self.index, self._cursor.slot)
+            stored = self._codec.decode(elements)
+            if not current:
+                stored += cell.returned
             cell.elements = stored + cell.elements
             cell.stored = len(stored)
             cell.remote = False
@@ -121,6 +126,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         for cell in cells:
             cell.replaced = False
             if cell.remote:
+                cell.returned = cell.elements
                 cell.elements = []
             else:
                 cell.stored = len(cell.elements)
@@ -284,7 +290,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         self, slot: int, bounds: list[str], keys: pa.Array | None, reverse: bool, limit: int
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
         pages = self._cursor.channel.scan(self.index, slot, bounds, keys, reverse, limit)
-        for columns, more in pages:
+        for columns, more, _ in pages:
             found = self._key_codec.decode(columns[0])
             if self._hashable is not None:
                 found = list(map(self._hashable, found))

@@ -155,20 +155,20 @@ class Operator:
         for start in range(0, size, _SLOTS_PER_ANSWER):
             stop = min(start + _SLOTS_PER_ANSWER, size)
             changes = {k: v for s in self._stores for k, v in s.changes(start, stop).items()}
-            yield self._batch([], changes, self._generation, stop == size)
+            yield self._batch([], changes, self._generation, stop)
 
     def _batch(
         self,
         results: list[Any],
         changes: dict[str, pa.Array] | None = None,
         generation: int = -1,
-        complete: bool = False,
+        until: int = 0,
     ) -> pa.RecordBatch:
         if changes is None:
             changes = self._no_changes
         columns = {
             "generation": pa.array([generation], pa.int32()),
-            "complete": pa.array([complete], pa.bool_()),
+            "until": pa.array([until], pa.int32()),
             "out": list_column(self._encode(results)),
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},

@@ -66,6 +66,19 @@ object Rescaling {
     }
   }
 
+  /** Whether all partitions of a layout have a version of checkpoint format v1. */
+  def isComplete(
+      storage: CheckpointStorage,
+      operator: Long,
+      store: String,
+      version: Long,
+      parallelism: Int
+  ): Boolean = (0 until parallelism).forall { partition =>
+    val location = StoreLocation(operator, partition, store)
+    storage.exists(VersionFile.path(location, version, None)) &&
+    VersionFile.read(storage, location, version, None).parallelism.contains(parallelism)
+  }
+
   /** Reads a version file; where format v1 has one for each of several layouts, that of the layout
     * asked for.
     */

@@ -100,7 +100,8 @@ final class VersionedStore(
   ): StateFamily = {
     val family = workingFamilies.get(name) match {
       case Some(known) =>
-        if (known.layout != layout || known.properties.get("kind") != properties.get("kind"))
+        val fixed = Seq("kind", "order")
+        if (known.layout != layout || fixed.exists(p => known.properties.get(p) != properties.get(p)))
           throw new StateMismatchException(
             location,
             known,

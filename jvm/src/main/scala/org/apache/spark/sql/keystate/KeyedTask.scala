@@ -48,6 +48,7 @@ private[keystate] final class KeyedTask(
   private var generation = 0
   private var slots = new KeySlots
   private var previous: KeySlots = _ // null once its changes were read
+  private var previousRead = 0 // its slots whose changes were read
   private var carried = new Array[Int](1024)
   private var rowsPerMessage = settings.firstMessageRows
 
@@ -62,6 +63,15 @@ private[keystate] final class KeyedTask(
 
   def slotsOf(generation: Int): KeySlots =
     if (generation == this.generation) slots else previous
+
+  /** Whether what the worker changed of this key in the last generation is in the backend yet. Ask
+    * with the backend locked.
+    */
+  def isCurrent(key: Array[Byte]): Boolean = previous == null || {
+    val row = new UnsafeRow(keys.width)
+    row.pointTo(key, key.length)
+    previous.find(row, row.hashCode) < previousRead
+  }
 
   /** Fills the vectors of `root` with message after message. */
   final class Sender(root: VectorSchemaRoot) {
@@ -93,6 +103,7 @@ private[keystate] final class KeyedTask(
     private def send(fillIn: Int => Unit): Unit = {
       if (slots.size >= settings.maxCachedKeys && previous == null) {
         previous = slots
+        previousRead = 0
         slots = new KeySlots
         generation += 1
       }
@@ -182,8 +193,11 @@ private[keystate] final class KeyedTask(
           removed += gone
         }
         timers.foreach(_.apply(slotsOf(changesOf), column))
+        if (changesOf != generation) {
+          previousRead = column("until").getInt(0)
+          if (previousRead == previous.size) previous = null
+        }
       }
-      if (changesOf != generation && column("complete").getBoolean(0)) previous = null
     }
     val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
     Iterator.range(0, rows.size).map(i => project(rows(i)))

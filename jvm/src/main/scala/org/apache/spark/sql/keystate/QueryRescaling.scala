@@ -26,6 +26,9 @@ import keystate.checkpoint.Rescaling
   * one atomic replacement of a file. After a crash between them the old layout, the new one, or, for
   * a pending batch, Spark's refusal of an unfinished repartitioning is what a start without Keystate
   * would find; doing the change again, which a restart does by itself, completes it.
+  *
+  * With format v1 the pending batch's own version gets the new layout too where all of it was written:
+  * a sink that has the batch already skips it, and then it is not computed again.
   */
 private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: String)
     extends Logging {
@@ -48,6 +51,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       val layout = committed.fold(before) { case (id, commit) => layoutOf(id, commit) }
       if (layout != partitions || pinned.exists(_ != partitions)) {
         committed.foreach { case (id, commit) => rescaleStores(id, commit, layout, partitions) }
+        if (!committed.exists(_._1 == latest)) rescalePending(latest, layout, partitions)
         dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
         entries.foreach(id => offsets.replace(id, withPartitions(offsets.get(id).get, partitions)))
         logInfo(s"Rescaled $checkpoint from $before to $partitions partitions")
@@ -71,26 +75,12 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       partitions: Int
   ): Unit = {
     val ids = operators().map { operator =>
-      val record = OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf).getOrElse {
-        throw KeystateErrors.foreignOperator(operator, checkpoint)
-      }
-      if (partitions > record.maxParallelism) {
-        throw KeystateErrors.parallelismTooHigh(partitions, record.maxParallelism)
-      }
+      checkOperator(operator, partitions)
       val old = commit.stateUniqueIds.flatMap(_.get(operator)) match {
         case Some(partitionIds) => partitionIds.toSeq.map(id => Option(id.head))
         case None => Seq.fill(layout)(None)
       }
-      val storage = new SparkCheckpointStorage(new Path(root, s"state/$operator"), hadoopConf)
-      operator -> Rescaling.run(
-        storage,
-        operator,
-        StateStoreId.DEFAULT_STORE_NAME,
-        batch + 1,
-        old,
-        partitions,
-        () => UUID.randomUUID.toString
-      )
+      operator -> rescaleStore(operator, batch + 1, old, partitions)
     }
     if (commit.stateUniqueIds.isDefined) {
       val newIds = ids.map { case (operator, partitionIds) =>
@@ -99,6 +89,44 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       commits.replace(batch, commit.withStateUniqueIds(Some(newIds.toMap)))
     }
   }
+
+  private def checkOperator(operator: Long, partitions: Int): Unit = {
+    val record = OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf).getOrElse {
+      throw KeystateErrors.foreignOperator(operator, checkpoint)
+    }
+    if (partitions > record.maxParallelism) {
+      throw KeystateErrors.parallelismTooHigh(partitions, record.maxParallelism)
+    }
+  }
+
+  private def rescaleStore(
+      operator: Long,
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Seq[Option[String]] = Rescaling.run(
+    storageOf(operator),
+    operator,
+    StateStoreId.DEFAULT_STORE_NAME,
+    version,
+    ids,
+    partitions,
+    () => UUID.randomUUID.toString
+  )
+
+  private def rescalePending(batch: Long, layout: Int, partitions: Int): Unit = {
+    val version = batch + 1
+    val store = StateStoreId.DEFAULT_STORE_NAME
+    operators()
+      .filter(op => Rescaling.isComplete(storageOf(op), op, store, version, layout))
+      .foreach { operator =>
+        checkOperator(operator, partitions)
+        rescaleStore(operator, version, Seq.fill(layout)(None), partitions)
+      }
+  }
+
+  private def storageOf(operator: Long) =
+    new SparkCheckpointStorage(new Path(root, s"state/$operator"), hadoopConf)
 
   private def operators(): Seq[Long] = {
     val state = new Path(root, "state")

@@ -8,7 +8,7 @@ import scala.util.Using
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
 import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.{JObject, JString}
+import org.json4s.JsonAST.{JBool, JObject, JString}
 
 import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
@@ -55,7 +55,8 @@ private[keystate] final class StateQuestions(
         case "scan" =>
           val page = channel.page(group, key, request(question, channel, key, keys), pages)
           val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
-          (JObject(next.toList), page.data)
+          val current = "current" -> JBool(task.isCurrent(key))
+          (JObject(current :: next.toList), page.data)
       }
     }
 

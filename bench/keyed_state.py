@@ -2,10 +2,10 @@
 
     python bench/keyed_state.py [--rows 1000000] [--keys 100000] [--peer-rows 200000] [--reps 3]
 
-Each figure is a whole streaming query (start to end) over one micro-batch, trigger availableNow, into
-the noop sink; the median of the repetitions. The peer gets fewer rows and, in proportion, fewer keys,
-for it takes a minute for what takes Keystate seconds; pass --peer-rows equal to --rows to compare
-like with like.
+Each figure is a whole streaming query (start to end) over one micro-batch, trigger availableNow,
+into the noop sink; the median of the repetitions. The peer gets fewer rows and, in proportion,
+fewer keys, for it takes minutes for what takes Keystate seconds; pass --peer-rows equal to --rows
+to compare like with like.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keystate
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-import keystate
-from keystate import KeyedProcessFunction, ValueStateDescriptor
 
 OUTPUT = "key long, average double"
 SPARK_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

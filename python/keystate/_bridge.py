@@ -91,9 +91,7 @@ def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
 
 @contextmanager
 def _keystate_errors(kind: type[KeystateError]) -> Iterator[None]:
-    """Raises what Keystate's own JVM code throws as this kind of error; PySpark knows no class of
-    its own for it.
-    """
+    """Raises what Keystate's own JVM code throws, for which PySpark has no class, as this error."""
     try:
         yield
     except Py4JJavaError as e:

@@ -49,7 +49,7 @@ def _shorten(value: Any) -> str:
 
 
 class Codec:
-    """Converts values of one Spark type. This base serves the types that pyarrow converts itself."""
+    """Converts values of one Spark type; this base those that pyarrow converts itself."""
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         self.data_type = data_type
@@ -58,7 +58,8 @@ class Codec:
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Python values of an array; ``None`` for nulls."""
-        return array.to_pylist()
+        values: list[Any] = array.to_pylist()
+        return values
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         """The array of these values; raises Misfit for the first that does not fit."""
@@ -108,7 +109,7 @@ class _Fixed(Codec):
             return [None] * size
         start, width = array.offset, self._width
         view = memoryview(array.buffers()[1])[start * width : (start + size) * width]
-        values: list[Any] = view.cast(self._letter).tolist()
+        values: list[Any] = view.cast(self._letter).tolist()  # type: ignore[call-overload]
         if array.null_count:
             return [v if ok else None for v, ok in zip(values, _validity(array))]
         return values
@@ -146,7 +147,7 @@ class _Float(_Fixed):
 class _String(Codec):
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count or array.type != pa.string() or len(array) == 0:
-            return array.to_pylist()
+            return super().decode(array)
         start, size = array.offset, len(array)
         _, offsets, data = array.buffers()
         at = memoryview(offsets)[start * 4 : (start + size + 1) * 4].cast("i").tolist()
@@ -156,7 +157,7 @@ class _String(Codec):
         try:
             text = str(memoryview(data)[first : at[-1]], "ascii")
         except UnicodeDecodeError:
-            return array.to_pylist()
+            return super().decode(array)
         return [text[a - first : b - first] for a, b in pairwise(at)]
 
 

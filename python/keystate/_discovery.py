@@ -1,7 +1,7 @@
 """Finds out which states a function has, before the query starts.
 
-The JVM has to know them to plan: what to send ahead, what to check against the checkpoint. So a copy
-of the function is opened on the driver with a context that only takes notes.
+The JVM has to know them to plan: what to send ahead, what to check against the checkpoint. So a
+copy of the function is opened on the driver with a context that only takes notes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Row classes: what structs look like in Python.
 
-A struct is a tuple whose fields can be read by name. It is a ``pyspark.sql.Row``, so that code which
-expects one works, with a class for each list of field names, so that a field access costs what
-``namedtuple``'s does rather than a search through the names.
+A struct is a tuple whose fields can be read by name. It is a ``pyspark.sql.Row``, so that code
+which expects one works, with a class for each list of field names, so that a field access costs
+what ``namedtuple``'s does rather than a search through the names.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueSt
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One declared state with its types resolved. Picklable; codecs are made where they are used."""
+    """One declared state with its types resolved, picklable."""
 
     name: str
     kind: str
@@ -151,7 +151,7 @@ def _struct_of(cls: type, place: str) -> T.StructType:
     return T.StructType(
         [
             T.StructField(field.name, _type_of(hints[field.name], f"{place}, field {field.name}"))
-            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+            for field in dataclasses.fields(cls)
         ]
     )
 

@@ -12,8 +12,8 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
     """Changes the number of partitions of a stopped query.
 
     No state is rewritten: the new partitions take over the files of the old ones. A batch that was
-    started and not finished keeps its id and its input, and runs with the new number. A restart with
-    another ``spark.sql.shuffle.partitions`` does the same by itself, unless
+    started and not finished keeps its id and its input, and runs with the new number. A restart
+    with another ``spark.sql.shuffle.partitions`` does the same by itself, unless
     ``spark.keystate.rescale.onRestart`` is ``off``.
 
     Args:

@@ -49,9 +49,7 @@ def _deprecated(name: str) -> None:
 
 @dataclass(frozen=True)
 class MemoryStateBackend(_HeapWithLocation):
-    """Deprecated name for :class:`HashMapStateBackend`; its path becomes the default checkpoint
-    location.
-    """
+    """Deprecated: :class:`HashMapStateBackend` with a default checkpoint location."""
 
     def __post_init__(self) -> None:
         _deprecated("MemoryStateBackend")
@@ -59,9 +57,7 @@ class MemoryStateBackend(_HeapWithLocation):
 
 @dataclass(frozen=True)
 class FsStateBackend(_HeapWithLocation):
-    """Deprecated name for :class:`HashMapStateBackend`; its path becomes the default checkpoint
-    location.
-    """
+    """Deprecated: :class:`HashMapStateBackend` with a default checkpoint location."""
 
     def __post_init__(self) -> None:
         _deprecated("FsStateBackend")

@@ -30,8 +30,10 @@ class Function:
         """
 
     def close(self) -> None:
-        """Releases what ``open`` took: after a batch query's task, or when a worker lets the
-        function go. A killed worker does not call it.
+        """Releases what ``open`` took.
+
+        Called after a batch query's task, or when a worker lets the function go; not by a worker
+        that is killed.
         """
 
 
@@ -70,8 +72,8 @@ class TimerService(Protocol):
 
     A key has any number of timers; setting one that is set already changes nothing. A timer fires
     once, after the rows of the first later micro-batch whose clock has passed it: the watermark, or
-    the micro-batch's time. Timers fire in the order of their times. In a batch query all of them fire
-    when the input has ended.
+    the micro-batch's time. Timers fire in the order of their times. In a batch query all of them
+    fire when the input has ended.
     """
 
     def register_event_time_timer(self, timestamp: int) -> None:

@@ -12,7 +12,7 @@ import enum
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pyspark.sql.types import DataType
 
@@ -25,7 +25,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 #: A type: Spark DDL, a DataType, or a dataclass.
-TypeLike = Union[str, DataType, type]
+TypeLike: TypeAlias = str | DataType | type
 
 
 class State(ABC):
@@ -88,20 +88,21 @@ class ReducingState(MergingState[T, T]):
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """All added values aggregated by an :class:`~keystate.functions.AggregateFunction`;
-    ``add(None)`` clears.
-    """
+    """All added values aggregated by an AggregateFunction; ``add(None)`` clears."""
 
 
 class FoldingState(AppendingState[IN, OUT]):
-    """All added values folded into one, from an initial one. Deprecated, as in Flink since 1.4: use
-    :class:`AggregatingState`.
+    """All added values folded into one, from an initial one.
+
+    Deprecated, as in Flink since 1.4: use :class:`AggregatingState`.
     """
 
 
 class MapState(State, Generic[K, V]):
-    """A map. Iterating gives the keys as they were when the iteration began, in no particular order;
-    changing the map meanwhile is allowed.
+    """A map.
+
+    Iterating gives the keys as they were when the iteration began, in no particular order; changing
+    the map meanwhile is allowed.
     """
 
     @abstractmethod

@@ -34,9 +34,9 @@ _TIME_MODES = ("auto", "event_time", "processing_time", "none")
 def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None) -> KeyedStream:
     """Groups a streaming or batch DataFrame by key.
 
-    Rows with the same key, nulls included, are processed one after the other by the same subtask and
-    share state. Micro-batches come in order; within one, rows of a key that were read by different
-    tasks come in any order, as everywhere in Spark.
+    Rows with the same key, nulls included, are processed one after the other by the same subtask
+    and share state. Micro-batches come in order; within one, rows of a key that were read by
+    different tasks come in any order, as everywhere in Spark.
 
     Args:
         df: streaming or batch.
@@ -139,7 +139,7 @@ class KeyedStream:
         if time_mode not in _TIME_MODES:
             raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
         output_type, _ = resolve_schema(output_schema, "the output schema")
-        function = cloudpickle.dumps(plan)
+        function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
         spec = OperatorSpec(
             name,
             self._max_parallelism,

@@ -186,7 +186,7 @@ DECLARATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda ctx: ctx.get_state(ValueStateDescriptor("s", "long")).update(1),
         "used in open",
     ),
-    "raises": (lambda ctx: 1 // 0, "open.. failed on the driver.*ZeroDivisionError"),
+    "raises": (lambda ctx: 1 // 0, r"open\(\) failed on the driver.*ZeroDivisionError"),
 }
 
 
@@ -206,7 +206,7 @@ def test_arguments(spark: Any, stream: Callable[..., Any]) -> None:
         keystate.keyed(df, "key").process(Count, OUTPUT)
     with pytest.raises(DeclarationError, match="time_mode"):
         keystate.keyed(df, "key").process(Count(), OUTPUT, time_mode="wall")
-    with pytest.raises(DeclarationError, match="KEYSTATE_KEY_TYPE.*Column 'm'"):
+    with pytest.raises(DeclarationError, match=r"KEYSTATE_KEY_TYPE.*Column 'm'"):
         keystate.keyed(df, "m").process(Count(), OUTPUT)
     with pytest.raises(DeclarationError, match="the output schema"):
         keystate.keyed(df, "key").process(Count(), "key what")

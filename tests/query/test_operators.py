@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ def test_map_flat_map_filter(stream: Callable[..., Any], mode: str) -> None:
     for apply, expected in cases:
         fed = stream("key string, x long")
         fed.feed(ROWS[:2], ROWS[2:])
-        assert results(fed, lambda df: apply(keystate.keyed(df, "key")), mode) == expected
+        build = functools.partial(lambda apply, df: apply(keystate.keyed(df, "key")), apply)
+        assert results(fed, build, mode) == expected
 
 
 def test_reduce(spark: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> None:

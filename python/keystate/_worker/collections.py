@@ -150,8 +150,10 @@ class MapCell(dict[Any, Any]):
 
 
 class RemoteMapCell(MapCell):
-    """One key's map that stays with the JVM. The dictionary has what is known of it: what was read
-    and what was put; `absent` has the keys that are known not to be there.
+    """One key's map that stays with the JVM.
+
+    The dictionary has what is known of it: what was read and what was put; `absent` has the keys
+    that are known not to be there.
     """
 
     __slots__ = ("absent",)

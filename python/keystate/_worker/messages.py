@@ -1,4 +1,4 @@
-"""Messages between JVM and worker: Arrow batches of one row whose columns are lists of any length."""
+"""Messages between JVM and worker: Arrow batches of one row, whose columns are lists."""
 
 from __future__ import annotations
 

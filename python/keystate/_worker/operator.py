@@ -31,8 +31,8 @@ class FunctionPlan:
     Attributes:
         function: the user's function object, or a plain callable.
         method: the method that takes a row; empty for a plain callable.
-        style: ``process`` (row and context, many results), ``flat_map`` (row, many results), ``map``
-            (row, one result), ``filter`` (row, whether to keep it).
+        style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
+            ``map`` (row, one result), ``filter`` (row, whether to keep it).
         on_timer: the method that takes a timer; empty when the function has no timers.
     """
 
@@ -60,7 +60,7 @@ class FunctionPlan:
 
 
 class Operator:
-    """An opened function with its states. Lives as long as its worker and serves task after task."""
+    """An opened function with its states; serves task after task while its worker lives."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Sorted map state: the worker's side.
 
-A map that came whole is a dictionary with a sorted list of its keys. Of a map that stays with the JVM
-the worker knows some entries, and from its low end on, up to a frontier, all of them: asking for the
-first entry again and again, as a queue does, fetches pages rather than entries.
+A map that came whole is a dictionary with a sorted list of its keys. Of a map that stays with the
+JVM the worker knows some entries, and from its low end on, up to a frontier, all of them: asking
+for the first entry again and again, as a queue does, fetches pages rather than entries.
 """
 
 from __future__ import annotations
@@ -166,18 +166,15 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
     def _fetch_first(self, cell: RemoteSortedMapCell) -> None:
         """Fetches pages from the low end until the first key is sure to be known."""
         while not cell.exhausted:
-            if cell.order and cell.frontier is not None:
-                if self._comparable(cell.order[0]) <= self._comparable(cell.frontier):
-                    return
-            keys: list[Any] = []
-            more = False
+            known = bool(cell.order) and cell.frontier is not None
+            if known and self._comparable(cell.order[0]) <= self._comparable(cell.frontier):
+                return
             # A page begins with the frontier itself, so it must have room for another key.
-            for keys, values, more in self._pages(cell.frontier, None, False, cell.page):
-                for key, value in zip(keys, values):
-                    if key not in cell and key not in cell.absent:
-                        self._insert(cell, key)
-                        cell[key] = value
-                break
+            keys, values, more = next(self._pages(cell.frontier, None, False, cell.page))
+            for key, value in zip(keys, values):
+                if key not in cell and key not in cell.absent:
+                    self._insert(cell, key)
+                    cell[key] = value
             if keys:
                 cell.frontier = keys[-1]
             cell.page = min(cell.page * 2, LARGEST_PAGE)

@@ -93,7 +93,8 @@ object Rescaling {
     parallelism.filter(_ => id.isEmpty).map(n => Some(suffix(n))) match {
       case Some(layout) if storage.exists(VersionFile.path(location, version, layout)) =>
         // A batch that was committed in this layout since then wrote the plain name.
-        val plain = Option.when(storage.exists(VersionFile.path(location, version, None)))(committed)
+        val plain =
+          Option.when(storage.exists(VersionFile.path(location, version, None)))(committed)
         plain
           .filter(_.parallelism == parallelism)
           .getOrElse(VersionFile.read(storage, location, version, layout).copy(id = None))
@@ -111,7 +112,9 @@ object Rescaling {
     val families = manifests.flatMap(_.families).map(family => family.id -> family).distinct.toMap
     val clash = manifests
       .flatMap(_.families)
-      .find(family => families(family.id).copy(properties = Map.empty) != family.copy(properties = Map.empty))
+      .find(family =>
+        families(family.id).copy(properties = Map.empty) != family.copy(properties = Map.empty)
+      )
     clash.foreach(family =>
       throw new IncompatiblePartitionsException(operator, store, families(family.id), family)
     )

@@ -101,7 +101,9 @@ final class VersionedStore(
     val family = workingFamilies.get(name) match {
       case Some(known) =>
         val fixed = Seq("kind", "order")
-        if (known.layout != layout || fixed.exists(p => known.properties.get(p) != properties.get(p)))
+        if (
+          known.layout != layout || fixed.exists(p => known.properties.get(p) != properties.get(p))
+        )
           throw new StateMismatchException(
             location,
             known,

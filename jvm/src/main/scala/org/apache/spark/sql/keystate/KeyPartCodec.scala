@@ -13,10 +13,9 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/**
- * Reads and writes the values of one type, as a user key or inside one, in the format that
- * [[OrderedKeyCodec]] documents.
- */
+/** Reads and writes the values of one type, as a user key or inside one, in the format that
+  * [[OrderedKeyCodec]] documents.
+  */
 private[keystate] sealed abstract class KeyPartCodec {
 
   /** Appends the non-null value at `ordinal`. */

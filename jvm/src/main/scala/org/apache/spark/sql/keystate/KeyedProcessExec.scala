@@ -258,8 +258,7 @@ private[keystate] class KeyedProcessExec(
     val due = parts.timers.fold(mutable.Queue.empty[Timer])(_.due(watermark, batchTimestampMs))
     val (output, task) = run(onTime, due, parts, watermark)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
-      output,
-      {
+      output, {
         longMetric("numUpdatedStateRows") += task.updated
         longMetric("numRemovedStateRows") += task.removed
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
@@ -361,7 +360,8 @@ private[keystate] class KeyedProcessExec(
       watermark: Option[Long]
   ): JObject =
     ("subtask" -> context.partitionId()) ~
-      ("parallelism" -> (if (isStreaming) getStateInfo.numPartitions else context.numPartitions())) ~
+      ("parallelism" -> (if (isStreaming) getStateInfo.numPartitions
+                         else context.numPartitions())) ~
       ("max_parallelism" -> maxParallelism) ~
       ("attempt" -> context.attemptNumber()) ~
       ("streaming" -> isStreaming) ~

@@ -244,7 +244,9 @@ private[keystate] object KeyedTask {
       StateChannel.list("slots", IntegerType),
       StateChannel.list("keys", keys),
       StateChannel.list("carried", IntegerType)
-    ) ++ spec.states.zipWithIndex.flatMap { case (state, i) => StateChannel.sentFields(state, i) } ++
+    ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
+      StateChannel.sentFields(state, i)
+    } ++
       (if (spec.timers) TimerChannel.sentFields else Nil)
     // The stock worker unwraps the one struct column that map-in-arrow input consists of.
     new StructType().add("message", StructType(fields))

@@ -86,9 +86,8 @@ private[keystate] final class TimerColumns(list: String => ListVector) {
 /** A message column of rows, one Arrow child vector a field. */
 private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(list) {
   private val struct = list.getDataVector.asInstanceOf[StructVector]
-  private val fields = Array.tabulate(struct.size)(i =>
-    ArrowWriter.createFieldWriter(struct.getChildByOrdinal(i))
-  )
+  private val fields =
+    Array.tabulate(struct.size)(i => ArrowWriter.createFieldWriter(struct.getChildByOrdinal(i)))
 
   def count: Int = size
 

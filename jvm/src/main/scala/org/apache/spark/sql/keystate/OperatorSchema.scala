@@ -57,7 +57,8 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructTyp
     val info = state.kind match {
       case StateKind.Value => TransformWithStateVariableUtils.getValueState(state.name, false)
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
-      case StateKind.Map | StateKind.SortedMap => TransformWithStateVariableUtils.getMapState(state.name, false)
+      case StateKind.Map | StateKind.SortedMap =>
+        TransformWithStateVariableUtils.getMapState(state.name, false)
     }
     state.name -> info
   }.toMap

@@ -77,7 +77,8 @@ private[keystate] object StateChannel {
   ): StateChannel = spec.kind match {
     case StateKind.Value => new ValueChannel(spec, index, family, backend)
     case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
-    case StateKind.Map | StateKind.SortedMap => new MapChannel(spec, index, family, backend, inlineEntries)
+    case StateKind.Map | StateKind.SortedMap =>
+      new MapChannel(spec, index, family, backend, inlineEntries)
   }
 
   /** Removes all entries of a key; returns how many there were. */

@@ -260,21 +260,21 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
       .map(java.lang.Double.longBitsToDouble)
 
   private def zeroOf(dataType: DataType): Any = dataType match {
-    case ByteType                            => 0.toByte
-    case ShortType                           => 0.toShort
-    case FloatType                           => 0.0f
-    case DoubleType                          => 0.0
+    case ByteType => 0.toByte
+    case ShortType => 0.toShort
+    case FloatType => 0.0f
+    case DoubleType => 0.0
     case DecimalType.Fixed(precision, scale) => Decimal(0L, precision, scale)
-    case IntegerType | DateType              => 0
-    case _: YearMonthIntervalType            => 0
-    case _                                   => 0L
+    case IntegerType | DateType => 0
+    case _: YearMonthIntervalType => 0
+    case _ => 0L
   }
 
   /** Values near which an encoding may go wrong. */
   private def edges(dataType: DataType): Seq[Any] = dataType match {
     case BooleanType => Seq(false, true)
-    case ByteType    => Seq(Byte.MinValue, -1, 0, 1, Byte.MaxValue).map(_.toByte)
-    case ShortType   => Seq(Short.MinValue, -256, -1, 0, 1, 255, Short.MaxValue).map(_.toShort)
+    case ByteType => Seq(Byte.MinValue, -1, 0, 1, Byte.MaxValue).map(_.toByte)
+    case ShortType => Seq(Short.MinValue, -256, -1, 0, 1, 255, Short.MaxValue).map(_.toShort)
     case IntegerType | DateType | _: YearMonthIntervalType =>
       Seq(Int.MinValue, -65536, -256, -1, 0, 1, 255, 65536, Int.MaxValue)
     case FloatType =>
@@ -320,10 +320,10 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
       val candidates = edges(dataType)
       candidates(random.nextInt(candidates.size))
     case BooleanType => random.nextBoolean()
-    case ByteType    => random.nextInt().toByte
-    case ShortType   => random.nextInt().toShort
-    case FloatType   => java.lang.Float.intBitsToFloat(random.nextInt())
-    case DoubleType  => java.lang.Double.longBitsToDouble(random.nextLong())
+    case ByteType => random.nextInt().toByte
+    case ShortType => random.nextInt().toShort
+    case FloatType => java.lang.Float.intBitsToFloat(random.nextInt())
+    case DoubleType => java.lang.Double.longBitsToDouble(random.nextLong())
     case DecimalType.Fixed(precision, scale) =>
       val bits = random.nextInt(BigInteger.TEN.pow(precision).bitLength) + 1
       val magnitude = new BigInteger(bits, random.self).mod(BigInteger.TEN.pow(precision))

@@ -14,7 +14,7 @@ from pyspark.util import PythonEvalType
 from keystate._spec import OperatorSpec
 from keystate._worker.task import KeyedTask
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
-from keystate.session import EXTENSION, check_spark_version
+from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY, check_spark_version
 
 _BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
 _HINT = "build the session with keystate.configure(SparkSession.builder).getOrCreate()"
@@ -41,6 +41,9 @@ def check_session(df: Any) -> None:
             f"spark.sql.extensions lacks {EXTENSION}: {_HINT}. An extension can't be added to a "
             "session that is already running"
         )
+    provider = session.conf.get(PROVIDER_KEY)
+    if df.isStreaming and provider != PROVIDER:
+        raise ConfigurationError(f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}")
 
 
 def _has_class(session: SparkSession) -> bool:

@@ -8,6 +8,7 @@ would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from keystate._rows import row_class, row_maker
 
+Form = Callable[[Any], Any]
+
 _NONE = type(None)
+_NAN = float("nan")
 _EPOCH_TIMEZONE = "UTC"
 
 
@@ -36,25 +40,58 @@ class Misfit(TypeError):
 
     def within(self, place: str) -> Misfit:
         """The same, seen from the value around it."""
-        return Misfit(self.value, self.expected, place + self.where)
+        where = f"{place}, {self.where}" if self.where else place
+        return Misfit(self.value, self.expected, where)
 
     def __str__(self) -> str:
-        got = f"{type(self.value).__name__} {_shorten(self.value)}"
+        got = f"{type(self.value).__name__} {shorten(self.value)}"
         return f"expected {self.expected}{' at ' + self.where if self.where else ''}, got {got}"
 
 
-def _shorten(value: Any) -> str:
+def shorten(value: Any) -> str:
+    """The value's repr, or the start of it, for a message."""
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Which class the values of a type are of, where a user gave one.
+
+    Attributes:
+        cls: a struct's dataclass, or tuple for an array.
+        parts: of a struct's fields, of an array's element, or of a map's key and value.
+    """
+
+    cls: type | None = None
+    parts: tuple[Shape | None, ...] = ()
+
+    def part(self, i: int) -> Shape | None:
+        """The shape of a part."""
+        return self.parts[i] if self.parts else None
+
+
+_PLAIN = Shape()
+
+
 class Codec:
-    """Converts values of one Spark type; this base those that pyarrow converts itself."""
+    """Converts values of one Spark type; this base those that pyarrow converts itself.
+
+    Attributes:
+        as_read: gives a value that is to be stored the form in which it will be read, so that a
+            tuple stored as a struct is a Row at once; leaves what does not fit for ``encode`` to
+            refuse. ``None`` where values have one form.
+        as_key: gives a value the form in which a dictionary finds it: hashable, and the same for
+            values that Spark holds equal. ``None`` where that is so already.
+    """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         self.data_type = data_type
         self.arrow: pa.DataType = to_arrow_type(data_type, timezone=_EPOCH_TIMEZONE)
         self._accepted = frozenset(accepted) | {_NONE}
+
+        self.as_read: Form | None = None
+        self.as_key: Form | None = None
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Python values of an array; ``None`` for nulls."""
@@ -128,6 +165,12 @@ class _Integer(_Fixed):
 
 
 class _Float(_Fixed):
+    def __init__(
+        self, data_type: T.DataType, accepted: tuple[type, ...], letter: str, width: int
+    ) -> None:
+        super().__init__(data_type, accepted, letter, width)
+        self.as_key = _double_key if letter == "d" else _float_key
+
     def encode(self, values: Sequence[Any]) -> pa.Array:
         kinds = set(map(type, values))
         if not kinds <= {float, _NONE}:
@@ -141,7 +184,19 @@ class _Float(_Fixed):
             raise Misfit(value, self.name)
         if type(value).__name__ == "bool_":
             raise Misfit(value, self.name)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Misfit(value, self.name) from None
+
+
+def _double_key(value: Any) -> Any:
+    # Every NaN is one key, which a dictionary finds only as one object, and -0.0 is 0.0.
+    return _NAN if value != value else value + 0.0 if type(value) is float else value
+
+
+def _float_key(value: Any) -> Any:
+    return _double_key(ctypes.c_float(value).value if type(value) is float else value)
 
 
 class _String(Codec):
@@ -162,6 +217,10 @@ class _String(Codec):
 
 
 class _Binary(Codec):
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        self.as_key = lambda v: bytes(v) if isinstance(v, (bytearray, memoryview)) else v
+
     def encode(self, values: Sequence[Any]) -> pa.Array:
         return super().encode(
             [bytes(v) if isinstance(v, (bytearray, memoryview)) else v for v in values]
@@ -181,8 +240,22 @@ class _Decimal(Codec):
         return Decimal(value) if type(value) is int else super()._coerce(value)
 
 
+class _Naive(Codec):
+    """Times without a zone: an aware one would have to be converted to some zone, or stripped."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if getattr(value, "tzinfo", None) is not None:
+                raise Misfit(value, f"{self.name} (without a time zone)")
+        return super().encode(values)
+
+
 class _Timestamp(Codec):
     """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        self.as_key = self.as_read = _naive
 
     def decode(self, array: pa.Array) -> list[Any]:
         micros = _LONG.decode(array.cast(pa.int64()))
@@ -200,20 +273,48 @@ class _Timestamp(Codec):
             return None
         if not isinstance(value, datetime.datetime):
             raise Misfit(value, self.name)
-        # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
-        return int(value.replace(microsecond=0).timestamp()) * 1_000_000 + value.microsecond
+        try:
+            # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
+            seconds = int(value.replace(microsecond=0).timestamp())
+        except (OverflowError, ValueError):
+            raise Misfit(value, self.name) from None
+        return seconds * 1_000_000 + value.microsecond
+
+
+def _naive(value: Any) -> Any:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone().replace(tzinfo=None)
+    return value
 
 
 class _Array(Codec):
-    def __init__(self, data_type: T.ArrayType) -> None:
+    def __init__(self, data_type: T.ArrayType, shape: Shape) -> None:
         super().__init__(data_type, (list, tuple))
-        self._element = codec(data_type.elementType)
+        self._element = codec(data_type.elementType, shape.part(0))
+        self._nullable = data_type.containsNull
+        self._make: Callable[[Any], Any] = tuple if shape.cls is tuple else list
+        self.as_key = self._as_key
+        if _inner_form(self._element) is not None:
+            self.as_read = self._as_read
+
+    def _as_key(self, value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            return value
+        form = self._element.as_key
+        return tuple(value if form is None else map(form, value))
+
+    def _as_read(self, value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            return value
+        return self._make(map(_read_form(self._element), value))
 
     def decode(self, array: pa.Array) -> list[Any]:
         at = _offsets(array)
         values = self._element.decode(array.values.slice(at[0], at[-1] - at[0]))
         first = at[0]
-        lists = [values[a - first : b - first] for a, b in pairwise(at)]
+        lists: list[Any] = [values[a - first : b - first] for a, b in pairwise(at)]
+        if self._make is not list:
+            lists = list(map(self._make, lists))
         return _with_nulls(lists, array)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
@@ -221,6 +322,8 @@ class _Array(Codec):
             if value is not None and not isinstance(value, (list, tuple)):
                 raise Misfit(value, self.name)
         flat = list(chain.from_iterable(v for v in values if v is not None))
+        if not self._nullable and None in flat:
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         try:
             elements = self._element.encode(flat)
         except Misfit as e:
@@ -231,15 +334,26 @@ class _Array(Codec):
 
 
 class _Map(Codec):
-    def __init__(self, data_type: T.MapType) -> None:
+    def __init__(self, data_type: T.MapType, shape: Shape) -> None:
         super().__init__(data_type, (dict,))
-        self._key = codec(data_type.keyType)
-        self._value = codec(data_type.valueType)
+        self._key = codec(data_type.keyType, shape.part(0))
+        self._value = codec(data_type.valueType, shape.part(1))
+        self._nullable = data_type.valueContainsNull
+        if _inner_form(self._key) is not None or _inner_form(self._value) is not None:
+            self.as_read = self._as_read
+
+    def _as_read(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        key_form, value_form = _read_form(self._key), _read_form(self._value)
+        return {key_form(k): value_form(v) for k, v in value.items()}
 
     def decode(self, array: pa.Array) -> list[Any]:
         at = _offsets(array)
         first, size = at[0], at[-1] - at[0]
         keys = self._key.decode(array.keys.slice(first, size))
+        if self._key.as_key is not None:
+            keys = list(map(self._key.as_key, keys))
         values = self._value.decode(array.items.slice(first, size))
         maps = [
             dict(zip(keys[a - first : b - first], values[a - first : b - first]))
@@ -259,10 +373,11 @@ class _Map(Codec):
             encoded_keys = self._key.encode(keys)
         except Misfit as e:
             raise e.within("a key of the map") from None
+        items = list(chain.from_iterable(v.values() for v in present))
+        if not self._nullable and None in items:
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
         try:
-            encoded_values = self._value.encode(
-                list(chain.from_iterable(v.values() for v in present))
-            )
+            encoded_values = self._value.encode(items)
         except Misfit as e:
             raise e.within("a value of the map") from None
         return pa.MapArray.from_arrays(
@@ -273,12 +388,42 @@ class _Map(Codec):
 class StructCodec(Codec):
     """Structs: tuples with named fields."""
 
-    def __init__(self, data_type: T.StructType) -> None:
+    def __init__(self, data_type: T.StructType, shape: Shape | None = None) -> None:
         super().__init__(data_type, (tuple,))
-        self.fields = [codec(field.dataType) for field in data_type.fields]
+        shape = shape or _PLAIN
+        types = [field.dataType for field in data_type.fields]
+        self.fields = [codec(kind, shape.part(i)) for i, kind in enumerate(types)]
         self.names = tuple(data_type.fieldNames())
-        self.row_type: type = row_class(self.names)
-        self._make = row_maker(self.names)
+        self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
+        self._inner = [_read_form(field) for field in self.fields]
+        self._nested = any(_inner_form(field) is not None for field in self.fields)
+        self._class: type = row_class(self.names)
+        self._make: Form = row_maker(self.names)
+        if shape.cls is not None:
+            cls = self._class = shape.cls
+            self._make = lambda values: cls(*values)
+        self.as_read = self._as_read
+        self.as_key = self._as_key
+
+    def _as_read(self, value: Any) -> Any:
+        if type(value) is self._class:
+            return value
+        try:
+            row = value if type(value) is tuple else self._tuple(value)
+        except Misfit:
+            return value
+        if len(row) != len(self.fields):
+            return value
+        if self._nested:
+            row = tuple(form(v) for form, v in zip(self._inner, row))
+        return self._make(row)
+
+    def _as_key(self, value: Any) -> Any:
+        value = self._as_read(value)
+        if not isinstance(value, tuple) or len(value) != len(self.fields):
+            return value
+        forms = [field.as_key for field in self.fields]
+        return self._make(tuple(v if form is None else form(v) for form, v in zip(forms, value)))
 
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count == len(array):
@@ -292,46 +437,59 @@ class StructCodec(Codec):
         rows: Sequence[Any] = values
         mask = None
         if None in values:
+            present = iter(self._tuples([v for v in values if v is not None]))
             absent = (None,) * len(self.fields)
             mask = pa.array([v is None for v in values], pa.bool_())
-            rows = [absent if v is None else v for v in values]
-        columns = self.encode_columns(rows)
+            rows = [absent if v is None else next(present) for v in values]
+        else:
+            rows = self._tuples(values)
+        columns = self._encode_fields(rows)
         if not columns:
             return pa.array([{}] * len(values), self.arrow)
         return pa.StructArray.from_arrays(columns, fields=list(self.arrow), mask=mask)
 
     def encode_columns(self, rows: Sequence[Any]) -> list[pa.Array]:
         """One array a field of rows, none of which is ``None``."""
+        return self._encode_fields(self._tuples(rows))
+
+    def _tuples(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        """These rows as tuples of the fields' values in their order."""
         width = len(self.fields)
-        if not all(issubclass(kind, tuple) for kind in set(map(type, rows))):
-            rows = [row if isinstance(row, tuple) else self._tuple(row) for row in rows]
+        if not set(map(type, rows)) <= {self._class, tuple} or not issubclass(self._class, tuple):
+            rows = [self._tuple(row) for row in rows]
         if set(map(len, rows)) - {width}:
             wrong = next(row for row in rows if len(row) != width)
             raise Misfit(wrong, f"{self.name} ({width} fields)")
-        columns = zip(*rows) if rows else [()] * width
+        for i in self._required:
+            if any(row[i] is None for row in rows):
+                raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
+        return rows
+
+    def _encode_fields(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+        columns = zip(*rows) if rows else [()] * len(self.fields)
         encoded = []
         for name, field, column in zip(self.names, self.fields, columns):
             try:
                 encoded.append(field.encode(column))
             except Misfit as e:
-                raise e.within(f"field '{name}'" + (", " if e.where else "")) from None
+                raise e.within(f"field '{name}'") from None
         return encoded
 
-    def row(self, value: Any) -> Any:
-        """A value as decoding would give it; what is no such struct stays as it is."""
-        try:
-            fields = value if isinstance(value, tuple) else self._tuple(value)
-        except Misfit:
-            return value
-        return self._make(fields) if len(fields) == len(self.fields) else value
-
     def _tuple(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, tuple):
+            # A Row or namedtuple of the same names in another order is meant by name.
+            names: Any = getattr(value, "__fields__", None)
+            names = names or getattr(value, "_fields", self.names)
+            if tuple(names) != self.names and sorted(names) == sorted(self.names):
+                by_name = dict(zip(names, value))
+                return tuple(by_name[name] for name in self.names)
+            return value
         if isinstance(value, list):
             return tuple(value)
         if isinstance(value, dict):
-            unknown = value.keys() - set(self.names)
+            unknown = [name for name in value if name not in self.names]
             if unknown:
-                raise Misfit(value, f"{self.name}, which has no field {sorted(unknown)[0]!r}")
+                raise Misfit(value, f"{self.name}, which has no field {unknown[0]!r}")
             return tuple(value.get(name) for name in self.names)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             try:
@@ -341,13 +499,14 @@ class StructCodec(Codec):
         raise Misfit(value, self.name)
 
 
-class _Dataclass(StructCodec):
-    """A struct whose values are objects of a dataclass."""
+def _inner_form(codec: Codec) -> Form | None:
+    """The read form of a value inside another. A scalar's is not worth going through all."""
+    return codec.as_read if isinstance(codec, (StructCodec, _Array, _Map)) else None
 
-    def __init__(self, data_type: T.StructType, cls: type) -> None:
-        super().__init__(data_type)
-        self.row_type = cls
-        self._make = lambda values: cls(*values)
+
+def _read_form(codec: Codec) -> Form:
+    form = _inner_form(codec)
+    return (lambda v: v) if form is None else (lambda v: None if v is None else form(v))
 
 
 def _validity(array: pa.Array) -> list[bool]:
@@ -393,30 +552,30 @@ _SIMPLE: dict[type[T.DataType], Callable[[T.DataType], Codec]] = {
     T.BinaryType: lambda t: _Binary(t, (bytes,)),
     T.DateType: lambda t: _Date(t, (datetime.date,)),
     T.TimestampType: lambda t: _Timestamp(t, (datetime.datetime,)),
-    T.TimestampNTZType: lambda t: Codec(t, (datetime.datetime,)),
+    T.TimestampNTZType: lambda t: _Naive(t, (datetime.datetime,)),
     T.DayTimeIntervalType: lambda t: Codec(t, (datetime.timedelta,)),
-    T.TimeType: lambda t: Codec(t, (datetime.time,)),
+    T.TimeType: lambda t: _Naive(t, (datetime.time,)),
     T.NullType: lambda t: Codec(t, ()),
 }
 
 
-def codec(data_type: T.DataType, dataclass: type | None = None) -> Codec:
+def codec(data_type: T.DataType, shape: Shape | None = None) -> Codec:
     """The codec of a Spark type.
 
     Args:
         data_type: any type that has a Python value; not variant, calendar and year-month intervals,
             geometry and geography.
-        dataclass: for a struct, the class whose objects its values are.
+        shape: where values are objects of the user's classes.
 
     Raises:
         TypeError: the type is not supported.
     """
     if isinstance(data_type, T.StructType):
-        return _Dataclass(data_type, dataclass) if dataclass else StructCodec(data_type)
+        return StructCodec(data_type, shape)
     if isinstance(data_type, T.ArrayType):
-        return _Array(data_type)
+        return _Array(data_type, shape or _PLAIN)
     if isinstance(data_type, T.MapType):
-        return _Map(data_type)
+        return _Map(data_type, shape or _PLAIN)
     for kind, make in _SIMPLE.items():
         if type(data_type) is kind:
             return make(data_type)

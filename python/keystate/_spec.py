@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 import json
 import typing
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, Misfit, codec
+from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
 from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueStateDescriptor
@@ -27,18 +28,18 @@ class StateSpec:
     descriptor: str
     value_type: T.DataType
     key_type: T.DataType | None
-    value_class: type | None = None
-    key_class: type | None = None
+    value_shape: Shape | None = None
+    key_shape: Shape | None = None
     order: KeyOrder = NATURAL
 
     def value_codec(self) -> Codec:
         """The codec of values, elements or accumulators."""
-        return codec(self.value_type, self.value_class)
+        return codec(self.value_type, self.value_shape)
 
     def key_codec(self) -> Codec:
         """The codec of a map's keys."""
         assert self.key_type is not None
-        return codec(self.key_type, self.key_class)
+        return codec(self.key_type, self.key_shape)
 
     def to_json(self) -> dict[str, Any]:
         """What the JVM reads."""
@@ -74,18 +75,19 @@ class OperatorSpec:
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     """Resolves the types of a descriptor. On the driver only: DDL is parsed by Spark."""
     place = f"state '{descriptor.name}'"
-    value_type, value_class = resolve_type(descriptor.value_type, place)
-    key_type, key_class = None, None
+    value_type, value_shape = resolve_type(descriptor.value_type, place)
+    key_type, key_shape = None, None
     if descriptor.key_type is not None:
-        key_type, key_class = resolve_type(descriptor.key_type, f"the keys of {place}")
+        key_type, key_shape = resolve_type(descriptor.key_type, f"the keys of {place}")
+        _check_key(key_type, key_shape, f"the keys of {place}")
     spec = StateSpec(
         descriptor.name,
         descriptor.kind,
         descriptor.descriptor,
         value_type,
         key_type,
-        value_class,
-        key_class,
+        value_shape,
+        key_shape,
         descriptor.order,
     )
     try:
@@ -102,8 +104,36 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     return spec
 
 
-def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, type | None]:
-    """A declared type as a DataType, and the dataclass when it is one.
+def check_columns(schema: T.StructType, place: str) -> None:
+    """Raises DeclarationError for a column whose type has no Python value."""
+    for field in schema.fields:
+        try:
+            codec(field.dataType)
+        except TypeError as e:
+            raise DeclarationError(f"column '{field.name}' of {place}: {e}") from None
+
+
+def _check_key(key_type: T.DataType, shape: Shape | None, place: str) -> None:
+    """Keys are found by hash here, and kept in their order on the JVM's side."""
+    if shape is not None and shape.cls is not None and shape.cls.__hash__ is None:
+        raise DeclarationError(
+            f"{place}: objects of {shape.cls.__name__} have no hash: declare it with "
+            "@dataclass(frozen=True)"
+        )
+    parts: list[T.DataType] = [key_type]
+    for part in parts:
+        if isinstance(part, T.StructType):
+            parts += [field.dataType for field in part.fields]
+        elif isinstance(part, T.ArrayType):
+            parts.append(part.elementType)
+        elif isinstance(part, T.MapType):
+            raise DeclarationError(f"{place}: a map has no order, so it can't be or be in a key")
+        elif isinstance(part, T.StringType) and not part.isUTF8BinaryCollation():
+            raise DeclarationError(f"{place}: {part.simpleString()} can't be or be in a key")
+
+
+def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | None]:
+    """A declared type as a DataType, and the shape of its values when it is a dataclass.
 
     Raises:
         DeclarationError: it is none of DDL, DataType or dataclass; the message names `place`.
@@ -111,7 +141,10 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, type | Non
     if isinstance(declared, T.DataType):
         return declared, None
     if isinstance(declared, type) and dataclasses.is_dataclass(declared):
-        return _struct_of(declared, place), declared
+        try:
+            return _struct_of(declared, place)
+        except RecursionError:
+            raise DeclarationError(f"{place}: {declared.__name__} contains itself") from None
     if isinstance(declared, str):
         try:
             return T._parse_datatype_string(declared), None
@@ -124,12 +157,12 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, type | Non
     )
 
 
-def resolve_schema(declared: TypeLike, place: str) -> tuple[T.StructType, type | None]:
+def resolve_schema(declared: TypeLike, place: str) -> T.StructType:
     """Like :func:`resolve_type`, for rows: a type that is no struct is a column named ``value``."""
-    data_type, cls = resolve_type(declared, place)
+    data_type, _ = resolve_type(declared, place)
     if isinstance(data_type, T.StructType):
-        return data_type, cls
-    return T.StructType([T.StructField("value", data_type)]), None
+        return data_type
+    return T.StructType([T.StructField("value", data_type)])
 
 
 _PYTHON_TYPES: dict[Any, T.DataType] = {
@@ -143,27 +176,36 @@ _PYTHON_TYPES: dict[Any, T.DataType] = {
     datetime.date: T.DateType(),
     datetime.datetime: T.TimestampType(),
     datetime.timedelta: T.DayTimeIntervalType(),
+    datetime.time: T.TimeType(),
 }
 
 
-def _struct_of(cls: type, place: str) -> T.StructType:
-    hints = typing.get_type_hints(cls)
-    return T.StructType(
-        [
-            T.StructField(field.name, _type_of(hints[field.name], f"{place}, field {field.name}"))
-            for field in dataclasses.fields(cls)
-        ]
-    )
+def _struct_of(cls: type, place: str) -> tuple[T.StructType, Shape]:
+    fields = [field.name for field in dataclasses.fields(cls)]
+    try:
+        hints = typing.get_type_hints(cls)
+        inspect.signature(cls).bind(*fields)
+    except (NameError, TypeError) as e:
+        raise DeclarationError(
+            f"{place}: {cls.__name__} can't be made from its fields in their order: {e}"
+        ) from e
+    resolved = [_type_of(hints[name], f"{place}, field {name}") for name in fields]
+    types = [T.StructField(name, kind) for name, (kind, _) in zip(fields, resolved)]
+    return T.StructType(types), Shape(cls, tuple(shape for _, shape in resolved))
 
 
-def _type_of(hint: Any, place: str) -> T.DataType:
+def _type_of(hint: Any, place: str) -> tuple[T.DataType, Shape | None]:
     if hint in _PYTHON_TYPES:
-        return _PYTHON_TYPES[hint]
+        return _PYTHON_TYPES[hint], None
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (list, tuple) and arguments and (origin is list or arguments[1:] == (...,)):
-        return T.ArrayType(_type_of(arguments[0], place))
+        element, shape = _type_of(arguments[0], place)
+        return T.ArrayType(element), Shape(tuple if origin is tuple else None, (shape,))
     if origin is dict:
-        return T.MapType(_type_of(arguments[0], place), _type_of(arguments[1], place))
+        key, key_shape = _type_of(arguments[0], place)
+        _check_key(key, key_shape, f"{place}, keys")
+        value, value_shape = _type_of(arguments[1], place)
+        return T.MapType(key, value), Shape(None, (key_shape, value_shape))
     present = [argument for argument in arguments if argument is not type(None)]
     if len(present) == 1 and len(arguments) == 2:  # Optional[X] or X | None
         return _type_of(present[0], place)

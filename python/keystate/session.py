@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from keystate.backends import StateBackend
@@ -16,6 +19,7 @@ from keystate.errors import ConfigurationError
 
 EXTENSION = "org.apache.spark.sql.keystate.KeystateExtension"
 RESCALER = "org.apache.spark.sql.keystate.RescaleOnRestart"
+PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 PROVIDER = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
 
 _PACKAGE = Path(__file__).parent
@@ -64,8 +68,9 @@ def configure(
 ) -> SparkSession.Builder:
     """Adds Keystate to a session builder: jar, planner extension and state store provider.
 
-    Lists that the builder already has are appended to. Python workers use the running interpreter,
-    unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.
+    Lists that the user set, on the builder, for spark-submit or in ``spark-defaults.conf``, are
+    appended to, and another state store provider is left as it is. Python workers use the running
+    interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.
 
     Args:
         builder: as in ``keystate.configure(SparkSession.builder).getOrCreate()``.
@@ -81,6 +86,8 @@ def configure(
     if not isinstance(builder, SparkSession.Builder):
         raise TypeError(f"expected SparkSession.builder, got {builder!r}")
     _check_not_running()
+    for key, value in conf.items():
+        builder.config(key, value)
     options = builder._options
     if options.get("spark.remote"):
         raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
@@ -89,18 +96,41 @@ def configure(
         "spark.sql.extensions": EXTENSION,
         "spark.sql.streaming.streamingQueryListeners": RESCALER,
     }.items():
-        builder.config(key, _appended(options.get(key), entry))
-    builder.config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
+        builder.config(key, _appended(_setting(options, key), entry))
+    if _setting(options, PROVIDER_KEY) is None:
+        builder.config(PROVIDER_KEY, PROVIDER)
     if max_parallelism is not None:
+        if not 1 <= max_parallelism <= 32768:
+            raise ConfigurationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
         builder.config("spark.keystate.maxParallelism", str(max_parallelism))
     if state_backend is not None:
         for key, value in state_backend.conf().items():
             builder.config(key, value)
-    for key, value in conf.items():
-        builder.config(key, value)
-    if "PYSPARK_PYTHON" not in os.environ and not options.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Outside of spark-submit, PySpark itself heeds the environment only.
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = _setting(options, "spark.pyspark.python") or sys.executable
     return builder
+
+
+def _setting(options: dict[str, Any], key: str) -> str | None:
+    """What the user set: on the builder, or for the JVM that is or will be started."""
+    if key in options:
+        return str(options[key])
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    if SparkContext._jvm is not None:
+        return SparkConf(_jvm=SparkContext._jvm).get(key)
+    return _spark_defaults().get(key)
+
+
+def _spark_defaults() -> dict[str, str]:
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (re.match(r"\s*([^\s=:#]+)\s*[=:\s]\s*(.*\S)", line) for line in lines)
+    return {pair[1]: pair[2] for pair in pairs if pair}
 
 
 def _appended(existing: str | None, entry: str) -> str:

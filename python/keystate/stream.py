@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 
 from keystate import _bridge
 from keystate._discovery import discover_states
-from keystate._spec import OperatorSpec, resolve_schema
-from keystate._worker.operator import FunctionPlan
+from keystate._spec import OperatorSpec, check_columns, resolve_schema
+from keystate._worker.operator import FunctionPlan, row_test
 from keystate._worker.task import KeyedTask
-from keystate.errors import DeclarationError
+from keystate.errors import DeclarationError, OutputTypeError
 from keystate.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -138,7 +138,12 @@ class KeyedStream:
     ) -> DataFrame:
         if time_mode not in _TIME_MODES:
             raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
-        output_type, _ = resolve_schema(output_schema, "the output schema")
+        output_type = resolve_schema(output_schema, "the output schema")
+        row_type = self._df.schema
+        key_type = self._df.select(*self._keys).schema
+        check_columns(output_type, "the output schema")
+        check_columns(row_type, "the input")
+        check_columns(key_type, "the key")
         function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
         spec = OperatorSpec(
             name,
@@ -147,8 +152,6 @@ class KeyedStream:
             bool(plan.on_timer),
             discover_states(function),
         )
-        row_type = self._df.schema
-        key_type = self._df.select(*self._keys).schema
         task = KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
         return _bridge.process(self._df, self._keys, task, output_type, spec)
 
@@ -159,18 +162,27 @@ class _RollingReduce(KeyedProcessFunction):
     def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
         self._plan = plan
         self._row_type = row_type
+        self._bare = len(row_type.fields) == 1
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._plan.open(runtime_context)
         self._reduce = self._plan.call()
         descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
         self._result = runtime_context.get_state(descriptor)
+        self._is_row = row_test(self._row_type)
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         result = self._result.value()
-        result = value if result is None else self._reduce(result, value)
+        if result is None:
+            result = value
+        else:
+            result = self._reduce(result, value)
+            if result is None:
+                raise OutputTypeError("reduce() returned None, where it must return a row")
+            if self._bare and not self._is_row(result):
+                result = (result,)
         self._result.update(result)
-        return [result]
+        return [self._result.value()]
 
     def close(self) -> None:
         self._plan.close()

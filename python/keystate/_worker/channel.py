@@ -40,11 +40,11 @@ class Channel:
         keys: pa.Array | None,
         reverse: bool,
         limit: int,
-    ) -> Iterator[tuple[list[pa.Array], bool, bool]]:
-        """Pages of a state's columns, whether more follow, and whether they are current.
+    ) -> Iterator[tuple[list[pa.Array], bool, int]]:
+        """Pages of a state's columns, whether more follow, and what is in them.
 
-        They are not current while the JVM has yet to read what the worker returned of this key when
-        the last generation ended.
+        The last is the number of slots of the generation before this one whose changes the JVM had
+        read by then.
 
         Args:
             state: the state's index.
@@ -67,18 +67,18 @@ class Channel:
         while True:
             answer, batch = self._ask(question, keys)
             more = "next" in answer
-            yield batch.columns, more, answer["current"]
+            yield batch.columns, more, answer["read"]
             if not more:
                 return
             question["from"] = answer["next"]
 
-    def read_list(self, state: int, slot: int) -> tuple[pa.Array, bool]:
-        """All elements of a list, and whether they are current."""
-        while True:
-            pages = list(self.scan(state, slot, [], None, False, 10_000))
-            current = pages[0][2]
-            if current == pages[-1][2]:  # else the JVM read the changes between the pages
-                return pa.concat_arrays([columns[0] for columns, _, _ in pages]), current
+    def read_list(self, state: int, slot: int) -> tuple[pa.Array, int]:
+        """All elements of a list, and what is in them, as in `scan`.
+
+        What the JVM reads between two pages is in the last one: lists grow at their end.
+        """
+        pages = list(self.scan(state, slot, [], None, False, 10_000))
+        return pa.concat_arrays([columns[0] for columns, _, _ in pages]), pages[-1][2]
 
     def close(self) -> None:
         """Closes the socket, if it was opened."""

@@ -7,7 +7,7 @@ go back: appended elements, and the entries that were put or removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -17,7 +17,7 @@ from keystate._codec import Misfit
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, nested
 from keystate._worker.states import WorkerState, flatten
-from keystate.errors import StateAccessError, StateTypeError
+from keystate.errors import StateAccessError
 from keystate.state import ListState, MapState, StateDescriptor
 
 #: Entries that are asked for at a time.
@@ -28,7 +28,8 @@ class ListCell:
     """One key's list.
 
     `stored` is how many of its leading elements the JVM has; `remote` says that those are not in
-    `elements`; `returned` are the ones that were returned last, which the JVM may have yet to read.
+    `elements`; `returned` are the ones that were returned last, which the JVM may have yet to read,
+    with the generation and slot they were returned from.
     """
 
     __slots__ = ("elements", "remote", "replaced", "returned", "stored")
@@ -37,7 +38,7 @@ class ListCell:
         self.elements = elements
         self.remote = remote
         self.replaced = False
-        self.returned: list[Any] = []
+        self.returned: tuple[int, int, list[Any]] = (-1, 0, [])
         self.stored = len(elements)
 
 
@@ -47,6 +48,7 @@ class WorkerListState(WorkerState, ListState[Any]):
     ) -> None:
         super().__init__(spec, index, cursor)
         self._codec = spec.value_codec()
+        self._as_read = self._codec.as_read
 
     def _cell(self) -> ListCell:
         try:
@@ -58,19 +60,22 @@ class WorkerListState(WorkerState, ListState[Any]):
     def get(self) -> list[Any]:
         cell = self._cell()
         if cell.remote:
-            elements, current = self._cursor.channel.read_list(self.index, self._cursor.slot)
-            stored = self._codec.decode(elements)
-            if not current:
-                stored += cell.returned
+            array, read = self._cursor.channel.read_list(self.index, self._cursor.slot)
+            stored = self._codec.decode(array)
+            generation, slot, returned = cell.returned
+            if generation == self._generation - 1 and slot >= read:
+                stored += returned
             cell.elements = stored + cell.elements
             cell.stored = len(stored)
             cell.remote = False
         return cell.elements.copy()
 
     def add(self, value: Any) -> None:
-        if value is None:
-            raise StateTypeError(f"list state '{self.spec.name}' can't hold None")
         slot = self._cursor.slot
+        if value is None:
+            self._refuse_none("a list can't hold None")
+        if self._as_read is not None:
+            value = self._as_read(value)
         try:
             self._cells[slot].elements.append(value)
             self._dirty[slot] = 1
@@ -95,9 +100,9 @@ class WorkerListState(WorkerState, ListState[Any]):
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
-        if None in checked:
-            raise StateTypeError(f"list state '{self.spec.name}' can't hold None")
-        return checked
+        if any(value is None for value in checked):
+            self._refuse_none("a list can't hold None")
+        return checked if self._as_read is None else list(map(self._as_read, checked))
 
     def _decode(self, message: Columns) -> list[Any]:
         lists = message.elements(f"s{self.index}")
@@ -123,10 +128,10 @@ class WorkerListState(WorkerState, ListState[Any]):
             "": nested(elements, [len(each) for each in added]),
             "reset": pa.array([c.replaced for c in cells], pa.bool_()),
         }
-        for cell in cells:
+        for slot, cell in zip(slots, cells):
             cell.replaced = False
             if cell.remote:
-                cell.returned = cell.elements
+                cell.returned = (self._generation, slot, cell.elements)
                 cell.elements = []
             else:
                 cell.stored = len(cell.elements)
@@ -177,7 +182,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         super().__init__(spec, index, cursor)
         self._codec = spec.value_codec()
         self._key_codec = spec.key_codec()
-        self._hashable = _hashable(spec)
+        self._hashable = self._key_codec.as_key
+        self._as_read = self._codec.as_read
 
     def _cell(self) -> MapCell:
         try:
@@ -203,11 +209,13 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         return key in cell
 
     def put(self, key: Any, value: Any) -> None:
-        if key is None:
-            raise StateTypeError(f"map state '{self.spec.name}' can't have the key None")
         cell = self._cell()
+        if key is None:
+            self._refuse_none("a map can't have the key None")
         if self._hashable is not None:
             key = self._hashable(key)
+        if self._as_read is not None and value is not None:
+            value = self._as_read(value)
         cell[key] = value
         cell.changed.add(key)
         self._dirty[self._cursor.slot] = 1
@@ -218,6 +226,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
 
     def remove(self, key: Any) -> None:
         cell = self._cell()
+        if key is None:
+            return
         if self._hashable is not None:
             key = self._hashable(key)
         if cell.pop(key, cell) is not cell or cell.remote:
@@ -350,20 +360,3 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)
         return {"reset": pa.bool_(), "k": keys, "v": pa.list_(self._codec.arrow), "d": keys}
-
-
-_NAN = float("nan")
-
-
-def _hashable(spec: StateSpec) -> Callable[[Any], Any] | None:
-    """What makes a map's key fit for a dictionary; None where all of them do as they are."""
-    from pyspark.sql import types as T
-
-    if isinstance(spec.key_type, (T.FloatType, T.DoubleType)):
-        # All NaNs are one key to Spark; a dictionary finds a NaN only as the same object.
-        return lambda key: _NAN if key != key else key
-    if isinstance(spec.key_type, T.BinaryType):
-        return lambda key: bytes(key) if isinstance(key, (bytearray, memoryview)) else key
-    if isinstance(spec.key_type, T.ArrayType):
-        return lambda key: tuple(key) if isinstance(key, list) else key
-    return None

@@ -6,13 +6,14 @@ import dataclasses
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import GeneratorType, TracebackType
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, StructCodec, codec
+from keystate._codec import Misfit, StructCodec, codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
@@ -78,6 +79,7 @@ class Operator:
         self._bare_key = len(key_type.fields) == 1
         self._output = StructCodec(output_type)
         self._bare_output = len(output_type.fields) == 1
+        self._is_row = row_test(output_type)
         self._no_results = pa.array([], self._output.arrow)
         runtime = WorkerRuntimeContext(spec, control, self._context)
         self._guard(lambda: plan.open(runtime))
@@ -250,11 +252,11 @@ class Operator:
         context = self._context
         where = ""
         if context.slot is not None:
-            where = f"while processing key {context.get_current_key()!r}"
+            where = f"while processing key {shorten(context.get_current_key())}"
             if context.timer is not None:
                 where += f", timer {context.timer[1]}"
             elif context.row is not None:
-                where += f", row {context.row!r}"
+                where += f", row {shorten(context.row)}"
         own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
         raise FunctionError(f"{type(error).__name__}: {error}\n{own}{where}") from None
 
@@ -264,7 +266,7 @@ class Operator:
         if not results:
             return self._no_results
         if self._bare_output:
-            results = [r if _is_row(r) else (r,) for r in results]
+            results = [r if self._is_row(r) else (r,) for r in results]
         try:
             columns = self._output.encode_columns(results)
         except Misfit as e:
@@ -276,14 +278,36 @@ class Operator:
 
 INTEGERS = codec(T.IntegerType())
 
+_PACKAGE = str(Path(__file__).parents[1])
 
-def _is_row(result: Any) -> bool:
-    return isinstance(result, (tuple, dict)) or dataclasses.is_dataclass(result)
+
+def row_test(schema: T.StructType) -> Callable[[Any], bool]:
+    """Tells a row of one column from that column's bare value, which may be a tuple or dict too."""
+    if len(schema.fields) != 1:
+        return lambda r: True
+    kind, name = schema.fields[0].dataType, schema.fields[0].name
+    if isinstance(kind, T.MapType):
+        return lambda r: (
+            _names(r) == [name] and isinstance(r[name], (dict, type(None)))
+            if isinstance(r, dict)
+            else isinstance(r, tuple) or _names(r) is not None
+        )
+    if isinstance(kind, T.StructType) and kind.fieldNames() != [name]:
+        return lambda r: (isinstance(r, tuple) and len(r) == 1) or _names(r) == [name]
+    return lambda r: isinstance(r, tuple) or _names(r) is not None
+
+
+def _names(result: Any) -> list[str] | None:
+    if isinstance(result, dict):
+        return list(result)
+    if dataclasses.is_dataclass(result):
+        return [field.name for field in dataclasses.fields(result)]
+    return None
 
 
 def _own_frames(error: Exception) -> TracebackType | None:
     """The traceback from the user's first frame on."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frames = frames.tb_next
     return frames or error.__traceback__

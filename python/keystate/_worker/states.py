@@ -53,6 +53,7 @@ class WorkerState(State):
         self._cells: list[Any] = []
         self._old_cells: list[Any] = []
         self._dirty = bytearray()
+        self._generation = 0
 
     # -- between JVM and worker ---------------------------------------------------------------
 
@@ -61,6 +62,7 @@ class WorkerState(State):
         self._old_cells = self._cells
         self._cells = []
         self._dirty = bytearray()
+        self._generation += 1
 
     def forget(self) -> None:
         """Forgets all keys."""
@@ -118,6 +120,14 @@ class WorkerState(State):
             "in process_element, map, flat_map and the like, not in open or after the call"
         ) from None
 
+    def _refuse_none(self, reason: str) -> NoReturn:
+        slot = self._cursor.slot
+        if slot is None:
+            self._no_key()
+        raise StateTypeError(
+            f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {reason}"
+        )
+
     def _misfit(self, error: Misfit, slot: int) -> NoReturn:
         raise StateTypeError(
             f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {error}"
@@ -142,9 +152,7 @@ class _ValueCells(WorkerState):
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         super().__init__(spec, index, cursor)
         self._codec = spec.value_codec()
-        # A struct reads back as a row, whatever it was put in as.
-        self._row_type: type = getattr(self._codec, "row_type", object)
-        self._row: Callable[[Any], Any] | None = getattr(self._codec, "row", None)
+        self._as_read = self._codec.as_read
 
     def _decode(self, message: Columns) -> list[Any]:
         return self._codec.decode(message.elements(f"s{self.index}"))
@@ -165,10 +173,12 @@ class _ValueCells(WorkerState):
         except TypeError:
             self._no_key()
 
+    def _form(self, value: Any) -> Any:
+        return value if value is None or self._as_read is None else self._as_read(value)
+
     def _set(self, value: Any) -> None:
         slot = self._cursor.slot
-        if self._row is not None and value is not None and type(value) is not self._row_type:
-            value = self._row(value)
+        value = self._form(value)
         try:
             self._cells[slot] = value
             self._dirty[slot] = 1
@@ -198,8 +208,8 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
-        if self._row is not None and value is not None and type(value) is not self._row_type:
-            value = self._row(value)
+        if self._as_read is not None and value is not None:
+            value = self._as_read(value)
         try:
             self._cells[slot] = value
             self._dirty[slot] = 1
@@ -246,7 +256,7 @@ class WorkerAggregatingState(_ValueCells, AggregatingState[Any, Any]):
             return
         accumulator = self._get()
         if accumulator is None:
-            accumulator = self._function.create_accumulator()
+            accumulator = self._form(self._function.create_accumulator())
         self._set(self._function.add(value, accumulator))
 
 
@@ -267,7 +277,7 @@ class WorkerFoldingState(_ValueCells, FoldingState[Any, Any]):
             return
         accumulator = self._get()
         if accumulator is None:
-            accumulator = copy.deepcopy(self._initial)
+            accumulator = self._form(copy.deepcopy(self._initial))
         self._set(self._fold(accumulator, value))
 
 

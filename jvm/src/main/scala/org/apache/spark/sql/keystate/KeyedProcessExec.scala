@@ -171,6 +171,9 @@ private[keystate] class KeyedProcessExec(
       shouldBeNullable: Boolean
   ): Map[String, StateStoreColFamilySchema] = states.columnFamilies
 
+  /** Spark's evolution is Avro's, which has no form for every type. */
+  override def supportsSchemaEvolution: Boolean = false
+
   override def getStateVariableInfos(): Map[String, TransformWithStateVariableInfo] =
     states.variables
 

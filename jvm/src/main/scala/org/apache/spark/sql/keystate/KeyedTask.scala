@@ -64,14 +64,11 @@ private[keystate] final class KeyedTask(
   def slotsOf(generation: Int): KeySlots =
     if (generation == this.generation) slots else previous
 
-  /** Whether what the worker changed of this key in the last generation is in the backend yet. Ask
-    * with the backend locked.
+  /** Of how many slots of the generation before this one the changes are in the backend. Ask with
+    * the backend locked.
     */
-  def isCurrent(key: Array[Byte]): Boolean = previous == null || {
-    val row = new UnsafeRow(keys.width)
-    row.pointTo(key, key.length)
-    previous.find(row, row.hashCode) < previousRead
-  }
+  def readBefore(generation: Int): Int =
+    if (generation == this.generation && previous != null) previousRead else Int.MaxValue
 
   /** Fills the vectors of `root` with message after message. */
   final class Sender(root: VectorSchemaRoot) {
@@ -102,10 +99,12 @@ private[keystate] final class KeyedTask(
 
     private def send(fillIn: Int => Unit): Unit = {
       if (slots.size >= settings.maxCachedKeys && previous == null) {
-        previous = slots
-        previousRead = 0
-        slots = new KeySlots
-        generation += 1
+        backend.synchronized {
+          previous = slots
+          previousRead = 0
+          slots = new KeySlots
+          generation += 1
+        }
       }
       val from = slots.size
       fillIn(from)

@@ -54,8 +54,11 @@ private[keystate] object OperatorRecord {
         (s"${info.queryRunId}$location", info.operatorId, wanted),
         _ =>
           readOrWrite(
-            new Path(location),
-            wanted.getOrElse(default(info)),
+            new Path(location), {
+              val fresh = OperatorRecord(wanted.getOrElse(default(info)))
+              check(fresh, wanted, info, location)
+              fresh
+            },
             session.sessionState.newHadoopConf()
           )
       )
@@ -83,13 +86,14 @@ private[keystate] object OperatorRecord {
 
   private def readOrWrite(
       operator: Path,
-      maxParallelism: Int,
+      fresh: => OperatorRecord,
       hadoopConf: Configuration
   ): OperatorRecord = {
     val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
     if (!files.exists(file)) {
-      val json = ("format" -> Format) ~ ("maxParallelism" -> maxParallelism)
+      // Checked before it is written: it is for life.
+      val json = ("format" -> Format) ~ ("maxParallelism" -> fresh.maxParallelism)
       files.mkdirs(file.getParent)
       try {
         val out = files.createAtomic(file, overwriteIfPossible = false)

@@ -8,6 +8,7 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
@@ -79,7 +80,9 @@ object PythonBridge {
       case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))
     }
     resolved.foreach { key =>
-      if (!RowOrdering.isOrderable(key.dataType)) {
+      // Keys are compared by their bytes, which a collation may not distinguish them by.
+      val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
+      if (!comparable) {
         throw KeystateErrors.keyType(key.name, key.dataType.sql)
       }
     }

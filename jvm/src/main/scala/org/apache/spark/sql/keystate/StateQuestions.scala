@@ -8,7 +8,7 @@ import scala.util.Using
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
 import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.{JBool, JObject, JString}
+import org.json4s.JsonAST.{JInt, JObject, JString}
 
 import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
@@ -47,7 +47,8 @@ private[keystate] final class StateQuestions(
   override def apply(question: JObject, keys: Array[Byte]): (JObject, Array[Byte]) =
     backend.synchronized {
       val channel = channels((question \ "state").extract[Int])
-      val slots = task.slotsOf((question \ "generation").extract[Int])
+      val generation = (question \ "generation").extract[Int]
+      val slots = task.slotsOf(generation)
       val slot = (question \ "slot").extract[Int]
       val (group, key) = (slots.group(slot), slots.key(slot))
       (question \ "op").extract[String] match {
@@ -55,8 +56,8 @@ private[keystate] final class StateQuestions(
         case "scan" =>
           val page = channel.page(group, key, request(question, channel, key, keys), pages)
           val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
-          val current = "current" -> JBool(task.isCurrent(key))
-          (JObject(current :: next.toList), page.data)
+          val read = "read" -> JInt(task.readBefore(generation))
+          (JObject(read :: next.toList), page.data)
       }
     }
 

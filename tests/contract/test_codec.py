@@ -1,0 +1,273 @@
+"""Arrow columns and Python values, both ways, without Spark."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Context, Decimal
+from time import tzset
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keystate._codec import Misfit, Shape, codec
+from pyspark.sql import Row
+from pyspark.sql import types as T
+from type_cases import same
+
+WIDE = Context(prec=60)
+
+
+def integers(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+    bound = 10**precision - 1
+    return st.integers(-bound, bound).map(lambda i: Decimal(i).scaleb(-scale, WIDE))
+
+
+SCALARS: list[tuple[T.DataType, st.SearchStrategy[Any]]] = [
+    (T.BooleanType(), st.booleans()),
+    (T.ByteType(), integers(8)),
+    (T.ShortType(), integers(16)),
+    (T.IntegerType(), integers(32)),
+    (T.LongType(), integers(64)),
+    (T.FloatType(), st.floats(width=32)),
+    (T.DoubleType(), st.floats()),
+    (T.DecimalType(10, 2), decimals(10, 2)),
+    (T.DecimalType(38, 18), decimals(38, 18)),
+    (T.StringType(), st.text()),
+    (T.BinaryType(), st.binary()),
+    (T.DateType(), st.dates()),
+    # A day off either end, so that the local time zone keeps the years between 1 and 9999.
+    (T.TimestampType(), st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))),
+    (T.TimestampNTZType(), st.datetimes()),
+    (T.DayTimeIntervalType(), st.timedeltas(timedelta(days=-(10**8)), timedelta(days=10**8))),
+    (T.TimeType(), st.times()),
+]
+
+
+@st.composite
+def typed_columns(draw: Any) -> tuple[T.DataType, list[Any]]:
+    """A random type and some values of it, nulls among them."""
+    data_type, values = draw(types)
+    return data_type, draw(st.lists(st.none() | values, max_size=8))
+
+
+def arrays(inner: tuple[T.DataType, Any]) -> tuple[T.DataType, Any]:
+    element, values = inner
+    return T.ArrayType(element), st.lists(st.none() | values, max_size=4)
+
+
+def maps(inner: tuple[T.DataType, Any]) -> tuple[T.DataType, Any]:
+    value, values = inner
+    return T.MapType(T.StringType(), value), st.dictionaries(
+        st.text(max_size=3), st.none() | values, max_size=4
+    )
+
+
+def structs(inner: list[tuple[T.DataType, Any]]) -> tuple[T.DataType, Any]:
+    names = [f"f{i}" for i in range(len(inner))]
+    fields = [T.StructField(name, kind) for name, (kind, _) in zip(names, inner)]
+    values = st.tuples(*(st.none() | each for _, each in inner))
+    return T.StructType(fields), values.map(lambda row: Row(**dict(zip(names, row))))
+
+
+types = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: (
+        inner.map(arrays) | inner.map(maps) | st.lists(inner, min_size=1, max_size=3).map(structs)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(typed_columns(), st.integers(0, 3))
+def test_round_trip(column: tuple[T.DataType, list[Any]], offset: int) -> None:
+    data_type, values = column
+    array = codec(data_type).encode(values)
+    array.validate(full=True)
+    assert array.type == codec(data_type).arrow
+    assert same(codec(data_type).decode(array), values)
+    # What comes from the JVM is a slice of a longer array.
+    assert same(codec(data_type).decode(array.slice(offset)), values[offset:])
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    tzset()
+    yield
+    monkeypatch.undo()
+    tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_hour_that_comes_twice() -> None:
+    early = datetime(2024, 10, 27, 2, 30)
+    assert early.timestamp() != early.replace(fold=1).timestamp()
+    late = early.replace(fold=1)
+    read = codec(T.TimestampType()).decode(codec(T.TimestampType()).encode([early, late]))
+    assert [value.timestamp() for value in read] == [early.timestamp(), late.timestamp()]
+
+
+def ddl(**fields: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+
+
+INT, LONG, STRING = T.IntegerType(), T.LongType(), T.StringType()
+PAIR = ddl(a=INT, b=STRING)
+UTC = timezone.utc
+
+MISFITS: list[tuple[T.DataType, Any, str]] = [
+    (T.BooleanType(), 1, "expected boolean, got int 1"),
+    (INT, True, "expected int, got bool True"),
+    (INT, 2**31, "expected int, got int 2147483648"),
+    (T.ByteType(), -129, "expected tinyint, got int -129"),
+    (LONG, 2**63, "expected bigint, got int 9223372036854775808"),
+    (LONG, 1.0, "expected bigint, got float 1.0"),
+    (LONG, "1", "expected bigint, got str '1'"),
+    (LONG, Decimal(1), "expected bigint, got Decimal Decimal('1')"),
+    (T.DoubleType(), True, "expected double, got bool True"),
+    (T.DoubleType(), "1", "expected double, got str '1'"),
+    (T.DoubleType(), Decimal(1), "expected double, got Decimal Decimal('1')"),
+    (T.DoubleType(), 10**400, "expected double, got int 1000"),
+    (STRING, 1, "expected string, got int 1"),
+    (STRING, b"x", "expected string, got bytes b'x'"),
+    (STRING, "\ud800", "expected string, got str"),
+    (T.BinaryType(), "x", "expected binary, got str 'x'"),
+    (T.DecimalType(10, 2), Decimal("0.001"), "expected decimal(10,2), got Decimal"),
+    (T.DecimalType(10, 2), Decimal("NaN"), "expected decimal(10,2), got Decimal"),
+    (T.DecimalType(10, 2), 10**8, "expected decimal(10,2), got "),
+    (T.DecimalType(10, 2), 0.5, "expected decimal(10,2), got float 0.5"),
+    (T.DateType(), datetime(2024, 1, 1), "expected date, got datetime"),
+    (T.DateType(), "2024-01-01", "expected date, got str"),
+    (T.TimestampType(), date(2024, 1, 1), "expected timestamp, got date"),
+    (T.TimestampType(), 0, "expected timestamp, got int 0"),
+    (T.TimestampNTZType(), datetime(2024, 1, 1, tzinfo=UTC), "(without a time zone), got datetime"),
+    (T.TimeType(), time(1, tzinfo=UTC), "(without a time zone), got time"),
+    (T.DayTimeIntervalType(), timedelta.max, "expected interval day to second, got timedelta"),
+    (T.ArrayType(INT), "12", "expected array<int>, got str '12'"),
+    (T.ArrayType(INT), {1}, "expected array<int>, got set {1}"),
+    (T.ArrayType(INT), [1, "x"], "expected int at an element of the array, got str 'x'"),
+    (T.ArrayType(INT, False), [None], "expected int, not null, at an element of the array"),
+    (T.MapType(STRING, INT), {None: 1}, "expected string at a key of the map, got NoneType None"),
+    (T.MapType(STRING, INT), {1: 1}, "expected string at a key of the map, got int 1"),
+    (T.MapType(STRING, INT), {"a": "b"}, "expected int at a value of the map, got str 'b'"),
+    (T.MapType(STRING, INT, False), {"a": None}, "expected int, not null, at a value of the map"),
+    (T.MapType(STRING, INT), [("a", 1)], "expected map<string,int>, got list"),
+    (PAIR, (1,), "expected struct<a:int,b:string> (2 fields), got tuple (1,)"),
+    (PAIR, (1, "x", None), "(2 fields), got tuple"),
+    (PAIR, ("x", 1), "expected int at field 'a', got str 'x'"),
+    (PAIR, {"a": 1, "c": 2}, "which has no field 'c', got dict"),
+    (PAIR, {1: 2}, "which has no field 1, got dict"),
+    (PAIR, "xy", "expected struct<a:int,b:string>, got str 'xy'"),
+    (PAIR, 1, "expected struct<a:int,b:string>, got int 1"),
+    (
+        T.StructType([T.StructField("a", INT, nullable=False)]),
+        {},
+        "expected int, not null, at field 'a', got NoneType None",
+    ),
+    (
+        ddl(p=T.ArrayType(PAIR)),
+        ([(1, "x"), (2, 3)],),
+        "expected string at field 'p', an element of the array, field 'b', got int 3",
+    ),
+]
+
+
+@pytest.mark.parametrize("data_type, value, message", MISFITS, ids=lambda v: str(v)[:40])
+def test_misfit(data_type: T.DataType, value: Any, message: str) -> None:
+    for values in ([value], [None, value]):
+        with pytest.raises(Misfit) as caught:
+            codec(data_type).encode(values)
+        assert message in " ".join(str(caught.value).split())
+        assert str(caught.value).startswith("expected ")
+
+
+def test_long_values_are_shortened_in_messages() -> None:
+    with pytest.raises(Misfit) as caught:
+        codec(LONG).encode(["x" * 10_000])
+    assert len(str(caught.value)) < 200
+
+
+Point = namedtuple("Point", "b a")
+
+
+@dataclass
+class Coordinates:
+    b: str
+    a: int
+
+
+@pytest.mark.parametrize(
+    "form",
+    [(1, "x"), [1, "x"], {"a": 1, "b": "x"}, Row(b="x", a=1), Row(1, "x"), Point("x", 1)],
+    ids=lambda form: type(form).__name__,
+)
+def test_forms_of_a_struct(form: Any) -> None:
+    pair = codec(PAIR)
+    assert pair.decode(pair.encode([form, None])) == [Row(a=1, b="x"), None]
+    assert pair.as_read is not None
+    read = pair.as_read(form)
+    assert (read.a, read.b) == (1, "x")
+
+
+def test_missing_fields_are_null() -> None:
+    pair = codec(PAIR)
+    assert pair.decode(pair.encode([{"b": "x"}, {}])) == [(None, "x"), (None, None)]
+
+
+def test_shapes_of_nested_classes() -> None:
+    nested = ddl(one=PAIR, many=T.ArrayType(PAIR), by=T.MapType(STRING, PAIR))
+    shape = Shape(Coordinates)
+    swapped = ddl(b=STRING, a=INT)
+    data_type = T.StructType(
+        [T.StructField("one", swapped), T.StructField("many", T.ArrayType(swapped))]
+    )
+    here = Coordinates("x", 1)
+    both = codec(data_type, Shape(None, (shape, Shape(None, (shape,)))))
+    read = both.decode(both.encode([(here, [here, None])]))
+    assert read == [(here, [here, None])]
+    assert type(read[0].one) is Coordinates
+    plain = codec(nested)
+    assert plain.as_read is not None
+    row = plain.as_read(((1, "x"), [(2, "y"), None], {"k": (3, "z")}))
+    assert (row.one.b, row.many[0].b, row.many[1], row.by["k"].b) == ("x", "y", None, "z")
+
+
+def key_form(data_type: T.DataType, value: Any) -> Any:
+    form = codec(data_type).as_key
+    return value if form is None else form(value)
+
+
+def test_keys_that_are_equal_to_spark_are_one_key() -> None:
+    double, single = T.DoubleType(), T.FloatType()
+    nans = {key_form(double, math.nan), key_form(double, float("nan"))}
+    assert len(nans) == 1
+    assert math.copysign(1, key_form(double, -0.0)) == 1
+    assert key_form(single, 0.1) == codec(single).decode(pa.array([0.1], pa.float32()))[0]
+    assert key_form(T.BinaryType(), bytearray(b"x")) == b"x"
+    assert key_form(T.ArrayType(double), [1.0, [-0.0][0]]) == (1.0, 0.0)
+    aware = datetime(2024, 1, 1, tzinfo=UTC)
+    assert key_form(T.TimestampType(), aware) == aware.astimezone().replace(tzinfo=None)
+    nested = ddl(a=T.ArrayType(INT), b=double)
+    key = key_form(nested, {"a": [1], "b": -0.0})
+    assert (hash(key), key.a, str(key.b)) == (hash(((1,), 0.0)), (1,), "0.0")
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [T.VariantType(), T.CalendarIntervalType(), T.YearMonthIntervalType(), T.VarcharType(3)],
+    ids=str,
+)
+def test_unsupported(data_type: T.DataType) -> None:
+    with pytest.raises(TypeError, match="is not supported"):
+        codec(ddl(a=T.ArrayType(data_type)))

@@ -82,7 +82,8 @@ class TimerService(Protocol):
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Sets a timer for the first micro-batch at or after `timestamp`, in ms since the epoch.
 
-        With ``time_mode="processing_time"`` there is a micro-batch at every trigger; else only when
+        With ``time_mode="processing_time"`` there is a micro-batch at every trigger, so such a query
+        never ends by itself under ``availableNow``, like Spark's own; else there is one only when
         there are rows or the watermark has moved.
         """
 

@@ -145,9 +145,7 @@ def test_processing_time(stream: Callable[..., Any]) -> None:
     fed = stream("key string")
 
     def later(df: Any) -> Any:
-        return keystate.keyed(df, "key").process(
-            Later(), "key string, late long", time_mode="processing_time"
-        )
+        return keystate.keyed(df, "key").process(Later(), "key string, late long")
 
     fed.feed([("a",)], [("b",)])
     emitted = fed.run(later)

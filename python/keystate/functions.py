@@ -82,9 +82,9 @@ class TimerService(Protocol):
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Sets a timer for the first micro-batch at or after `timestamp`, in ms since the epoch.
 
-        With ``time_mode="processing_time"`` there is a micro-batch at every trigger, so such a query
-        never ends by itself under ``availableNow``, like Spark's own; else there is one only when
-        there are rows or the watermark has moved.
+        With ``time_mode="processing_time"`` there is a micro-batch at every trigger, so such a
+        query never ends by itself under ``availableNow``, like Spark's own; else there is one only
+        when there are rows or the watermark has moved.
         """
 
     def delete_event_time_timer(self, timestamp: int) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from keystate.runtime import RuntimeContext
+    from keystate.runtime import KeyedStateStore, RuntimeContext
+    from keystate.state import ListState, ListStateDescriptor
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -166,3 +167,78 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Returns the accumulator of both; needed only where accumulators are merged."""
         raise NotImplementedError(f"{type(self).__name__} does not define merge")
+
+
+T = TypeVar("T")
+
+
+class OperatorStateStore(Protocol):
+    """Gives a function its operator states: lists that belong to the subtask, not to a key."""
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """A list whose elements are spread evenly over the subtasks when their number changes."""
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """A list of which every subtask gets all elements of all subtasks when it is restored."""
+
+
+class FunctionInitializationContext(Protocol):
+    """What :meth:`CheckpointedFunction.initialize_state` is told."""
+
+    def is_restored(self) -> bool:
+        """Whether there is state of an earlier run."""
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """The checkpoint that the state is from; ``None`` when there is none."""
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """The operator states, with their elements if they are restored."""
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """The keyed states, of a function on a keyed stream."""
+
+
+class FunctionSnapshotContext(Protocol):
+    """What :meth:`CheckpointedFunction.snapshot_state` is told."""
+
+    def get_checkpoint_id(self) -> int:
+        """The checkpoint's number; they ascend."""
+
+    def get_checkpoint_timestamp(self) -> int:
+        """The checkpoint's time in ms since the epoch."""
+
+
+class CheckpointedFunction(ABC):
+    """A function with operator state; to be mixed into a function or a source."""
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Gets the operator states, and takes over what they hold when they are restored.
+
+        Called before ``open`` whenever an instance of the function begins, and once on the driver,
+        on a copy, to learn which states it has.
+        """
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Writes into the operator states what has to be in the checkpoint."""
+
+
+class ListCheckpointed(ABC, Generic[T]):
+    """A function with one list of operator state, spread evenly when parallelism changes."""
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[T]:
+        """Returns the state; a list of one element if it can't be spread."""
+
+    @abstractmethod
+    def restore_state(self, state: list[T]) -> None:
+        """Takes over this subtask's part of the state. Called before ``open``."""
+
+
+class CheckpointListener(ABC):
+    """Told of checkpoints that count; to be mixed into a function or a source."""
+
+    @abstractmethod
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Called once a batch is in the commit log; a call can be missing after a failure."""

@@ -83,9 +83,8 @@ class TimerService(Protocol):
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Sets a timer for the first micro-batch at or after `timestamp`, in ms since the epoch.
 
-        With ``time_mode="processing_time"`` there is a micro-batch at every trigger, so such a
-        query never ends by itself under ``availableNow``, like Spark's own; else there is one only
-        when there are rows or the watermark has moved.
+        A running query has one at the next trigger, with or without rows; a restarted query, once
+        it has had rows. Under ``availableNow`` it ends when no timer is due.
         """
 
     def delete_event_time_timer(self, timestamp: int) -> None:

@@ -141,11 +141,15 @@ class Later(KeyedProcessFunction):
         yield ctx.get_current_key(), ctx.timer_service().current_processing_time() - timestamp
 
 
-def test_processing_time(stream: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("time_mode", ["auto", "processing_time"])
+def test_processing_time(time_mode: str, stream: Callable[..., Any]) -> None:
+    """The timers that are due fire without further rows; the others don't keep the query going."""
     fed = stream("key string")
 
     def later(df: Any) -> Any:
-        return keystate.keyed(df, "key").process(Later(), "key string, late long")
+        return keystate.keyed(df, "key").process(
+            Later(), "key string, late long", time_mode=time_mode
+        )
 
     fed.feed([("a",)], [("b",)])
     emitted = fed.run(later)

@@ -203,8 +203,23 @@ private[keystate] class KeyedProcessExec(
     if (provider != KeystateErrors.ProviderClass) throw KeystateErrors.providerMissing(provider)
   }
 
+  /** The first processing time timer that is left after this batch. */
+  private lazy val nextTimer = {
+    val time = new EarliestTime
+    session.sparkContext.register(time)
+    time
+  }
+
+  /** Without new input a batch is worth running when a timer is due, or may be by the watermark. The
+    * base runs one after the other for ever in processing time, so that no trigger would end.
+    */
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
+    nextTimer.value <= System.currentTimeMillis ||
+      (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
+
   override protected def doExecute(): RDD[InternalRow] = {
     metrics
+    nextTimer
     if (isStreaming) {
       checkProvider()
       val maxParallelism = record.maxParallelism
@@ -265,6 +280,7 @@ private[keystate] class KeyedProcessExec(
         longMetric("numUpdatedStateRows") += task.updated
         longMetric("numRemovedStateRows") += task.removed
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
+        parts.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
         longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
         setStoreMetrics(store)
         setOperatorMetrics()

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{KeyedStateBackend, Layout}
+import keystate.backend.{Entry, KeyedStateBackend, Layout}
 
 /** One timer of one key. */
 private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, key: Array[Byte])
@@ -37,6 +37,16 @@ private[keystate] final class TimerChannel(
     mutable.Queue.from(found.sortBy(_.time))
   }
 
+  /** The time of the first timer of a domain. */
+  def next(domain: Byte): Option[Long] =
+    (0 until maxParallelism).flatMap { group =>
+      val entries = backend.scan(family, group, Array(domain), Array((domain + 1).toByte))
+      try Option.when(entries.hasNext)(timeOf(entries.next()))
+      finally entries.close()
+    }.minOption
+
+  private def timeOf(entry: Entry): Long = ByteBuffer.wrap(entry.key).getLong(1) ^ Long.MinValue
+
   private def dueIn(group: Int, domain: Byte, until: Long): Seq[Timer] = {
     val end =
       if (until == Long.MaxValue) Array((domain + 1).toByte)
@@ -44,9 +54,7 @@ private[keystate] final class TimerChannel(
     val entries = backend.scan(family, group, Array(domain), end)
     try
       entries.map { entry =>
-        val bytes = ByteBuffer.wrap(entry.key)
-        val time = bytes.getLong(1) ^ Long.MinValue
-        Timer(domain, time, group, entry.key.drop(HeaderLength))
+        Timer(domain, timeOf(entry), group, entry.key.drop(HeaderLength))
       }.toVector
     finally entries.close()
   }

@@ -38,7 +38,7 @@ class RowContext:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
         if self.timer is not None:
             return self.timer[1]
-        column = self.control["event_time_column"] if self.control else None
+        column = self.control.get("event_time_column")
         if column is None or self.row is None:
             return None
         time = self.row[column]

@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate
 
 import java.util.UUID
 
+import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
@@ -26,7 +27,11 @@ private[keystate] case class KeyedProcess(
     output: Seq[Attribute],
     spec: OperatorSpec,
     child: LogicalPlan
-) extends UnaryNode {
+) extends UnaryNode
+    with MultiInstanceRelation {
+
+  /** Lets a result be joined with itself: each side gets output columns of its own. */
+  override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
 

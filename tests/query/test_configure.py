@@ -1,0 +1,107 @@
+"""`configure` adds to what the user set."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import ConfigurationError
+from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(autouse=True)
+def no_session_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """As in a process that has started no JVM, with settings of its own."""
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+
+def configured(options: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+    builder = SparkSession.Builder()
+    builder._options = dict(options or {})
+    options = keystate.configure(builder, **arguments)._options
+    assert options is not None
+    return options
+
+
+def test_nothing_set() -> None:
+    options = configured()
+    assert options["spark.jars"] == keystate.jar_path()
+    assert options["spark.sql.extensions"] == EXTENSION
+    assert options[PROVIDER_KEY] == PROVIDER
+
+
+def test_spark_defaults_are_appended_to(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.jars /commented.jar\n"
+        "spark.sql.extensions   com.other.First,com.other.Second\n"
+        "spark.jars=/a.jar\n"
+        "  spark.driver.extraJavaOptions -Da=b -Dc=d  \n"
+        "\n"
+    )
+    options = configured({"spark.jars": "/b.jar"})
+    # The builder's setting takes the place of the file's, as for Spark itself.
+    assert options["spark.jars"] == f"/b.jar,{keystate.jar_path()}"
+    assert options["spark.sql.extensions"] == f"com.other.First,com.other.Second,{EXTENSION}"
+    assert "spark.driver.extraJavaOptions" not in options
+
+
+def test_lists_among_the_arguments() -> None:
+    options = configured(**{"spark.jars": "/c.jar", "spark.sql.shuffle.partitions": 3})
+    assert options["spark.jars"] == f"/c.jar,{keystate.jar_path()}"
+    assert options["spark.sql.shuffle.partitions"] == "3"
+
+
+def test_another_provider_is_left() -> None:
+    assert configured({PROVIDER_KEY: "com.other.Provider"})[PROVIDER_KEY] == "com.other.Provider"
+
+
+@pytest.mark.parametrize("wrong", [0, 32769])
+def test_max_parallelism(wrong: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"1 to 32768, got {wrong}"):
+        configured(max_parallelism=wrong)
+
+
+def test_interpreter_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    configured()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    configured({"spark.pyspark.python": "/other/python"})
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, "what is set is left"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    configured({"spark.pyspark.python": "/other/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "/other/python"
+
+
+def test_jar_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("keystate.session._PACKAGE", tmp_path)
+    with pytest.raises(ConfigurationError, match=r"no jar in .*\./sbt package"):
+        configured()
+
+
+def test_spark_connect_is_refused() -> None:
+    class Connected(DataFrame):
+        def __new__(cls) -> Any:
+            return object.__new__(cls)
+
+        def __init__(self) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(name)
+
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        configured({"spark.remote": "sc://somewhere"})
+    with pytest.raises(ConfigurationError, match="this DataFrame is from Spark Connect"):
+        keystate.keyed(Connected(), "key")
+    with pytest.raises(TypeError, match="expected a DataFrame, got list"):
+        keystate.keyed([], "key")  # type: ignore[arg-type]

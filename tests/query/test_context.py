@@ -1,0 +1,232 @@
+"""What a function is told, and when."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateAccessError,
+    ValueStateDescriptor,
+)
+from keystate._discovery import discover_states
+from keystate._spec import resolve_state
+from keystate._worker.context import RowContext
+from keystate._worker.states import make_state
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+
+
+class Reports(KeyedProcessFunction):
+    """Emits what the runtime context said, and where the function lives."""
+
+    def open(self, ctx: Any) -> None:
+        self.said = (
+            ctx.get_task_name(),
+            ctx.get_task_name_with_subtasks(),
+            ctx.get_index_of_this_subtask(),
+            ctx.get_number_of_parallel_subtasks(),
+            ctx.get_max_number_of_parallel_subtasks(),
+            ctx.get_attempt_number(),
+        )
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.unused = ctx.get_map_state(MapStateDescriptor("unused", "long", "long"))
+        self.rows = 0
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.rows += 1
+        self.count.update(self.count.value() + 1)
+        assert ctx.timestamp() is None
+        assert ctx.timer_service().current_watermark() is None
+        yield (*self.said, row.key, self.count.value(), f"{os.getpid()} {self.rows}")
+
+
+REPORT = (
+    "name string, full string, subtask int, parallelism int, groups int, attempt int,"
+    " key long, count long, place string"
+)
+
+
+def test_runtime_context_empty_batches_and_partitions(stream: Callable[..., Any]) -> None:
+    def build(df: Any) -> Any:
+        return keystate.keyed(df, "key", max_parallelism=16).process(
+            Reports(), REPORT, name="reports"
+        )
+
+    fed = stream("key long")
+    # A batch without rows, and one whose only row leaves a subtask without any.
+    fed.feed([], [(1,)], [], [(key,) for key in range(20)])
+    first = fed.run(build)
+    fed.feed([], [(1,)])
+    rows = first + fed.run(build)
+    for row in rows:
+        assert (row.name, row.parallelism, row.groups, row.attempt) == ("reports", 2, 16, 0)
+        assert row.full == f"reports ({row.subtask + 1}/2)"
+    assert {row.subtask for row in rows} == {0, 1}
+    assert len({row.subtask for row in rows if row.key == 1}) == 1
+    assert [row["count"] for row in rows if row.key == 1] == [1, 2, 3]
+    # An opened function is one object for all that it counts.
+    assert len({row.place for row in first}) == len(first)
+
+
+class Clock(KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        timers = ctx.timer_service()
+        yield row.key, timers.current_processing_time(), timers.current_watermark()
+
+
+def test_clocks_of_a_replayed_batch(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    schema = "key long, time timestamp"
+    spark.sql("SELECT 1L AS key, now() AS time").write.mode("append").parquet(f"{tmp_path}/input")
+    seen: list[Any] = []
+
+    def run(fail: bool) -> None:
+        def save(df: Any, batch: int) -> None:
+            seen.extend((batch, *row) for row in df.collect())
+            if fail:
+                raise ValueError("the sink fails")
+
+        stream = spark.readStream.schema(schema).parquet(f"{tmp_path}/input")
+        stream = stream.withWatermark("time", "1 hour")
+        out = keystate.keyed(stream, "key").process(Clock(), "key long, now long, watermark long")
+        query = (
+            out.writeStream.foreachBatch(save)
+            .option("checkpointLocation", f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="the sink fails"):
+            run(fail=True)
+    run(fail=False)
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [
+        ValueStateDescriptor("s", "long"),
+        ValueStateDescriptor("s", "struct<a: long>"),
+        ReducingStateDescriptor("s", max, "long"),
+        ListStateDescriptor("s", "long"),
+        MapStateDescriptor("s", "long", "long"),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_state_without_a_key(spark: Any, descriptor: Any) -> None:
+    """Between rows every use of a state fails, rather than give another key's data."""
+    context = RowContext()
+    state: Any = make_state(resolve_state(descriptor), 0, context, descriptor)
+    uses = {
+        "value": [lambda: state.value(), lambda: state.update(1)],
+        "list": [
+            lambda: state.get(),
+            lambda: state.add_all([1]),
+            lambda: list(state),
+            lambda: state.add(1),
+        ],
+        "map": [
+            lambda: state.get(1),
+            lambda: state.put(1, 1),
+            lambda: state.remove(1),
+            lambda: 1 in state,
+            lambda: list(state),
+            lambda: state.items(),
+            lambda: state.is_empty(),
+        ],
+    }
+    if isinstance(descriptor, ReducingStateDescriptor):
+        uses["value"] = [lambda: state.get(), lambda: state.add(1), lambda: state.add(None)]
+    for use in [*uses[descriptor.kind], state.clear]:
+        with pytest.raises(StateAccessError, match="no key is being processed"):
+            use()
+    with pytest.raises(StateAccessError):
+        context.get_current_key()
+
+
+class Forgetful(KeyedProcessFunction):
+    """Gets a state on the driver, and not in the worker."""
+
+    def __init__(self, driver: int) -> None:
+        self.driver = driver
+
+    def open(self, ctx: Any) -> None:
+        if os.getpid() == self.driver:
+            ctx.get_state(ValueStateDescriptor("sometimes", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        pass
+
+
+def test_states_must_not_depend_on_where_open_runs(spark: Any) -> None:
+    df = spark.createDataFrame([(1,)], "key long")
+    out = keystate.keyed(df, "key").process(Forgetful(os.getpid()), "x long")
+    with pytest.raises(Exception, match=r"state 'sometimes' was declared.*open\(\) did not ask"):
+        out.collect()
+
+
+class Closes(KeyedProcessFunction):
+    """Leaves a line in a file when it is closed."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key
+        if row.key < 0:
+            raise ValueError("negative")
+
+    def close(self) -> None:
+        with open(self.file, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+@pytest.mark.parametrize("key", [1, -1], ids=["done", "failed"])
+def test_closed_after_a_batch(spark: Any, key: int, tmp_path: Path) -> None:
+    df = spark.createDataFrame([(key,)], "key long").coalesce(1)
+    out = keystate.keyed(df, "key").process(Closes(str(tmp_path / "closed")), "key long")
+    if key < 0:
+        with pytest.raises(Exception, match="ValueError: negative"):
+            out.collect()
+    else:
+        assert out.collect() == [(1,)]
+    closed = (tmp_path / "closed").read_text().split()
+    assert closed.pop(0) == str(os.getpid())  # the copy that tells its states
+    attempts = 1 if key > 0 else 2
+    assert len(closed) == attempts
+
+
+def test_discovery_opens_a_copy() -> None:
+    class Stateful(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.opened = True
+            ctx.get_list_state(ListStateDescriptor("l", Stateful.element))
+
+        def process_element(self, row: Any, ctx: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            del self.opened
+
+    from keystate._worker.operator import FunctionPlan
+    from pyspark.sql.types import LongType
+
+    Stateful.element = LongType()  # type: ignore[attr-defined]
+    function = Stateful()
+    states = discover_states(
+        cloudpickle.dumps(FunctionPlan(function, "process_element", "process"))
+    )
+    assert [state.name for state in states] == ["l"]
+    assert not hasattr(function, "opened")

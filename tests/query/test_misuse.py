@@ -1,0 +1,204 @@
+"""More mistakes: each is told clearly, and none harms the checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    DeclarationError,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from keystate._spec import resolve_state
+from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.sql import types as T
+
+INT = T.IntegerType()
+
+
+class Does(KeyedProcessFunction):
+    """Does something with one state of each kind."""
+
+    def __init__(self, action: Callable[[Any], Any]) -> None:
+        self.action = action
+
+    def open(self, ctx: Any) -> None:
+        self.value = ctx.get_state(ValueStateDescriptor("value", "a int not null, b string"))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", "date"))
+        self.map = ctx.get_map_state(MapStateDescriptor("map", "int", "array<double>"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.x:
+            self.action(self)
+        yield row.key
+
+
+MISFITS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "list None": (lambda f: f.list.add(None), ["state 'list' of key 'k1'", "can't hold None"]),
+    "list of None": (lambda f: f.list.update([None]), ["state 'list' of key 'k1'", "None"]),
+    "list element": (lambda f: f.list.add("2024"), ["'list'", "'k1'", "expected date, got str"]),
+    "map None": (lambda f: f.map.put(None, []), ["state 'map' of key 'k1'", "the key None"]),
+    "map key": (lambda f: f.map.put("1", []), ["'map'", "'k1'", "expected int, got str '1'"]),
+    "map get": (lambda f: f.map.get("1"), []),
+    "map value": (
+        lambda f: f.map.put(1, ["x"]),
+        ["'map'", "'k1'", "expected double at an element of the array, got str 'x'"],
+    ),
+    "no field": (lambda f: f.value.update({"z": 1}), ["'value'", "'k1'", "has no field 'z'"]),
+    "null field": (lambda f: f.value.update({"b": ""}), ["expected int, not null, at field 'a'"]),
+    "field": (lambda f: f.value.update((True, "")), ["field 'a', got bool True"]),
+}
+
+
+@pytest.mark.parametrize("inline", ["1000", "0"])
+def test_misfits_name_state_and_key(spark: Any, inline: str, settings: Callable[..., None]) -> None:
+    settings(**{"spark.keystate.worker.inlineEntries": inline})
+    rows = [("k0", False), ("k1", True), ("k2", False)]
+    df = spark.createDataFrame(rows, "key string, x boolean").coalesce(1)
+    for case, (action, messages) in MISFITS.items():
+        out = keystate.keyed(df, "key").process(Does(action), "key string")
+        if not messages:
+            assert out.count() == 3, case
+            continue
+        with pytest.raises(PythonException) as failure:
+            out.collect()
+        assert "StateTypeError" in str(failure.value), case
+        for message in messages:
+            assert message in str(failure.value), case
+
+
+class Count(KeyedProcessFunction):
+    """Counts in a state of some type, and may have another state."""
+
+    def __init__(self, kind: str = "long", other: str | None = None, one: Any = 1) -> None:
+        self.kind, self.other, self.one = kind, other, one
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", self.kind))
+        if self.other is not None:
+            self.more = ctx.get_list_state(ListStateDescriptor("more", self.other))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        count = (self.count.value() or 0) + self.one
+        self.count.update(count)
+        if self.other is not None:
+            self.more.add(count)
+        yield row.key, int(count)
+
+
+def counts(fn: Any, **keyed: Any) -> Callable[[Any], Any]:
+    return lambda df: keystate.keyed(df, "key", **keyed).process(fn, "key long, count long")
+
+
+def test_too_many_partitions(stream: Callable[..., Any]) -> None:
+    """The first start decides nothing when it fails."""
+    fed = stream("key long")
+    fed.feed([(1,)])
+    with pytest.raises(StreamingQueryException, match="KEYSTATE_PARALLELISM_TOO_HIGH"):
+        fed.run(counts(Count(), max_parallelism=1))
+    assert [tuple(row) for row in fed.run(counts(Count(), max_parallelism=2))] == [(1, 1)]
+
+
+def test_states_come_and_go(stream: Callable[..., Any]) -> None:
+    fed = stream("key long")
+    emitted = []
+    for fn in (Count(), Count(other="long"), Count(), Count(other="long")):
+        fed.feed([(1,)])
+        emitted += fed.run(counts(fn))
+    assert [tuple(row) for row in emitted] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+
+
+def test_columns_without_a_python_value(spark: Any) -> None:
+    df = spark.sql("SELECT 1L AS key, parse_json('1') AS v, INTERVAL '1' YEAR AS y")
+    for columns, name in ((["key", "v"], "v"), (["key", "y"], "y")):
+        with pytest.raises(DeclarationError, match=rf"column '{name}' of the input.*not supported"):
+            counts(Count())(df.select(*columns))
+    with pytest.raises(DeclarationError, match=r"column 'v' of the output schema.*not supported"):
+        keystate.keyed(df.select("key"), "key").process(Count(), "v variant")
+
+
+@dataclass
+class Mutable:
+    a: int
+
+
+@dataclass
+class Itself:
+    a: int
+    more: list[Itself]
+
+
+@dataclass
+class Initialised:
+    a: int
+    b: InitVar[int]
+
+
+@dataclass(kw_only=True)
+class ByKeyword:
+    a: int
+
+
+@dataclass
+class Untyped:
+    a: Any
+
+
+def local_class() -> type:
+    @dataclass
+    class Inner:
+        a: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    return Inner
+
+
+@pytest.mark.parametrize(
+    "descriptor, message",
+    [
+        (MapStateDescriptor("s", Mutable, INT), "Mutable have no hash.*frozen=True"),
+        (ValueStateDescriptor("s", Itself), "Itself contains itself"),
+        (ValueStateDescriptor("s", Initialised), "Initialised can't be made from its fields"),
+        (ValueStateDescriptor("s", ByKeyword), "ByKeyword can't be made from its fields"),
+        (ValueStateDescriptor("s", local_class()), "Inner can't be made from.*Nowhere"),
+        (ValueStateDescriptor("s", Untyped), "field a: no Spark type is known for typing.Any"),
+        (ValueStateDescriptor("s", int), "expected a DDL string.*got <class 'int'>"),
+        (ValueStateDescriptor("s", T.CalendarIntervalType()), "interval is not supported"),
+        (MapStateDescriptor("s", T.MapType(INT, INT), INT), "has no order"),
+        (MapStateDescriptor("s", T.StringType("UTF8_LCASE"), INT), "can't be or be in a key"),
+        (ValueStateDescriptor("s", T.LongType(), default="x"), "default of state 's': expected"),
+    ],
+)
+def test_declared_types(descriptor: Any, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message) as caught:
+        resolve_state(descriptor)
+    assert "'s'" in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Key:
+    a: int
+    b: tuple[str, ...] = ()
+
+
+@dataclass
+class Value:
+    key: Key
+    maybe: int | None = None
+    other: list[Key] = dataclasses.field(default_factory=list)
+
+
+def test_dataclasses_are_plain_to_users() -> None:
+    """What the checks above do not refuse."""
+
+    spec = resolve_state(MapStateDescriptor("s", Key, Value))
+    assert spec.key_type.simpleString() == "struct<a:bigint,b:array<string>>"  # type: ignore
+    codec = spec.value_codec()
+    values = [Value(Key(1, ("x",))), Value(Key(2), 3, [Key(4)])]
+    assert codec.decode(codec.encode(values)) == values

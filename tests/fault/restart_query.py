@@ -1,0 +1,127 @@
+"""A query with every kind of state, its input, and what it should emit.
+
+Run as a script it is the driver that a test kills: python restart_query.py FOLDER FORMAT
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pyarrow as pa
+import pyarrow.parquet as pq
+from keystate import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+FILES, ROWS, KEYS = 20, 40, 12
+
+
+class Ledger(KeyedProcessFunction):
+    """Emits what is in all states of the key after each row."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
+        self.by_kind = ctx.get_map_state(MapStateDescriptor("by_kind", "string", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        self.last.add(row.x)
+        if row.x % 7 == 0:
+            self.last.clear()
+        kind = f"k{row.x % 5}"
+        self.by_kind[kind] = (self.by_kind[kind] or 0) + row.x
+        if row.x % 11 == 0:
+            del self.by_kind[kind]
+        state = [self.count.value(), list(self.last), sorted(self.by_kind.items())]
+        yield row.number, row.key, json.dumps(state)
+
+
+def make_input(folder: Path, seed: int) -> list[tuple[int, int, str]]:
+    """Writes random rows; returns what should be emitted for them."""
+    rng = random.Random(seed)
+    (folder / "input").mkdir()
+    rows, expected = [], []
+    states: dict[int, tuple[list[int], list[int], dict[str, int]]] = {}
+    for number in range(FILES * ROWS):
+        key, x = rng.randrange(KEYS), rng.randrange(1, 1000)
+        rows.append({"number": number, "key": key, "x": x})
+        count, last, by_kind = states.setdefault(key, ([], [], {}))
+        count.append(number)
+        last.append(x)
+        if x % 7 == 0:
+            last.clear()
+        kind = f"k{x % 5}"
+        by_kind[kind] = by_kind.get(kind, 0) + x
+        if x % 11 == 0:
+            del by_kind[kind]
+        expected.append((number, key, json.dumps([len(count), last, sorted(by_kind.items())])))
+    for i in range(FILES):
+        table = pa.Table.from_pylist(rows[i * ROWS : (i + 1) * ROWS])
+        path = folder / "input" / f"{i:03}.parquet"
+        pq.write_table(table, path)
+        # The file source takes files in the order of their times.
+        os.utime(path, (1e9 + i, 1e9 + i))
+    return expected
+
+
+def start(spark: SparkSession, folder: Path, **trigger: Any) -> Any:
+    """Starts the query, a file a micro-batch; its output replaces what it had before."""
+    out = folder / "output"
+    out.mkdir(exist_ok=True)
+
+    def save(df: DataFrame, batch: int) -> None:
+        part = out / f"{batch}.part"
+        part.write_text(json.dumps([list(row) for row in df.collect()]))
+        part.rename(out / f"{batch}.json")
+
+    stream = (
+        spark.readStream.schema("number long, key long, x long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / "input"))
+    )
+    return (
+        keystate.keyed(stream, "key")
+        .process(Ledger(), "number long, key long, state string")
+        .writeStream.foreachBatch(save)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def emitted(folder: Path) -> list[tuple[int, int, str]]:
+    """What all micro-batches emitted."""
+    files = (folder / "output").glob("*.json")
+    return sorted(tuple(row) for file in files for row in json.loads(file.read_text()))
+
+
+def committed(folder: Path) -> int:
+    """How many micro-batches are in the commit log."""
+    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def main() -> None:
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config(FORMAT, sys.argv[2])
+    )
+    spark = keystate.configure(builder).getOrCreate()
+    start(spark, Path(sys.argv[1]), availableNow=True).awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,9 +9,12 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from keystate.runtime import KeyedStateStore, RuntimeContext
     from keystate.state import ListState, ListStateDescriptor
 
@@ -114,6 +117,38 @@ class KeyedProcessFunction(Function, ABC):
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | Any:
         """Called when a timer fires, with its time in ms and its key's state; results as above."""
+
+
+@dataclass(frozen=True)
+class KeyedBatch:
+    """Rows for a :class:`KeyedBatchFunction`, and their keys.
+
+    Attributes:
+        rows: the input's columns.
+        keys: the key columns, each key once.
+        key_of_row: for each row the index of its key in `keys`, int32.
+    """
+
+    rows: pa.RecordBatch
+    keys: pa.RecordBatch
+    key_of_row: pa.Array
+
+
+class KeyedBatchFunction(Function, ABC):
+    """A function of many rows at once and the states of their keys, as Arrow columns.
+
+    It has value states only. There ``value()`` gives an array with a value, null or the default for
+    each key in `batch.keys`, and ``update(values)`` takes one in the same order; nulls clear.
+    """
+
+    @abstractmethod
+    def process_batch(self, batch: KeyedBatch, ctx: Context) -> Any:
+        """Processes some rows of a micro-batch; how many at a time is not defined.
+
+        The rows of a key come in the same order as in ``process_element``. Returns the results as
+        Arrow table, record batch or dictionary of columns, with the output schema's columns by
+        name; ``None`` for none.
+        """
 
 
 class MapFunction(Function, ABC):

@@ -21,6 +21,7 @@ from keystate.functions import (
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedBatchFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
@@ -90,6 +91,29 @@ class KeyedStream:
             plan = dataclasses.replace(plan, on_timer="on_timer")
         return self._apply(plan, output_schema, name, time_mode)
 
+    def process_batches(
+        self,
+        fn: KeyedBatchFunction | Callable[..., Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        time_mode: str = "auto",
+    ) -> DataFrame:
+        """Applies a function of many rows at once, for code that computes on columns.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedBatchFunction`, or a callable with the arguments
+                of its ``process_batch``.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name.
+            time_mode: as for :meth:`process`.
+
+        Raises:
+            DeclarationError: as for :meth:`process`, or a state is no value state.
+        """
+        plan = _plan(fn, KeyedBatchFunction, "process_batch", "batches")
+        return self._apply(plan, output_schema, name, time_mode)
+
     def flat_map(
         self,
         fn: FlatMapFunction | Callable[[Any], Any],
@@ -152,6 +176,8 @@ class KeyedStream:
             bool(plan.on_timer),
             discover_states(function),
         )
+        if plan.style == "batches":
+            _check_value_states(spec)
         task = KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
         return _bridge.process(self._df, self._keys, task, output_type, spec)
 
@@ -204,6 +230,15 @@ def _has_timers(fn: Any) -> bool:
         isinstance(fn, KeyedProcessFunction)
         and type(fn).on_timer is not KeyedProcessFunction.on_timer
     )
+
+
+def _check_value_states(spec: OperatorSpec) -> None:
+    for state in spec.states:
+        if state.descriptor != "value":
+            raise DeclarationError(
+                f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
+                "states only"
+            )
 
 
 def _plan(fn: Any, base: type, method: str, style: str) -> FunctionPlan:

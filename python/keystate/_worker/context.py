@@ -7,7 +7,7 @@ from typing import Any
 
 from keystate._spec import OperatorSpec
 from keystate._worker.channel import Channel
-from keystate._worker.states import WorkerState, make_state
+from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import TimeDomain
@@ -20,6 +20,7 @@ class RowContext:
 
     def __init__(self) -> None:
         self.slot: int | None = None
+        self.slots: Any = None  # of the keys of the batch, for a function of batches
         self.row: Any = None
         self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
         self.timers: WorkerTimers | None = None
@@ -128,7 +129,14 @@ def _millis(time: Any) -> int:
 class WorkerRuntimeContext(RuntimeContext):
     """The runtime context of a function in a worker."""
 
-    def __init__(self, spec: OperatorSpec, control: dict[str, Any], cursor: RowContext) -> None:
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        control: dict[str, Any],
+        cursor: RowContext,
+        make_state: StateFactory,
+    ) -> None:
+        self._make_state = make_state
         self._spec = spec
         self._control = control
         self._cursor = cursor
@@ -144,7 +152,7 @@ class WorkerRuntimeContext(RuntimeContext):
             )
         if descriptor.name in self.states:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
-        state = make_state(self._spec.states[index], index, self._cursor, descriptor)
+        state = self._make_state(self._spec.states[index], index, self._cursor, descriptor)
         self.states[descriptor.name] = state
         return state
 

@@ -17,7 +17,7 @@ from keystate._codec import Misfit, StructCodec, codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
-from keystate._worker.states import WorkerState
+from keystate._worker.states import StateFactory, WorkerState, make_state
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import FunctionError, KeystateError, OutputTypeError
 
@@ -33,7 +33,8 @@ class FunctionPlan:
         function: the user's function object, or a plain callable.
         method: the method that takes a row; empty for a plain callable.
         style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
-            ``map`` (row, one result), ``filter`` (row, whether to keep it).
+            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``batches`` (many rows
+            at once).
         on_timer: the method that takes a timer; empty when the function has no timers.
     """
 
@@ -63,6 +64,8 @@ class FunctionPlan:
 class Operator:
     """An opened function with its states; serves task after task while its worker lives."""
 
+    _make_state: StateFactory = staticmethod(make_state)
+
     def __init__(
         self,
         plan: FunctionPlan,
@@ -81,7 +84,7 @@ class Operator:
         self._bare_output = len(output_type.fields) == 1
         self._is_row = row_test(output_type)
         self._no_results = pa.array([], self._output.arrow)
-        runtime = WorkerRuntimeContext(spec, control, self._context)
+        runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state)
         self._guard(lambda: plan.open(runtime))
         missing = [s.name for s in spec.states if s.name not in runtime.states]
         if missing:
@@ -106,6 +109,7 @@ class Operator:
         """Starts without any key: what a task knows comes from the JVM."""
         self._generation = control["generation"]
         self._forget()
+        self._context.keys = self._new_keys()
 
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Processes a message's rows."""
@@ -114,12 +118,12 @@ class Operator:
         if control["generation"] != self._generation:
             yield from self._flush()
             self._generation = control["generation"]
-            context.keys = []
+            context.keys = self._new_keys()
             for store in self._stores:
                 store.new_generation()
         self._load(message)
-        slots = INTEGERS.decode(message.elements("slots"))
-        rows = self._rows.decode(message.elements("rows"))
+        slots = self._decode_slots(message.elements("slots"))
+        rows = self._decode_rows(message.elements("rows"))
         results: list[Any] = []
         self._guard(lambda: self._process(slots, rows, results))
         if self._timers is not None:
@@ -142,14 +146,29 @@ class Operator:
             store.forget()
 
     def _load(self, message: Columns) -> None:
-        keys = self._keys.decode(message.elements("keys"))
-        self._context.keys += [key[0] for key in keys] if self._bare_key else keys
+        keys = message.elements("keys")
+        self._context.keys += self._decode_keys(keys)
         carried = INTEGERS.decode(message.elements("carried"))
         old = carried if max(carried, default=-1) >= 0 else None
         for state in self._states:
             state.load(message, old)
         if self._timers is not None:
             self._timers.load(len(keys), old)
+
+    # What a function of batches takes as it comes.
+
+    def _new_keys(self) -> Any:
+        return []
+
+    def _decode_keys(self, keys: pa.Array) -> Any:
+        decoded = self._keys.decode(keys)
+        return [key[0] for key in decoded] if self._bare_key else decoded
+
+    def _decode_slots(self, slots: pa.Array) -> Any:
+        return INTEGERS.decode(slots)
+
+    def _decode_rows(self, rows: pa.Array) -> Any:
+        return self._rows.decode(rows)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, so many slots at a time."""

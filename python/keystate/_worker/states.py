@@ -287,7 +287,8 @@ def _is_immutable(value: Any) -> bool:
     return isinstance(value, _IMMUTABLE)
 
 
-_Factory = Callable[[StateSpec, int, Any, Any], WorkerState]
+#: Makes the state of a spec at an index, for a cursor, from a descriptor.
+StateFactory = Callable[[StateSpec, int, Any, Any], WorkerState]
 
 
 def make_state(
@@ -297,7 +298,7 @@ def make_state(
     from keystate._worker.collections import WorkerListState, WorkerMapState
     from keystate._worker.sorted_map import WorkerSortedMapState
 
-    factories: dict[str, _Factory] = {
+    factories: dict[str, StateFactory] = {
         "value": WorkerValueState,
         "reducing": WorkerReducingState,
         "aggregating": WorkerAggregatingState,

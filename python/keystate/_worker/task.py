@@ -71,7 +71,12 @@ class KeyedTask:
 
     def _open(self, control: dict[str, Any]) -> Operator:
         plan: FunctionPlan = pickle.loads(self.function)
-        return Operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
+        operator = Operator
+        if plan.style == "batches":
+            from keystate._worker.batches import BatchOperator  # needs numpy, which others don't
+
+            operator = BatchOperator
+        return operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
 
 
 def _keep(identity: tuple[str, str, int], operator: Operator) -> None:

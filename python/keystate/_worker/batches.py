@@ -1,0 +1,206 @@
+"""A function of whole batches at work in a subtask: columns in, columns out, no Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate._spec import StateSpec
+from keystate._worker.messages import Columns
+from keystate._worker.operator import Operator
+from keystate._worker.states import WorkerState
+from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
+from keystate.functions import KeyedBatch
+from keystate.state import StateDescriptor, ValueState
+
+_MANY_CHUNKS = 32
+
+
+class BatchOperator(Operator):
+    """An operator whose function takes a message's rows at once."""
+
+    _make_state = staticmethod(
+        lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
+    )
+
+    def _decode_rows(self, rows: pa.Array) -> Any:
+        return pa.RecordBatch.from_struct_array(rows)
+
+    def _decode_slots(self, slots: pa.Array) -> Any:
+        return slots
+
+    def _decode_keys(self, keys: pa.Array) -> Any:
+        return [keys]
+
+    def _new_keys(self) -> Any:
+        return ArrowKeys(self._keys, self._bare_key)
+
+    def _run_batches(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
+        if len(slots) == 0:
+            return
+        context = self._context
+        encoded = slots.dictionary_encode()
+        distinct = encoded.dictionary.to_numpy()
+        all_keys: ArrowKeys = context.keys  # type: ignore[assignment]
+        keys = pa.RecordBatch.from_struct_array(all_keys.take(distinct))
+        context.slots = distinct
+        try:
+            result = self._call(KeyedBatch(rows, keys, encoded.indices), context)
+        finally:
+            context.slots = None
+        if result is not None:
+            results.append(result)
+
+    def _encode(self, results: list[Any]) -> pa.Array:
+        if not results:
+            return self._no_results
+        schema = pa.schema(list(self._output.arrow))
+        tables = [self._table(result, schema) for result in results]
+        columns = [column.combine_chunks() for column in pa.concat_tables(tables).columns]
+        return pa.StructArray.from_arrays(columns, fields=list(schema))
+
+    def _table(self, result: Any, schema: pa.Schema) -> pa.Table:
+        try:
+            if isinstance(result, pa.RecordBatch):
+                result = pa.Table.from_batches([result])
+            elif not isinstance(result, pa.Table):
+                result = pa.table(result)
+            return result.select(schema.names).cast(schema)
+        except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
+            raise OutputTypeError(
+                f"a result does not fit the output schema {self._output.name}: {e}"
+            ) from None
+
+
+class ArrowKeys:
+    """The keys of a generation, as they came."""
+
+    def __init__(self, codec: Any, bare: bool) -> None:
+        self._codec = codec
+        self._bare = bare
+        self._chunks: list[pa.Array] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iadd__(self, chunks: list[pa.Array]) -> ArrowKeys:
+        self._chunks += chunks
+        self._size += sum(map(len, chunks))
+        return self
+
+    def __getitem__(self, slot: int) -> Any:
+        key = self._codec.decode(self.take(np.array([slot])))[0]
+        return key[0] if self._bare else key
+
+    def take(self, slots: np.ndarray[Any, Any]) -> pa.Array:
+        """The keys of these slots, a struct each."""
+        self._chunks = _compact(self._chunks)
+        return _gather(self._chunks, slots)
+
+
+class WorkerBatchState(WorkerState, ValueState[Any]):
+    """The values of all keys: `_where[slot]` is a value's place in the chunks."""
+
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._codec = spec.value_codec()
+        self._type = self._codec.arrow
+        default = getattr(descriptor, "default", None)
+        self._default = None if default is None else self._codec.encode([default])
+        self._start()
+        self._old = (self._chunks, self._where)
+
+    def _start(self) -> None:
+        self._chunks: list[pa.Array] = []
+        self._places = 0
+        self._where = np.empty(0, np.int64)
+        self._dirty = bytearray()
+
+    def new_generation(self) -> None:
+        self._old = (self._chunks, self._where)
+        self._start()
+
+    def forget(self) -> None:
+        self._start()
+        self._old = (self._chunks, self._where)
+
+    def load(self, message: Columns, carried: list[int] | None) -> None:
+        sent = message.elements(f"s{self.index}")
+        where = self._append(sent)
+        if carried is not None:
+            slots = np.array(carried)
+            kept = slots >= 0
+            chunks, old = self._old
+            where[kept] = self._append(_gather(chunks, old[slots[kept]]))
+        self._where = np.concatenate([self._where, where])
+        self._dirty += bytes(len(sent))
+
+    def _append(self, values: pa.Array) -> np.ndarray[Any, Any]:
+        """Adds values; returns their places."""
+        places = np.arange(self._places, self._places + len(values))
+        self._chunks.append(values)
+        self._places += len(values)
+        return places
+
+    def value(self) -> pa.Array:
+        self._chunks = _compact(self._chunks)
+        values = _gather(self._chunks, self._where[self._slots()])
+        if self._default is None:
+            return values
+        missing = pc.is_null(values)
+        places = pc.if_else(missing, len(values), pa.array(np.arange(len(values))))
+        return pa.concat_arrays([values, self._default]).take(places)
+
+    def update(self, values: Any) -> None:
+        slots = self._slots()
+        try:
+            if isinstance(values, pa.ChunkedArray):
+                values = values.combine_chunks()
+            if not isinstance(values, pa.Array):
+                values = pa.array(values, self._type)
+            values = values.cast(self._type)
+        except (TypeError, ValueError, pa.ArrowException) as e:
+            raise StateTypeError(f"state '{self.spec.name}': {e}") from None
+        if len(values) != len(slots):
+            raise StateTypeError(
+                f"state '{self.spec.name}': update() needs a value for each of the batch's "
+                f"{len(slots)} keys, in the order of batch.keys, got {len(values)}"
+            )
+        self._where[slots] = self._append(values)
+        np.frombuffer(self._dirty, np.uint8)[slots] = 1
+
+    def clear(self) -> None:
+        self.update(pa.nulls(len(self._slots()), self._type))
+
+    def _slots(self) -> np.ndarray[Any, Any]:
+        slots: np.ndarray[Any, Any] | None = self._cursor.slots
+        if slots is None:
+            raise StateAccessError(
+                f"state '{self.spec.name}' was used outside of process_batch, where there are no "
+                "keys"
+            )
+        return slots
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        self._chunks = _compact(self._chunks)
+        return {"": _gather(self._chunks, self._where[slots])}
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        return {"": self._type}
+
+
+def _compact(chunks: list[pa.Array], limit: int = _MANY_CHUNKS) -> list[pa.Array]:
+    """The same values in few chunks: what is taken from many is slow."""
+    return [pa.concat_arrays(chunks)] if len(chunks) > limit else chunks
+
+
+def _gather(chunks: list[pa.Array], places: np.ndarray[Any, Any]) -> pa.Array:
+    if len(chunks) == 1:
+        return chunks[0].take(pa.array(places))
+    return pa.chunked_array(chunks).take(pa.array(places)).combine_chunks()

@@ -1,0 +1,157 @@
+"""Functions of batches: columns in, columns out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import keystate
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from keystate import (
+    DeclarationError,
+    KeyedBatch,
+    KeyedBatchFunction,
+    ListStateDescriptor,
+    ValueStateDescriptor,
+)
+from pyspark.errors import PythonException, StreamingQueryException
+
+MAX_CACHED_KEYS = "spark.keystate.worker.maxCachedKeys"
+ROWS_PER_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Totals(KeyedBatchFunction):
+    """Keeps for each key the number and the sum of its rows, and forgets both at a hundred."""
+
+    def open(self, ctx: Any) -> None:
+        self.sum = ctx.get_state(
+            ValueStateDescriptor("sum", "count long, total double", default=(0, 0.0))
+        )
+        self.last = ctx.get_state(ValueStateDescriptor("last", "string"))
+
+    def process_batch(self, batch: KeyedBatch, ctx: Any) -> Any:
+        value = batch.rows["value"].to_numpy()
+        index = batch.key_of_row.to_numpy()
+        size = batch.keys.num_rows
+        before = self.sum.value()
+        count = before.field("count").to_numpy() + np.bincount(index, minlength=size)
+        total = before.field("total").to_numpy() + np.bincount(index, value, minlength=size)
+        last = self.last.value().to_pylist()
+        for i, v in zip(index, value):
+            last[i] = f"{last[i] or ''}{v:.0f} "[-10:]
+        full = pa.array(count >= 100)
+        sums = pa.StructArray.from_arrays(
+            [pa.array(count), pa.array(total)],
+            names=["count", "total"],
+            mask=full,
+        )
+        self.sum.update(sums)
+        self.last.update(pc.if_else(full, None, pa.array(last)))
+        return {**dict(zip(batch.keys.schema.names, batch.keys)), "count": count, "total": total}
+
+
+def totals(df: Any) -> Any:
+    return keystate.keyed(df, "name").process_batches(
+        Totals(), "name string, count long, total double"
+    )
+
+
+@pytest.mark.parametrize("cached, message", [("200000", "10000"), ("7", "13")])
+def test_like_row_by_row(
+    cached: str, message: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """Over messages, generations and restarts."""
+    settings(**{MAX_CACHED_KEYS: cached, ROWS_PER_MESSAGE: message})
+    rng = random.Random(1)
+    fed = stream("name string, value double")
+    model: dict[Any, tuple[int, float]] = {}
+    for _ in range(3):
+        batches = []
+        final: dict[Any, tuple[int, float]] = {}
+        for _ in range(3):
+            names = [rng.choice([None, *"abcdefghijklmnop"]) for _ in range(100)]
+            batches.append([(name, float(rng.randrange(100))) for name in names])
+        fed.feed(*batches)
+        emitted = fed.run(totals)
+        for rows in batches:
+            for name, value in rows:
+                count, total = model.get(name, (0, 0.0))
+                model[name] = final[name] = (count + 1, total + value)
+        seen: dict[Any, list[tuple[int, float]]] = {}
+        for row in emitted:
+            seen.setdefault(row.name, []).append((row["count"], row.total))
+        # No key reaches a hundred, so counts only grow, and the greatest is the last.
+        assert {name: max(found) for name, found in seen.items()} == final
+
+
+def test_clearing_and_reading_state(stream: Callable[..., Any], spark: Any) -> None:
+    fed = stream("name string, value double")
+    fed.feed([("a", 1.0)] * 60 + [("b", 2.0)], [("a", 1.0)] * 40)
+    fed.run(totals)
+    reader = spark.read.format("statestore").option("stateVarName", "sum")
+    state = reader.load(str(fed.checkpoint)).select("key.name", "value.*").collect()
+    assert [tuple(row) for row in state] == [("b", 1, 2.0)]
+    fed.feed([("a", 5.0)])
+    assert [tuple(row) for row in fed.run(totals)] == [("a", 1, 5.0)]
+
+
+def test_a_batch_query_and_a_callable(spark: Any) -> None:
+    df = spark.range(0, 1000, 1, 2).selectExpr("id % 10 AS key", "id")
+
+    def doubled(batch: KeyedBatch, ctx: Any) -> Any:
+        assert batch.keys["key"].take(batch.key_of_row).equals(batch.rows["key"])
+        return pa.table({"id": pc.multiply(batch.rows["id"], 2), "more": batch.rows["key"]})
+
+    out = keystate.keyed(df, "key").process_batches(doubled, "id long")
+    assert sorted(row.id for row in out.collect()) == list(range(0, 2000, 2))
+
+
+class Wrong(KeyedBatchFunction):
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def open(self, ctx: Any) -> None:
+        kind = ListStateDescriptor if self.what == "list" else ValueStateDescriptor
+        get = ctx.get_list_state if self.what == "list" else ctx.get_state
+        self.state = get(kind("s", "long"))
+        self.more = None
+
+    def process_batch(self, batch: KeyedBatch, ctx: Any) -> Any:
+        if self.what == "type":
+            self.state.update(pa.array(["x"] * batch.keys.num_rows))
+        if self.what == "length":
+            self.state.update([1, 2, 3])
+        if self.what == "column":
+            return {"other": [1]}
+        if self.what == "result":
+            return {"key": ["x"]}
+        if self.what == "raise":
+            raise ValueError("mine")
+        return None
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("type", "StateTypeError: state 's'"),
+        ("length", "StateTypeError: state 's'.*each of the batch's 1 keys.*got 3"),
+        ("column", "OutputTypeError.*key"),
+        ("result", "OutputTypeError.*key"),
+        ("raise", "FunctionError: ValueError: mine"),
+    ],
+)
+def test_misfits(spark: Any, what: str, message: str) -> None:
+    df = spark.createDataFrame([(1,)], "key long")
+    out = keystate.keyed(df, "key").process_batches(Wrong(what), "key long")
+    with pytest.raises((PythonException, StreamingQueryException), match=f"(?s){message}"):
+        out.collect()
+
+
+def test_value_states_only(spark: Any) -> None:
+    df = spark.createDataFrame([(1,)], "key long")
+    with pytest.raises(DeclarationError, match="'s' is a list state"):
+        keystate.keyed(df, "key").process_batches(Wrong("list"), "key long")

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate
 import java.util.UUID
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
@@ -13,15 +13,13 @@ import org.apache.spark.sql.types.StructType
 
 /** A function with keyed state applied to a stream or a batch.
   *
-  * @param functionExpr
-  *   the `PythonUDF` that runs the function over Arrow batches
   * @param keys
   *   the columns of `child` that make up the key
   * @param columns
   *   the columns of `child` that the function sees; a key that is an expression is an extra one
   */
 private[keystate] case class KeyedProcess(
-    functionExpr: Expression,
+    function: KeyedFunction,
     keys: Seq[Attribute],
     columns: Seq[Attribute],
     output: Seq[Attribute],
@@ -45,7 +43,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     case KeyedProcess(function, keys, columns, output, spec, child) =>
       val streaming = child.isStreaming
       new KeyedProcessExec(
-        function,
+        function.udf,
         keys,
         output,
         // Only Spark's metadata sees it: the function decides what it emits in either mode.
@@ -64,6 +62,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         initialState = LocalTableScanExec(Nil, Nil, None),
         initialStateGroupingAttrs = keys,
         initialStateSchema = new StructType(),
+        function,
         columns,
         spec
       ) :: Nil

@@ -5,21 +5,11 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 import scala.collection.mutable
 
 import org.apache.hadoop.conf.Configuration
-import org.json4s.JsonAST.JObject
-import org.json4s.JsonDSL._
 
-import org.apache.spark.{JobArtifactSet, TaskContext}
-import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  Expression,
-  PythonUDF,
-  SortOrder,
-  UnsafeProjection
-}
-import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
 import org.apache.spark.sql.catalyst.plans.physical.{
   ClusteredDistribution,
@@ -29,7 +19,6 @@ import org.apache.spark.sql.catalyst.plans.physical.{
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateVariableInfo
@@ -48,6 +37,8 @@ import keystate.backend.heap.HeapStateBackend
   * the case class's `copy`, which we override to stay what we are. Routing, execution and the state
   * schema are ours; metadata files, progress and metrics are the base's.
   *
+  * @param function
+  *   the user's; `functionExpr` is its `udf`
   * @param columns
   *   the child's columns that the function sees
   */
@@ -69,6 +60,7 @@ private[keystate] class KeyedProcessExec(
     initialState: SparkPlan,
     initialStateGroupingAttrs: Seq[Attribute],
     initialStateSchema: StructType,
+    val function: KeyedFunction,
     val columns: Seq[Attribute],
     val spec: OperatorSpec
 ) extends TransformWithStateInPySparkExec(
@@ -127,12 +119,13 @@ private[keystate] class KeyedProcessExec(
     initialState,
     initialStateGroupingAttrs,
     initialStateSchema,
+    function,
     columns,
     spec
   )
 
   /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(columns, spec)
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(function, columns, spec)
 
   /** Keeps both children; the base drops the right one after the first batch. */
   override protected def withNewChildrenInternal(
@@ -157,7 +150,7 @@ private[keystate] class KeyedProcessExec(
     Seq(rows, UnspecifiedDistribution)
   }
 
-  /** The worker keeps many keys' states at once: rows need not come sorted by key. */
+  /** A function finds its states for every row: rows need not come sorted by key. */
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
 
   /** What the checkpoint says of this operator. */
@@ -245,15 +238,29 @@ private[keystate] class KeyedProcessExec(
     }
   }
 
-  private val function = {
-    val udf = functionExpr.asInstanceOf[PythonUDF]
-    (ChainedPythonFunctions(Seq(udf.func)), udf.resultId.id)
-  }
-  private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
-  private val timeZone = conf.sessionLocalTimeZone
-  private val largeVarTypes = conf.arrowUseLargeVarTypes
-  private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
-  private val settings = KeyedTask.Settings.from(conf)
+  private val runner = function.runner(conf, pythonMetrics)
+
+  /** Made in a task. */
+  private def context(
+      backend: KeyedStateBackend,
+      families: Seq[Int],
+      maxParallelism: Int,
+      parallelism: Int
+  ): KeyedContext = new KeyedContext(
+    spec,
+    child.output,
+    columns,
+    groupingAttributes,
+    output,
+    backend,
+    families,
+    maxParallelism,
+    parallelism,
+    isStreaming,
+    getStateInfo.storeVersion,
+    getStateInfo.queryRunId.toString,
+    batchTimestampMs
+  )
 
   private def processStream(
       store: StateStore,
@@ -271,16 +278,17 @@ private[keystate] class KeyedProcessExec(
       case _ => rows
     }
     val families = spec.families.map(f => own.registerFamily(f.name, f.layout, f.properties).id)
-    val parts = new KeyedStore(own.backend, families, maxParallelism)
-    val watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
-    val due = parts.timers.fold(mutable.Queue.empty[Timer])(_.due(watermark, batchTimestampMs))
-    val (output, task) = run(onTime, due, parts, watermark)
+    val task = context(own.backend, families, maxParallelism, getStateInfo.numPartitions)
+    task.watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
+    val due =
+      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
+    val run = runner.run(onTime, due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
-      output, {
-        longMetric("numUpdatedStateRows") += task.updated
-        longMetric("numRemovedStateRows") += task.removed
+      counted(run.output), {
+        longMetric("numUpdatedStateRows") += run.updated
+        longMetric("numRemovedStateRows") += run.removed
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
-        parts.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
+        task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
         longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
         setStoreMetrics(store)
         setOperatorMetrics()
@@ -295,100 +303,25 @@ private[keystate] class KeyedProcessExec(
   ): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
     spec.families.foreach(backend.register)
-    val parts = new KeyedStore(backend, spec.families.map(_.id), maxParallelism)
+    val parallelism = TaskContext.get().numPartitions()
+    val task = context(backend, spec.families.map(_.id), maxParallelism, parallelism)
 
     // When the input has ended all time has passed: timers fire until there are none.
     def timerPasses: Iterator[InternalRow] = {
-      val end = Some(Long.MaxValue)
-      val due = parts.timers.fold(mutable.Queue.empty[Timer])(_.due(end, end))
+      task.watermark = Some(Long.MaxValue)
+      val due =
+        task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
       if (due.isEmpty) Iterator.empty
-      else run(Iterator.empty, due, parts, end)._1 ++ timerPasses
+      else runner.run(Iterator.empty, due, task).output ++ timerPasses
     }
-    run(rows, mutable.Queue.empty, parts, None)._1 ++ timerPasses
+    counted(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
   }
 
-  /** A task's backend, and how its states are reached in it. */
-  private final class KeyedStore(
-      val backend: KeyedStateBackend,
-      families: Seq[Int],
-      val maxParallelism: Int
-  ) {
-    val channels: Seq[StateChannel] = spec.states.zipWithIndex.map { case (state, i) =>
-      StateChannel(state, i, families(i), backend, settings.inlineEntries)
-    }
-    val timers: Option[TimerChannel] =
-      Option.when(spec.timers)(new TimerChannel(families.last, backend, maxParallelism))
-  }
-
-  private def run(
-      rows: Iterator[InternalRow],
-      due: mutable.Queue[Timer],
-      parts: KeyedStore,
-      watermark: Option[Long]
-  ): (Iterator[InternalRow], KeyedTask) = {
-    val context = TaskContext.get()
-    val toOutput = UnsafeProjection.create(output, output)
+  private def counted(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
     val numOutputRows = longMetric("numOutputRows")
-    val toColumns: InternalRow => InternalRow =
-      if (columns == child.output) identity else UnsafeProjection.create(columns, child.output)
-    val task = new KeyedTask(
-      new KeyReader(normalizedKeys, child.output, parts.maxParallelism),
-      toColumns,
-      parts.channels,
-      parts.timers,
-      due,
-      parts.backend,
-      row => {
-        numOutputRows += 1
-        toOutput(row)
-      },
-      control(context, parts.maxParallelism, watermark),
-      settings
-    )
-    // Nothing to do without rows and timers: the worker would start for nothing.
-    if (!rows.hasNext && due.isEmpty) return (Iterator.empty, task)
-    if (spec.states.exists(_.kind != StateKind.Value)) {
-      val pages = new PageFormat(timeZone, largeVarTypes)
-      val questions = new StateQuestions(task, parts.channels, parts.backend, pages)
-      val secret = StateServer.register(questions)
-      context.addTaskCompletionListener[Unit](_ => StateServer.unregister(secret))
-      task.announce(("port" -> StateServer.port) ~ ("secret" -> secret))
+    rows.map { row =>
+      numOutputRows += 1
+      row
     }
-    val runner = new KeyedPythonRunner(
-      function._1,
-      function._2,
-      KeyedTask.messageSchema(
-        DataTypeUtils.fromAttributes(columns),
-        DataTypeUtils.fromAttributes(groupingAttributes),
-        spec
-      ),
-      timeZone,
-      largeVarTypes,
-      pythonConf,
-      pythonMetrics,
-      artifacts,
-      task
-    )
-    (runner.compute(rows, context.partitionId(), context).flatMap(task.receive), task)
   }
-
-  /** What the function's runtime context tells. */
-  private def control(
-      context: TaskContext,
-      maxParallelism: Int,
-      watermark: Option[Long]
-  ): JObject =
-    ("subtask" -> context.partitionId()) ~
-      ("parallelism" -> (if (isStreaming) getStateInfo.numPartitions
-                         else context.numPartitions())) ~
-      ("max_parallelism" -> maxParallelism) ~
-      ("attempt" -> context.attemptNumber()) ~
-      ("streaming" -> isStreaming) ~
-      ("batch_id" -> getStateInfo.storeVersion) ~
-      ("query_run" -> getStateInfo.queryRunId.toString) ~
-      ("watermark" -> watermark) ~
-      ("processing_time" -> batchTimestampMs) ~
-      ("event_time_column" -> Option(
-        columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
-      ).filter(_ >= 0))
 }

@@ -5,7 +5,13 @@ import java.util.{List => JList}
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Attribute,
+  NamedExpression,
+  PythonUDF,
+  RowOrdering
+}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
@@ -44,7 +50,7 @@ object PythonBridge {
     ClassicDataset.ofRows(
       df.sparkSession,
       KeyedProcess(
-        expression(function),
+        PythonFunction(expression(function).asInstanceOf[PythonUDF]),
         keyed.map(_.toAttribute),
         plan.output,
         output(DataType.fromJson(outputSchema).asInstanceOf[StructType], plan.output),

@@ -1,0 +1,92 @@
+package org.apache.spark.sql.keystate
+
+import scala.collection.mutable
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, PythonUDF, UnsafeProjection}
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.backend.KeyedStateBackend
+
+/** The user's function of a keyed operator, in whatever language. */
+private[keystate] trait KeyedFunction extends Serializable {
+
+  /** What Spark's own operator, which [[KeyedProcessExec]] extends, takes for the function. */
+  def udf: PythonUDF
+
+  /** What runs it in tasks; made on the driver. */
+  def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): KeyedRunner
+}
+
+/** Runs the user's function in the tasks of one execution. */
+private[keystate] trait KeyedRunner extends Serializable {
+
+  /** Applies the function to rows and then to the timers that are due, as the result is read. */
+  def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: KeyedContext
+  ): KeyedRun
+}
+
+/** One pass of a task over its rows and timers. */
+private[keystate] trait KeyedRun {
+
+  /** What the function emitted, in the operator's output columns. */
+  def output: Iterator[InternalRow]
+
+  /** Entries of states that were put and removed, once `output` was read to its end. */
+  def updated: Long
+  def removed: Long
+}
+
+/** What a task of a keyed operator works on: its states in their backend, and what the function may
+  * know of its place.
+  *
+  * @param input
+  *   the columns of the rows that come in; `columns` are those that the function sees
+  * @param grouping
+  *   the columns of `input` that are the key
+  * @param families
+  *   the backend's ids of what the operator keeps, in the order of `spec.families`
+  * @param processingTime
+  *   the micro-batch's time
+  */
+private[keystate] final class KeyedContext(
+    val spec: OperatorSpec,
+    input: Seq[Attribute],
+    val columns: Seq[Attribute],
+    val grouping: Seq[Attribute],
+    val output: Seq[Attribute],
+    val backend: KeyedStateBackend,
+    val families: Seq[Int],
+    val maxParallelism: Int,
+    val parallelism: Int,
+    val streaming: Boolean,
+    val batchId: Long,
+    val queryRun: String,
+    val processingTime: Option[Long]
+) {
+  val task: TaskContext = TaskContext.get()
+
+  val timers: Option[TimerChannel] =
+    Option.when(spec.timers)(new TimerChannel(families.last, backend, maxParallelism))
+
+  /** By which of `columns` the watermark goes. */
+  val eventTimeColumn: Option[Int] = Option(
+    columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
+  ).filter(_ >= 0)
+
+  /** None while there is no watermark; a batch has one once its rows have ended. */
+  var watermark: Option[Long] = None
+
+  def keyReader: KeyReader =
+    new KeyReader(KeyReader.normalized(grouping), input, maxParallelism)
+
+  /** Narrows a row to what the function sees. */
+  val toColumns: InternalRow => InternalRow =
+    if (columns == input) identity else UnsafeProjection.create(columns, input)
+}

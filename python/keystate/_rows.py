@@ -7,9 +7,9 @@ what ``namedtuple``'s does rather than a search through the names.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from functools import lru_cache, partial
-from operator import itemgetter
 from typing import Any
 
 from pyspark.sql import Row
@@ -18,9 +18,9 @@ from pyspark.sql import Row
 @lru_cache(maxsize=1024)
 def row_class(names: tuple[str, ...]) -> type[Row]:
     """The row class with these field names."""
-    fields: dict[str, Any] = {
-        name: property(itemgetter(i)) for i, name in enumerate(names) if name.isidentifier()
-    }
+    # namedtuple's getters read the tuple itself; any other way leads through Row.__getitem__.
+    getters = vars(namedtuple("Getters", [f"f{i}" for i in range(len(names))]))
+    fields = {name: getters[f"f{i}"] for i, name in enumerate(names) if name.isidentifier()}
     return type("Row", (Row,), {**fields, "__slots__": (), "__fields__": list(names)})
 
 

@@ -195,20 +195,24 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
         self._default = self._codec.decode(self._codec.encode([descriptor.default]))[0]
         self._shared_default = _is_immutable(self._default)
 
-    # value and update repeat _get and _set: a call costs as much as what they do.
+    # value and update repeat _get and _set: a call costs as much as what they do. A tuple becomes a
+    # row when it is read: most are overwritten or encoded before that.
 
     def value(self) -> Any:
+        slot = self._cursor.slot
         try:
-            value = self._cells[self._cursor.slot]
+            value = self._cells[slot]
         except TypeError:
             self._no_key()
         if value is None:
             return self._default if self._shared_default else copy.deepcopy(self._default)
+        if type(value) is tuple and self._as_read is not None:
+            value = self._cells[slot] = self._as_read(value)
         return value
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
-        if self._as_read is not None and value is not None:
+        if type(value) is not tuple and self._as_read is not None and value is not None:
             value = self._as_read(value)
         try:
             self._cells[slot] = value

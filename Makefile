@@ -55,7 +55,7 @@ format: .venv/installed
 	$(BIN)/ruff format
 
 bench: install .venv/installed-bench
-	$(BIN)/python bench/keyed_state.py
+	$(BIN)/python -m bench
 
 clean:
 	rm -rf target jvm/target project/target project/project python/keystate/jars python/build \

@@ -1,0 +1,1 @@
+"""Benchmarks against what else a PySpark user has: see README.md."""

@@ -1,0 +1,163 @@
+"""A Spark session to measure in, and how a query is measured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keystate
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+SPARK_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CORES = 2
+
+Build = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One query run to its end over what is in a folder.
+
+    Attributes:
+        seconds: from start() to the end.
+        cpu: seconds of CPU time of the JVM and its Python workers, user and system.
+        emitted: rows that the query emitted.
+        batches: ms that each micro-batch with rows took.
+        rss: the most MB that one of its Python workers had in memory.
+    """
+
+    seconds: float
+    cpu: float
+    emitted: int
+    batches: list[int] = field(default_factory=list)
+    rss: float = 0.0
+
+
+@contextmanager
+def bench_session() -> Iterator[tuple[SparkSession, Path]]:
+    """A session with two cores, and a folder; both are gone afterwards."""
+    work = Path(tempfile.mkdtemp(prefix="keystate-bench"))
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("keystate bench")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "6g",
+        "spark.local.dir": str(work / "local"),
+        "spark.sql.shuffle.partitions": str(CORES),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }.items():
+        builder = builder.config(key, value)
+    spark = keystate.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark, work
+    finally:
+        spark.stop()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def write(folder: Path, table: pa.Table, files: int = 4) -> Path:
+    """Writes a table as so many Parquet files, in an order that the file source keeps."""
+    folder.mkdir(parents=True)
+    step = -(-table.num_rows // files)
+    for i in range(files):
+        path = folder / f"{i:05}.parquet"
+        pq.write_table(table.slice(i * step, step), path)
+        os.utime(path, (1e9 + i, 1e9 + i))
+    return folder
+
+
+def measure(
+    spark: SparkSession,
+    build: Build,
+    folder: Path,
+    settings: dict[str, str],
+    *,
+    files_per_batch: int | None = None,
+    checkpoint: Path | None = None,
+) -> Measured:
+    """Runs a query over a folder into the noop sink, trigger availableNow."""
+    own = Path(tempfile.mkdtemp(dir=folder.parent)) if checkpoint is None else checkpoint
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        schema = spark.read.parquet(str(folder)).schema
+        reader = spark.readStream.schema(schema)
+        if files_per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", files_per_batch)
+        out = build(reader.parquet(str(folder)))
+        cpu, started = cpu_seconds(), time.perf_counter()
+        query = (
+            out.writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(own))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
+        with_rows = [p for p in query.recentProgress if p.numInputRows]
+        return Measured(
+            seconds,
+            cpu,
+            sum(p.sink.numOutputRows for p in with_rows),
+            [p.durationMs["triggerExecution"] for p in with_rows],
+            worker_memory(),
+        )
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+        if checkpoint is None:
+            shutil.rmtree(own)
+
+
+def cpu_seconds() -> float:
+    """CPU time so far of this process's descendants; 0 where there is no /proc."""
+    ticks = sum(sum(map(int, stat[11:15])) for stat in _descendants().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def worker_memory() -> float:
+    """The most MB that a Python worker has had in memory so far."""
+    peaks = [0.0]
+    for pid in _descendants():
+        try:
+            if "python" in os.readlink(f"/proc/{pid}/exe"):
+                status = Path(f"/proc/{pid}/status").read_text()
+                peaks.append(int(status.split("VmHWM:")[1].split()[0]) / 1024)
+        except (OSError, IndexError):
+            continue
+    return max(peaks)
+
+
+def _descendants() -> dict[int, list[str]]:
+    """The fields of /proc/<pid>/stat after the name, by process."""
+    stats: dict[int, list[str]] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        stats[int(path.name)] = stat
+        children.setdefault(int(stat[1]), []).append(int(path.name))
+    found: dict[int, list[str]] = {}
+    left = children.get(os.getpid(), [])
+    while left:
+        pid = left.pop()
+        found[pid] = stats[pid]
+        left += children.get(pid, [])
+    return found

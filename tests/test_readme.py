@@ -16,7 +16,8 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\s*?(?:\n[^\n`]+\n)?\s*?^```text\n(.*?)^```$)?", re.M | re.S
 )
-SETTING = re.compile(r"\bspark\.keystate\.[a-zA-Z.]*[a-zA-Z]")
+# Not what several settings begin with, up to a dot.
+SETTING = re.compile(r"\bspark\.keystate\.[a-zA-Z.]*[a-zA-Z](?![\w.]*\.[<{\"]|[\w])")
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
 

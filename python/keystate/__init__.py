@@ -6,7 +6,16 @@
 """
 
 from keystate.admin import rescale
-from keystate.backends import FsStateBackend, HashMapStateBackend, MemoryStateBackend, StateBackend
+from keystate.backends import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    FsStateBackend,
+    HashMapStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+    RocksDBStateBackend,
+    StateBackend,
+)
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -78,7 +87,9 @@ __all__ = [
     "CheckpointListener",
     "CheckpointedFunction",
     "ConfigurationError",
+    "CustomStateBackend",
     "DeclarationError",
+    "EmbeddedRocksDBStateBackend",
     "FilterFunction",
     "FlatMapFunction",
     "FoldingState",
@@ -106,9 +117,11 @@ __all__ = [
     "MergingState",
     "OperatorStateStore",
     "OutputTypeError",
+    "PredefinedOptions",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RocksDBStateBackend",
     "RuntimeContext",
     "SortedMapState",
     "SortedMapStateDescriptor",

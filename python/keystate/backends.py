@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from enum import Enum
+
+from keystate.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -27,21 +30,110 @@ class HashMapStateBackend(StateBackend):
         return {"spark.keystate.backend": "hashmap"}
 
 
+class PredefinedOptions(str, Enum):
+    """Tuning of RocksDB for a kind of disk."""
+
+    DEFAULT = "DEFAULT"
+    SPINNING_DISK_OPTIMIZED = "SPINNING_DISK_OPTIMIZED"
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = "SPINNING_DISK_OPTIMIZED_HIGH_MEM"
+    FLASH_SSD_OPTIMIZED = "FLASH_SSD_OPTIMIZED"
+
+
+@dataclass(frozen=True)
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Working state in RocksDB: on the executors' local disks and in bounded native memory.
+
+    Attributes:
+        predefined_options: tuning for a kind of disk.
+        memory_mb: native memory that all stores of an executor share, for blocks, indexes, filters
+            and write buffers, in MiB; 256 if None. It is not part of the JVM's heap.
+        write_buffer_ratio: how much of it write buffers may take, between 0 and 1; 0.5 if None.
+    """
+
+    predefined_options: PredefinedOptions = PredefinedOptions.DEFAULT
+    memory_mb: int | None = None
+    write_buffer_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError for values out of bounds."""
+        try:
+            PredefinedOptions(self.predefined_options)
+        except ValueError:
+            known = ", ".join(PredefinedOptions.__members__)
+            raise ConfigurationError(
+                f"predefined_options must be one of {known}, got {self.predefined_options!r}"
+            ) from None
+        if self.memory_mb is not None and self.memory_mb <= 0:
+            raise ConfigurationError(f"memory_mb must be positive, got {self.memory_mb}")
+        if self.write_buffer_ratio is not None and not 0 < self.write_buffer_ratio < 1:
+            raise ConfigurationError(
+                f"write_buffer_ratio must be between 0 and 1, got {self.write_buffer_ratio}"
+            )
+
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that choose this backend."""
+        options = {
+            "spark.keystate.rocksdb.predefinedOptions": PredefinedOptions(
+                self.predefined_options
+            ).value,
+            "spark.keystate.rocksdb.memoryMB": self.memory_mb,
+            "spark.keystate.rocksdb.writeBufferRatio": self.write_buffer_ratio,
+        }
+        return {"spark.keystate.backend": "rocksdb"} | {
+            key: str(value) for key, value in options.items() if value is not None
+        }
+
+
+class CustomStateBackend(StateBackend):
+    """A backend of your own, by the name of a class in a jar of the session.
+
+    The class implements ``keystate.backend.StateBackendFactory``, whose documentation says what it
+    must do.
+
+    Args:
+        class_name: full name of the class.
+        options: what its ``configure`` gets, as strings.
+    """
+
+    def __init__(self, class_name: str, **options: object) -> None:
+        self.class_name = class_name
+        self.options = {name: str(value) for name, value in options.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CustomStateBackend) and self.conf() == other.conf()
+
+    def __hash__(self) -> int:
+        return hash((self.class_name, frozenset(self.options.items())))
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"CustomStateBackend({self.class_name!r}{options})"
+
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that choose this backend."""
+        return {"spark.keystate.backend": self.class_name} | {
+            f"spark.keystate.backend.option.{name}": value for name, value in self.options.items()
+        }
+
+
+def _with_location(conf: dict[str, str], location: str | None) -> dict[str, str]:
+    if location is None:
+        return conf
+    return conf | {"spark.sql.streaming.checkpointLocation": location}
+
+
 @dataclass(frozen=True)
 class _HeapWithLocation(HashMapStateBackend):
     location: str | None = None
 
     def conf(self) -> dict[str, str]:
         """The Spark settings that choose this backend, and the default checkpoint location."""
-        conf = super().conf()
-        if self.location is not None:
-            conf["spark.sql.streaming.checkpointLocation"] = self.location
-        return conf
+        return _with_location(super().conf(), self.location)
 
 
-def _deprecated(name: str) -> None:
+def _deprecated(name: str, replacement: str = "HashMapStateBackend") -> None:
     warnings.warn(
-        f"{name} is deprecated; use HashMapStateBackend and a checkpoint location",
+        f"{name} is deprecated; use {replacement} and a checkpoint location",
         DeprecationWarning,
         stacklevel=3,
     )
@@ -61,3 +153,17 @@ class FsStateBackend(_HeapWithLocation):
 
     def __post_init__(self) -> None:
         _deprecated("FsStateBackend")
+
+
+@dataclass(frozen=True)
+class RocksDBStateBackend(StateBackend):
+    """Deprecated: :class:`EmbeddedRocksDBStateBackend` with a default checkpoint location."""
+
+    location: str | None = None
+
+    def __post_init__(self) -> None:
+        _deprecated("RocksDBStateBackend", "EmbeddedRocksDBStateBackend")
+
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that choose this backend, and the default checkpoint location."""
+        return _with_location(EmbeddedRocksDBStateBackend().conf(), self.location)

@@ -199,6 +199,14 @@ def test_agrees_with_model(
     assert sorted(map(tuple, emitted)) == sorted(expected)
 
 
+@pytest.mark.parametrize("order", [NATURAL, DESCENDING])
+def test_rocksdb_agrees_with_model(
+    order: Any, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings(**keystate.EmbeddedRocksDBStateBackend().conf())
+    test_agrees_with_model("evicted and asked", order, stream, settings)
+
+
 class Ranker(KeyedProcessFunction):
     """Puts the keys of each column into a sorted map of its own and emits them in its order."""
 

@@ -283,3 +283,17 @@ def test_batch_agrees_with_model(spark: Any, way: str, settings: Callable[..., N
     rows, expected = operations(random.randrange(10**9), 600, 8)
     df = spark.createDataFrame(rows, OPERATIONS).coalesce(1)
     assert sorted(map(tuple, interpret(df).collect())) == sorted(expected)
+
+
+@pytest.mark.parametrize("way", ["ahead", "evicted and asked"])
+def test_rocksdb_agrees_with_model(
+    way: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings(**WAYS[way], **keystate.EmbeddedRocksDBStateBackend().conf())
+    rows, expected = operations(random.randrange(10**9), 600, 8)
+    fed = stream(OPERATIONS)
+    fed.feed(rows[:200], rows[200:400])
+    emitted = fed.run(interpret)
+    fed.feed(rows[400:])
+    emitted += fed.run(interpret)
+    assert sorted(map(tuple, emitted)) == sorted(expected)

@@ -1,5 +1,9 @@
 package keystate.backend
 
+import java.io.File
+
+import keystate.keygroup.KeyGroupRange
+
 /** How the entries of a state are found, which decides the table that holds them in memory. */
 sealed abstract class Layout(val name: String)
 
@@ -88,7 +92,9 @@ trait KeyedStateBackend extends AutoCloseable {
   /** Like [[scan]], from the last entry to the first. Not for `Point` families. */
   def scanReverse(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator
 
-  /** How many entries the family holds in all groups. */
+  /** How many entries the family holds in all groups. A backend that was restored from files may
+    * still count entries whose time to live ended before that.
+    */
   def count(family: Int): Long
 
   /** Estimate of the memory held, in bytes. */
@@ -111,3 +117,45 @@ trait KeyedStateBackend extends AutoCloseable {
 
 /** One changed entry; a null value says that it was removed. */
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
+
+/** A backend that takes over run files whole when a version is loaded, so that loading does not read
+  * every entry. Others get each entry by `load`.
+  */
+trait RestoresFromFiles { self: KeyedStateBackend =>
+
+  /** Takes over a version's runs, oldest first, before anything else is done with the backend.
+    *
+    * @param entryCounts
+    *   how many entries each family has, by its id; None when it was not recorded
+    */
+  def restore(
+      runs: Seq[RestoredRun],
+      groups: KeyGroupRange,
+      entryCounts: Option[Map[Int, Long]]
+  ): Unit
+}
+
+sealed trait RestoredRun
+
+/** A run in a local SST file, which the backend may move away. Families that are not registered and
+  * groups that are not in `groups` must not be seen, and `isWhole` tells that there are no such groups.
+  */
+final case class RunFile(file: File, groups: KeyGroupRange, isWhole: Boolean) extends RestoredRun
+
+/** A small run, to be read once. */
+final case class RunEntries(changes: Iterator[Change]) extends RestoredRun
+
+/** The bytewise order of keys. */
+object KeyOrder {
+
+  /** The smallest key after all that begin with these bytes; null when there is none. */
+  def after(prefix: Array[Byte]): Array[Byte] = {
+    val last = prefix.lastIndexWhere(_ != -1)
+    if (last < 0) null
+    else {
+      val end = java.util.Arrays.copyOf(prefix, last + 1)
+      end(last) = (end(last) + 1).toByte
+      end
+    }
+  }
+}

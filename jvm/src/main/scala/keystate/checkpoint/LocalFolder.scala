@@ -10,10 +10,18 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
   private var closed = false
 
   /** A name for a new file; the caller deletes it. */
-  def newFile(): File = synchronized {
+  def newFile(): File = newPath(".sst")
+
+  /** A new folder; the caller deletes it. */
+  def newFolder(): File = {
+    val made = newPath("")
+    Files.createDirectory(made.toPath).toFile
+  }
+
+  private def newPath(suffix: String): File = synchronized {
     if (closed) throw new IllegalStateException("the store is closed")
     if (folder == null) folder = create()
-    new File(folder, s"${UUID.randomUUID}.sst")
+    new File(folder, s"${UUID.randomUUID}$suffix")
   }
 
   override def close(): Unit = synchronized {

@@ -16,7 +16,8 @@ import keystate.keygroup.KeyGroupRange
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
   *   "rescaledAt": 5,                              where another layout ended; after a rescale only
   *   "numKeys": 1000, "nextFamilyId": 3,
-  *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..} }],
+  *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
+  *                  "entries": 1000 }],            how many; none after a rescale
   *   "runs": [{ "path": "0/7-<uuid>.sst",          none: inline, in the version file itself
   *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
@@ -38,6 +39,7 @@ final case class Manifest(
     numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
+    entryCounts: Map[Int, Long],
     runs: Seq[Run]
 )
 
@@ -88,6 +90,7 @@ object Manifest {
       node.put("layout", family.layout.name)
       val properties = node.putObject("properties")
       family.properties.toSeq.sorted.foreach { case (key, value) => properties.put(key, value) }
+      manifest.entryCounts.get(family.id).foreach(node.put("entries", _))
     }
     val runs = root.putArray("runs")
     manifest.runs.foreach { run =>
@@ -139,6 +142,12 @@ object Manifest {
           )
         }
         .toSeq,
+      entryCounts = root
+        .required("families")
+        .asScala
+        .filter(_.has("entries"))
+        .map(node => node.required("id").asInt -> node.required("entries").asLong)
+        .toMap,
       runs = root
         .required("runs")
         .asScala

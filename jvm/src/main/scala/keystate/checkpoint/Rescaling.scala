@@ -59,6 +59,7 @@ object Rescaling {
         numKeys = old.map(_.numKeys).sum / parallelism,
         nextFamilyId = old.map(_.nextFamilyId).max,
         families = families,
+        entryCounts = Map.empty,
         runs = runs
       )
       VersionFile.write(storage, location, manifest)

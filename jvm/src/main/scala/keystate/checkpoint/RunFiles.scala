@@ -13,7 +13,7 @@ import java.util.zip.CRC32C
 
 import org.rocksdb.RocksDBException
 
-import keystate.backend.Change
+import keystate.backend.{Change, RunFile}
 import keystate.keygroup.KeyGroupRange
 
 /** The runs of a store in the checkpoint's storage: written through a local file, and fetched into
@@ -63,6 +63,17 @@ private[checkpoint] final class RunFiles(
             throw corrupt(path, neededBy, e.getMessage, e)
         }
     }
+
+  /** The run for a backend that reads run files itself; the file is the caller's. */
+  def local(run: Run, path: String, families: Set[Int], neededBy: Long): RunFile = {
+    val file = fetch(run, path, neededBy)
+    try RunFile(file, run.groups, SstFiles.hasOnly(file, families, run.groups))
+    catch {
+      case e: RocksDBException =>
+        file.delete()
+        throw corrupt(path, neededBy, e.getMessage, e)
+    }
+  }
 
   private def fetch(run: Run, path: String, neededBy: Long): File = {
     val file = local.newFile()

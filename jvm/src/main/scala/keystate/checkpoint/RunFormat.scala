@@ -16,7 +16,7 @@ import keystate.keygroup.KeyGroupRange
   * Keys are in bytewise order, each at most once. A removal is stored, not left to RocksDB's own
   * tombstones, which a reader of a single file would not see.
   */
-private[checkpoint] object RunFormat {
+private[keystate] object RunFormat {
   final val PrefixLength = 4
   final val Removed: Byte = 0
   final val Put: Byte = 1
@@ -24,11 +24,19 @@ private[checkpoint] object RunFormat {
   final val MaxFamilyId = 0xffff
 
   def change(key: Array[Byte], value: Array[Byte]): Change = Change(
-    family = (key(0) & 0xff) << 8 | key(1) & 0xff,
-    group = (key(2) & 0xff) << 8 | key(3) & 0xff,
+    family = familyOf(key),
+    group = groupOf(key),
     key = Arrays.copyOfRange(key, PrefixLength, key.length),
     value = if (value(0) == Removed) null else Arrays.copyOfRange(value, 1, value.length)
   )
+
+  def familyOf(key: Array[Byte]): Int = (key(0) & 0xff) << 8 | key(1) & 0xff
+  def groupOf(key: Array[Byte]): Int = (key(2) & 0xff) << 8 | key(3) & 0xff
+
+  /** What the keys of a family's group begin with; for one family too many, what follows all keys. */
+  def prefix(family: Int, group: Int): Array[Byte] =
+    if (family > MaxFamilyId) Array.fill(PrefixLength + 1)(-1)
+    else Array((family >> 8).toByte, family.toByte, (group >> 8).toByte, group.toByte)
 
   val order: Ordering[Change] = (a, b) =>
     if (a.family != b.family) Integer.compare(a.family, b.family)

@@ -9,14 +9,13 @@ import org.rocksdb.{
   EnvOptions,
   Options,
   ReadOptions,
-  RocksDB,
-  RocksObject,
   SstFileReader,
   SstFileReaderIterator,
   SstFileWriter
 }
 
 import keystate.backend.Change
+import keystate.backend.rocksdb.NativeHandles
 import keystate.keygroup.KeyGroupRange
 
 /** Reads and writes runs as local SST files. Native objects are closed in the reverse order of their
@@ -26,15 +25,9 @@ private[checkpoint] object SstFiles {
   private final val BlockSize = 32 * 1024
   private final val InitialBuffer = 4 * 1024
 
-  private lazy val loadLibrary: Unit =
-    try RocksDB.loadLibrary()
-    catch { case e @ (_: UnsatisfiedLinkError | _: RuntimeException) => throw notLoaded(e) }
-
-  private def notLoaded(cause: Throwable) = new NativeLibraryException(cause)
-
   /** There must be at least one change. */
   def write(file: File, changes: Iterator[Change]): RunStatistics = {
-    loadLibrary
+    NativeHandles.loadLibrary
     val handles = new NativeHandles
     try {
       val environment = handles.add(new EnvOptions)
@@ -61,8 +54,30 @@ private[checkpoint] object SstFiles {
 
   /** The entries of the families whose group is in the range; the file goes when the cursor does. */
   def read(file: File, families: Set[Int], groups: KeyGroupRange): RunCursor = {
-    loadLibrary
+    NativeHandles.loadLibrary
     new SstCursor(file, families.toArray.sorted, groups)
+  }
+
+  /** Whether all entries of the families are of these groups. */
+  def hasOnly(file: File, families: Set[Int], groups: KeyGroupRange): Boolean = {
+    NativeHandles.loadLibrary
+    val handles = new NativeHandles
+    try {
+      val options = handles.add(new Options)
+      val reader = handles.add(new SstFileReader(options))
+      reader.open(file.getPath)
+      val entries = handles.add(reader.newIterator(handles.add(new ReadOptions)))
+      def atFamily(family: Int) =
+        entries.isValid && RunFormat.familyOf(entries.key) == family
+      families.forall { family =>
+        entries.seek(RunFormat.prefix(family, 0))
+        val before = atFamily(family) && RunFormat.groupOf(entries.key) < groups.first
+        entries.seek(RunFormat.prefix(family, groups.last + 1))
+        val after = atFamily(family)
+        entries.status()
+        !before && !after
+      }
+    } finally handles.close()
   }
 
   private def cleared(buffer: ByteBuffer, capacity: Int): ByteBuffer =
@@ -109,7 +124,7 @@ private[checkpoint] object SstFiles {
       family += 1
       if (family == families.length) upcoming = null
       else {
-        entries.seek(start(families(family), groups.first))
+        entries.seek(RunFormat.prefix(families(family), groups.first))
         read()
       }
     }
@@ -126,13 +141,6 @@ private[checkpoint] object SstFiles {
         else nextFamily()
       }
 
-    private def start(familyId: Int, group: Int): Array[Byte] =
-      ByteBuffer
-        .allocate(RunFormat.PrefixLength)
-        .putShort(familyId.toShort)
-        .putShort(group.toShort)
-        .array
-
     private def bytes(get: ByteBuffer => Int): Array[Byte] = {
       var length = get(buffer.clear())
       if (length > buffer.capacity) {
@@ -142,20 +150,6 @@ private[checkpoint] object SstFiles {
       val copy = new Array[Byte](length)
       buffer.get(0, copy)
       copy
-    }
-  }
-
-  private final class NativeHandles extends AutoCloseable {
-    private var handles = List.empty[RocksObject]
-
-    def add[T <: RocksObject](handle: T): T = {
-      handles ::= handle
-      handle
-    }
-
-    override def close(): Unit = {
-      handles.foreach(_.close())
-      handles = Nil
     }
   }
 }

@@ -3,8 +3,9 @@ package keystate.checkpoint
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.immutable.VectorMap
+import scala.collection.mutable
 
-import keystate.backend.{Change, KeyedStateBackend, Layout, StateFamily}
+import keystate.backend._
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** One store: loads a version into a backend, and commits the backend's changes as the next version.
@@ -19,15 +20,12 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   * grow above `InlineLimit`, the older ones become a run file.
   *
   * One thread at a time, but for `maintain` and `cancelMaintenance`.
-  *
-  * @param newBackend
-  *   makes a backend for this many key groups
   */
 final class VersionedStore(
     location: StoreLocation,
     storage: CheckpointStorage,
     settings: StoreSettings,
-    newBackend: Int => KeyedStateBackend,
+    backends: StateBackendFactory,
     local: LocalFolder
 ) extends AutoCloseable {
   import VersionedStore._
@@ -86,6 +84,7 @@ final class VersionedStore(
         numKeys = 0,
         nextFamilyId = 0,
         families = Nil,
+        entryCounts = Map.empty,
         runs = Nil
       )
     )
@@ -141,13 +140,16 @@ final class VersionedStore(
       val base = manifest
       val version = base.version + 1
       val runs = runsWith(changesRun(version, id), compaction.applyTo(base), version, id)
+      val entryCounts =
+        families.iterator.map(family => family.id -> backend.count(family.id)).toMap
       val next = base.copy(
         version = version,
         id = id,
         baseId = base.id,
-        numKeys = families.iterator.map(family => backend.count(family.id)).sum,
+        numKeys = entryCounts.valuesIterator.sum,
         nextFamilyId = nextFamilyId,
         families = families.toSeq,
+        entryCounts = entryCounts,
         runs = runs
       )
       val versionBytes = VersionFile.write(storage, location, next)
@@ -236,17 +238,13 @@ final class VersionedStore(
     if (owned != manifest.groups)
       throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
 
-    val backend = newBackend(manifest.maxParallelism)
+    val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
     try {
       manifest.families.foreach(backend.register)
-      val familyIds = manifest.families.map(_.id).toSet
-      manifest.runs.filter(_.groups.intersects(owned)).foreach { run =>
-        val cursor = files.read(run, familyIds, owned, manifest.version)
-        try
-          cursor.foreach { change =>
-            backend.load(change.family, change.group, change.key, change.value)
-          }
-        finally cursor.close()
+      val runs = manifest.runs.filter(_.groups.intersects(owned))
+      backend match {
+        case fromFiles: RestoresFromFiles => restore(manifest, runs, owned, fromFiles)
+        case other => runs.foreach(load(manifest, _, owned, other))
       }
       backend.changesCommitted()
     } catch {
@@ -256,6 +254,45 @@ final class VersionedStore(
     }
     loaded = new Loaded(manifest, backend)
     resetFamilies()
+  }
+
+  private def load(
+      manifest: Manifest,
+      run: Run,
+      owned: KeyGroupRange,
+      backend: KeyedStateBackend
+  ): Unit = {
+    val cursor = files.read(run, manifest.families.map(_.id).toSet, owned, manifest.version)
+    try
+      cursor.foreach { change =>
+        backend.load(change.family, change.group, change.key, change.value)
+      }
+    finally cursor.close()
+  }
+
+  private def restore(
+      manifest: Manifest,
+      runs: Seq[Run],
+      owned: KeyGroupRange,
+      backend: KeyedStateBackend with RestoresFromFiles
+  ): Unit = {
+    val families = manifest.families.map(_.id).toSet
+    val local = mutable.Buffer.empty[RestoredRun]
+    try {
+      runs.foreach { run =>
+        local += (run.source match {
+          case FileSource(path) => files.local(run, path, families, manifest.version)
+          case _: InlineSource =>
+            RunEntries(files.read(run, families, owned, manifest.version))
+        })
+      }
+      val known = manifest.families.forall(family => manifest.entryCounts.contains(family.id))
+      backend.restore(local.toSeq, owned, Option.when(known)(manifest.entryCounts))
+    } finally
+      local.foreach {
+        case RunFile(file, _, _) => file.delete()
+        case _: RunEntries =>
+      }
   }
 
   private def resetFamilies(): Unit = {

@@ -7,8 +7,8 @@ import java.util.UUID
 
 import scala.collection.mutable
 
-import keystate.backend.{KeyedStateBackend, Layout}
-import keystate.backend.heap.HeapStateBackend
+import keystate.backend.{Layout, StateBackendFactory}
+import keystate.backend.heap.HeapStateBackendFactory
 
 /** A store in memory, for tests of checkpoints. The state it works on is a point family `p` and a
   * grouped family `g`, of which the key is always `k`.
@@ -16,8 +16,7 @@ import keystate.backend.heap.HeapStateBackend
 trait StoreFixture {
   type Content = Map[(String, Int, String), String]
 
-  protected def newBackend(maxParallelism: Int): KeyedStateBackend =
-    new HeapStateBackend(maxParallelism)
+  protected def backends: StateBackendFactory = new HeapStateBackendFactory
 
   protected val location: StoreLocation = StoreLocation(0, 3, StoreLocation.DefaultStore)
   private val scratchFolders = mutable.Buffer.empty[File]
@@ -30,7 +29,7 @@ trait StoreFixture {
     at,
     storage,
     settings,
-    newBackend,
+    backends,
     new LocalFolder(() => {
       val folder = Files.createTempDirectory("keystate-test").toFile
       scratchFolders.synchronized(scratchFolders += folder)

@@ -9,7 +9,7 @@ import java.util.Arrays
   * A key is given as the first `length` bytes of an array with their `BytesMap.hash`, so that a part
   * of a longer key can be looked up without a copy.
   */
-private[heap] final class BytesMap[V <: AnyRef] {
+private[backend] final class BytesMap[V <: AnyRef] {
   import BytesMap._
 
   private var keys = new Array[Array[Byte]](InitialCapacity)
@@ -148,7 +148,7 @@ private[heap] final class BytesMap[V <: AnyRef] {
   }
 }
 
-private[heap] object BytesMap {
+private[backend] object BytesMap {
   private final val InitialCapacity = 8
 
   /** murmur3-like hash of the first `length` bytes, four at a time. */

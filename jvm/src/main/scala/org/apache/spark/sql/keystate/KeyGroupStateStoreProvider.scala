@@ -77,7 +77,7 @@ class KeyGroupStateStoreProvider
         hadoopConf
       ),
       config.settings,
-      config.newBackend,
+      config.backends,
       new LocalFolder(() =>
         Utils.createExecutorLocalTempDir(
           Option(SparkEnv.get).fold(new SparkConf)(_.conf),

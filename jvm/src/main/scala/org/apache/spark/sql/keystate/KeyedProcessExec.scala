@@ -194,6 +194,7 @@ private[keystate] class KeyedProcessExec(
   private def checkProvider(): Unit = {
     val provider = conf.stateStoreProviderClass
     if (provider != KeystateErrors.ProviderClass) throw KeystateErrors.providerMissing(provider)
+    StoreConfig.checkBackend(conf)
   }
 
   /** The first processing time timer that is left after this batch. */

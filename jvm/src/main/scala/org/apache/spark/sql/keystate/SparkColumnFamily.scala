@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate
 
-import java.util.Arrays
-
 import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
   CollationAwareMurmur3Hash,
@@ -10,7 +8,15 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.execution.streaming.state._
 
-import keystate.backend.{Change, Entry, EntryIterator, KeyedStateBackend, Layout, StateFamily}
+import keystate.backend.{
+  Change,
+  Entry,
+  EntryIterator,
+  KeyOrder,
+  KeyedStateBackend,
+  Layout,
+  StateFamily
+}
 import keystate.checkpoint.VersionedStore
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
@@ -194,7 +200,7 @@ private[keystate] final class SparkColumnFamily(
 
   private def withPrefix(prefix: UnsafeRow): EntryIterator = {
     val start = codec.keys.encodePrefixKey(prefix)
-    val end = SparkColumnFamily.after(start)
+    val end = KeyOrder.after(start)
     if (codec.prefixInOneGroup)
       backend.scan(family, codec.group(prefix, maxParallelism), start, end)
     else GroupScan.merge(groupRange, backend.scan(family, _, start, end))
@@ -243,18 +249,4 @@ private[keystate] final class SparkColumnFamily(
 
   private def verify(condition: Boolean, message: String): Unit =
     if (!condition) throw new IllegalStateException(message)
-}
-
-private[keystate] object SparkColumnFamily {
-
-  /** The smallest key after all that begin with these bytes; null when there is none. */
-  def after(prefix: Array[Byte]): Array[Byte] = {
-    val last = prefix.lastIndexWhere(_ != -1)
-    if (last < 0) null
-    else {
-      val end = Arrays.copyOf(prefix, last + 1)
-      end(last) = (end(last) + 1).toByte
-      end
-    }
-  }
 }

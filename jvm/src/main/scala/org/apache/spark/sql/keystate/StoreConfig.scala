@@ -1,11 +1,13 @@
 package org.apache.spark.sql.keystate
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+import org.apache.spark.sql.internal.SQLConf
 
-import keystate.backend.KeyedStateBackend
-import keystate.backend.heap.HeapStateBackend
+import keystate.backend.{StateBackendFactory, StateBackends}
 import keystate.checkpoint.StoreSettings
 import keystate.keygroup.KeyGroups
 
@@ -29,15 +31,13 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
     )
   }
 
-  val newBackend: Int => KeyedStateBackend = text(Backend).getOrElse("hashmap") match {
-    case "hashmap" => new HeapStateBackend(_)
-    case other =>
-      throw new IllegalArgumentException(
-        s"$Backend is '$other', which is not a state backend: use 'hashmap'"
-      )
-  }
+  val backends: StateBackendFactory =
+    StateBackends.configured(text(StateBackends.Backend), withPrefix)
 
   val lockTimeoutMillis: Long = positive(LockTimeout).fold(DefaultLockTimeout)(_.toLong)
+
+  private def withPrefix(prefix: String): Map[String, String] =
+    hadoopConf.getPropsWithPrefix(prefix).asScala.toMap
 
   private def text(key: String): Option[String] =
     storeConf.extraOptions.get(key).orElse(Option(hadoopConf.get(key))).map(_.trim)
@@ -51,11 +51,22 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
 
 private[keystate] object StoreConfig {
 
+  /** On the driver: fails where a store would, before anything is started. */
+  def checkBackend(conf: SQLConf): Unit = {
+    val settings = conf.getAllConfs
+    StateBackends.configured(
+      settings.get(StateBackends.Backend).map(_.trim),
+      prefix =>
+        settings.collect {
+          case (key, value) if key.startsWith(prefix) =>
+            key.drop(prefix.length) -> value
+        }
+    )
+    ()
+  }
+
   /** Number of key groups. Fixed for a checkpoint's life. */
   final val MaxParallelism = "spark.keystate.maxParallelism"
-
-  /** `hashmap`. May change at a restart. */
-  final val Backend = "spark.keystate.backend"
 
   /** How long, in milliseconds, to wait for another attempt to let go of a store. */
   final val LockTimeout = "spark.keystate.lockTimeoutMs"

@@ -8,6 +8,7 @@ import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContex
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.backend.StateBackends
 import keystate.checkpoint.{CorruptFileException, MaxParallelismMismatchException}
 
 class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
@@ -194,7 +195,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
         // And the provider is not blocked.
         intercept[MaxParallelismMismatchException](provider.getStore(1, None))
     }
-    Seq(StoreConfig.Backend -> "tape", StoreConfig.MaxParallelism -> "many").foreach { setting =>
+    Seq(StateBackends.Backend -> "tape", StoreConfig.MaxParallelism -> "many").foreach { setting =>
       val e = intercept[IllegalArgumentException](newProvider(hadoop = Map(setting)))
       assert(e.getMessage.contains(setting._1) && e.getMessage.contains(setting._2))
     }

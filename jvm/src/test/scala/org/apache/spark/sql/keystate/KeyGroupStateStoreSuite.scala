@@ -13,11 +13,19 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
+import keystate.backend.StateBackends
+
 /** Spark's own suite for state store providers, with checkpoint format v1. */
 class KeyGroupStateStoreSuite extends KeyGroupStateStoreSuiteBase(checkpointFormat = 1)
 
 /** The same with v2, in which a version is asked for by its id. */
 class KeyGroupStateStoreV2Suite extends KeyGroupStateStoreSuiteBase(checkpointFormat = 2)
+
+/** Both formats with the RocksDB backend. */
+class RocksDBKeyGroupStateStoreSuite
+    extends KeyGroupStateStoreSuiteBase(checkpointFormat = 1, backend = "rocksdb")
+class RocksDBKeyGroupStateStoreV2Suite
+    extends KeyGroupStateStoreSuiteBase(checkpointFormat = 2, backend = "rocksdb")
 
 /** Left out is what asserts internals of the built-in providers:
   *   - "SPARK-18342: commit fails when rename fails" wants the message to have the name of one of
@@ -25,7 +33,7 @@ class KeyGroupStateStoreV2Suite extends KeyGroupStateStoreSuiteBase(checkpointFo
   *   - "SPARK-48997: maintenance threads with exceptions unload only themselves" is about a subclass
   *     of Spark's HDFS-backed provider, which has no v2. With v1 it runs.
   */
-abstract class KeyGroupStateStoreSuiteBase(checkpointFormat: Int)
+abstract class KeyGroupStateStoreSuiteBase(checkpointFormat: Int, backend: String = "hashmap")
     extends StateStoreSuiteBase[KeyGroupStateStoreProvider]
     with BeforeAndAfter {
   import StateStoreTestsHelper._
@@ -142,6 +150,7 @@ abstract class KeyGroupStateStoreSuiteBase(checkpointFormat: Int)
       hadoopConf: Configuration = new Configuration
   ): KeyGroupStateStoreProvider = {
     hadoopConf.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID.toString)
+    hadoopConf.set(StateBackends.Backend, backend)
     val provider = new CommittedIdsProvider
     provider.init(
       storeId,

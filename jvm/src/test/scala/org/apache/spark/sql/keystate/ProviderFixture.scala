@@ -15,10 +15,14 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{IntegerType, LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
+import keystate.backend.StateBackends
+
 /** Providers without a query around them. */
 trait ProviderFixture {
   protected val keySchema: StructType = new StructType().add("name", StringType).add("n", LongType)
   protected val valueSchema: StructType = new StructType().add("value", IntegerType)
+
+  protected def backend: String = "hashmap"
 
   protected def newFolder(): String = Files.createTempDirectory("keystate-test").toUri.toString
 
@@ -33,6 +37,7 @@ trait ProviderFixture {
     val hadoopConf = new Configuration
     hadoopConf.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID.toString)
     hadoopConf.set(StoreConfig.LockTimeout, "1000")
+    hadoopConf.set(StateBackends.Backend, backend)
     hadoop.foreach { case (key, value) => hadoopConf.set(key, value) }
     val sqlConf = new SQLConf
     conf.foreach { case (key, value) => sqlConf.setConfString(key, value) }

@@ -1,0 +1,56 @@
+package keystate.backend
+
+import scala.util.control.NonFatal
+
+import keystate.backend.heap.HeapStateBackendFactory
+import keystate.backend.rocksdb.RocksDBStateBackendFactory
+
+/** The backend that the settings name. */
+object StateBackends {
+  final val Backend = "spark.keystate.backend"
+  final val RocksDBPrefix = "spark.keystate.rocksdb."
+  final val OptionPrefix = "spark.keystate.backend.option."
+
+  /** @param withPrefix
+    *   the settings whose names begin so, without that beginning
+    */
+  def configured(
+      backend: Option[String],
+      withPrefix: String => Map[String, String]
+  ): StateBackendFactory = backend.getOrElse("hashmap") match {
+    case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
+    case "rocksdb" => withOptions(new RocksDBStateBackendFactory, withPrefix(RocksDBPrefix))
+    case className => withOptions(instance(className), withPrefix(OptionPrefix))
+  }
+
+  private def withOptions(
+      factory: StateBackendFactory,
+      options: Map[String, String]
+  ): StateBackendFactory = {
+    factory.configure(options)
+    factory
+  }
+
+  private def instance(className: String): StateBackendFactory = {
+    def unusable(problem: String, cause: Throwable = null) = throw new IllegalArgumentException(
+      s"$Backend is '$className', which is neither 'hashmap' nor 'rocksdb', and $problem. Name a " +
+        s"class that implements ${classOf[StateBackendFactory].getName}, in a jar that the driver " +
+        "and the executors have (spark.jars).",
+      cause
+    )
+    val loader =
+      Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
+    val instance =
+      try Class.forName(className, true, loader).getConstructor().newInstance()
+      catch {
+        case e: ClassNotFoundException => unusable("there is no such class", e)
+        case e: NoSuchMethodException =>
+          unusable("its class has no public constructor without parameters", e)
+        case NonFatal(e) => unusable(s"its class cannot be instantiated: $e", e)
+      }
+    instance match {
+      case factory: StateBackendFactory => factory
+      case _ => unusable("its class is not a StateBackendFactory")
+    }
+  }
+}

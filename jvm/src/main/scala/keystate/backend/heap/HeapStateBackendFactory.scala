@@ -1,0 +1,12 @@
+package keystate.backend.heap
+
+import java.io.File
+
+import keystate.backend.{KeyedStateBackend, StateBackendFactory}
+
+/** `hashmap`. It has no options. */
+final class HeapStateBackendFactory extends StateBackendFactory {
+  override def configure(options: Map[String, String]): Unit = ()
+  override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
+    new HeapStateBackend(maxParallelism)
+}

@@ -1,0 +1,122 @@
+package keystate.backend.rocksdb
+
+import java.nio.ByteBuffer
+import java.util.Arrays
+
+import org.rocksdb.RocksIterator
+
+import keystate.checkpoint.RunFormat
+
+/** Stands on one entry after the other of a family's group, from `start` (inclusive; null: the
+  * first) to `end` (exclusive; null: the last), or backwards. It shows the database as it was when
+  * the cursor was made.
+  */
+private[rocksdb] final class DatabaseCursor(
+    val iterator: RocksIterator,
+    val segment: Database.Segment,
+    database: Database,
+    family: Int,
+    group: Int,
+    start: Array[Byte],
+    end: Array[Byte],
+    reverse: Boolean
+) extends AutoCloseable {
+  val madeAt: Long = database.writes
+  private val prefix = family << 16 | group
+  private val keyBuffer = new NativeBuffer
+  private val valueBuffer = new NativeBuffer
+
+  /** The entry's key; null after the last entry. */
+  var key: Array[Byte] = _
+
+  /** The entry's value. */
+  var value: Array[Byte] = _
+
+  def open(): this.type = {
+    seek()
+    read()
+    this
+  }
+
+  def advance(): Unit = {
+    step()
+    read()
+  }
+
+  override def close(): Unit = {
+    key = null
+    database.release(this)
+  }
+
+  private def seek(): Unit =
+    if (!reverse) {
+      if (start == null) iterator.seek(keyBuffer.prefix(prefix))
+      else iterator.seek(keyBuffer.key(family, group, start))
+    } else if (end != null) {
+      iterator.seekForPrev(keyBuffer.key(family, group, end))
+      if (iterator.isValid && isAt(end)) iterator.prev()
+    } else if (prefix == -1) iterator.seekToLast()
+    else {
+      iterator.seekForPrev(keyBuffer.prefix(prefix + 1))
+      if (iterator.isValid && bytes(keyBuffer, iterator.key(_)).getInt(0) == prefix + 1)
+        iterator.prev()
+    }
+
+  private def isAt(entryKey: Array[Byte]): Boolean = {
+    val buffer = bytes(keyBuffer, iterator.key(_))
+    buffer.getInt(0) == prefix && Arrays.equals(entryKeyOf(buffer), entryKey)
+  }
+
+  private def step(): Unit = if (reverse) iterator.prev() else iterator.next()
+
+  /** Reads the entry that the iterator stands on, or the next one that is there. */
+  private def read(): Unit = {
+    var found = false
+    while (!found)
+      if (!iterator.isValid) {
+        iterator.status()
+        close()
+        found = true
+      } else {
+        val stored = bytes(keyBuffer, iterator.key(_))
+        if (stored.getInt(0) != prefix) {
+          close()
+          found = true
+        } else {
+          key = entryKeyOf(stored)
+          if (isOutside) {
+            close()
+            found = true
+          } else {
+            val content = bytes(valueBuffer, iterator.value(_))
+            if (content.get(0) == RunFormat.Removed) step()
+            else {
+              value = new Array[Byte](content.limit() - 1)
+              content.get(1, value)
+              found = true
+            }
+          }
+        }
+      }
+  }
+
+  private def isOutside: Boolean =
+    if (reverse) start != null && Arrays.compareUnsigned(key, start) < 0
+    else end != null && Arrays.compareUnsigned(key, end) >= 0
+
+  private def entryKeyOf(stored: ByteBuffer): Array[Byte] = {
+    val key = new Array[Byte](stored.limit() - RunFormat.PrefixLength)
+    stored.get(RunFormat.PrefixLength, key)
+    key
+  }
+
+  private def bytes(into: NativeBuffer, get: ByteBuffer => Int): ByteBuffer = {
+    var buffer = into.cleared()
+    val length = get(buffer)
+    if (length > buffer.capacity) {
+      buffer = into.cleared(length)
+      get(buffer)
+    }
+    buffer.position(0).limit(length)
+  }
+}

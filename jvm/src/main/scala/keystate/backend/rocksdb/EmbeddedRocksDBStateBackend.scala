@@ -1,0 +1,199 @@
+package keystate.backend.rocksdb
+
+import java.io.File
+import java.nio.ByteBuffer
+import java.util.Arrays
+
+import scala.collection.mutable
+
+import keystate.backend._
+import keystate.keygroup.KeyGroupRange
+
+/** State in RocksDB, on local disk and in native memory that all stores of the JVM share. The heap
+  * holds only what the open transaction changed: that gives the next run its content, is dropped by a
+  * rollback, and goes into RocksDB when the changes are committed.
+  *
+  * @param folder
+  *   an empty folder, which goes on close
+  */
+final class EmbeddedRocksDBStateBackend private[rocksdb] (
+    maxParallelism: Int,
+    folder: File,
+    config: RocksDBConfig
+) extends KeyedStateBackend
+    with RestoresFromFiles {
+  private val database = new Database(folder, config)
+  private val tables = mutable.TreeMap.empty[Int, FamilyChanges]
+  // Of the open transaction: families it made, families it dropped.
+  private val made = mutable.Set.empty[Int]
+  private val dropped = mutable.ArrayBuffer.empty[FamilyChanges]
+  // The families by id; the sorted map above is too slow for each access.
+  private var byId = new Array[FamilyChanges](0)
+
+  override def register(family: StateFamily): Unit = if (!tables.contains(family.id)) {
+    add(new FamilyChanges(family, database))
+    made += family.id
+  }
+
+  override def drop(familyId: Int): Unit = tables.remove(familyId).foreach { table =>
+    byId(familyId) = null
+    if (!made.remove(familyId)) dropped += table
+  }
+
+  override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =
+    table(family).get(group, key)
+
+  override def multiGet(
+      family: Int,
+      groups: Array[Int],
+      keys: Array[Array[Byte]],
+      values: Array[Array[Byte]],
+      count: Int
+  ): Unit = {
+    val entries = table(family)
+    var i = 0
+    while (i < count) {
+      values(i) = entries.get(groups(i), keys(i))
+      i += 1
+    }
+  }
+
+  override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
+    table(family).put(group, key, value)
+
+  override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
+    table(family).remove(group, key)
+
+  /** For single entries; versions are loaded by `restore`. */
+  override def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
+    val entries = table(family)
+    val existed = database.contains(family, group, key)
+    database.write(Iterator.single(Change(family, group, key, value)))
+    entries.restored(
+      entries.count + (if (value == null) 0 else 1) - (if (existed) 1 else 0)
+    )
+  }
+
+  override def restore(
+      runs: Seq[RestoredRun],
+      groups: KeyGroupRange,
+      entryCounts: Option[Map[Int, Long]]
+  ): Unit = {
+    // Where runs begin and end of which the file has more than may be seen.
+    val partial = runs.collect { case RunFile(_, taken, false) => taken }
+    val bounds = partial.flatMap(taken => Seq(taken.first, taken.last + 1)).distinct
+    database.cut(bounds.filter(g => groups.first < g && g <= groups.last))
+    runs.foreach {
+      case file: RunFile => database.ingest(file)
+      case RunEntries(changes) => database.write(changes)
+    }
+    tables.valuesIterator.foreach { table =>
+      val id = table.family.id
+      if (partial.nonEmpty) {
+        database.deleteGroups(id, 0, groups.first)
+        database.deleteGroups(id, groups.last + 1, maxParallelism)
+      }
+      table.restored(entryCounts.flatMap(_.get(id)).getOrElse(countStored(id, groups)))
+    }
+  }
+
+  override def scan(
+      family: Int,
+      group: Int,
+      start: Array[Byte],
+      end: Array[Byte]
+  ): EntryIterator = scan(table(family), group, start, end, reverse = false)
+
+  override def scanReverse(
+      family: Int,
+      group: Int,
+      start: Array[Byte],
+      end: Array[Byte]
+  ): EntryIterator = scan(table(family), group, start, end, reverse = true)
+
+  override def count(family: Int): Long = table(family).count
+
+  override def memoryUsed: Long = database.memoryUsed + tables.valuesIterator.map(_.bytes).sum
+
+  override def changes(): Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
+
+  override def changeCount: Long = tables.valuesIterator.map(_.changeCount).sum
+
+  override def changesCommitted(): Unit = {
+    dropped.foreach(table => database.deleteFamily(table.family.id))
+    if (changeCount > 0) database.write(changes())
+    tables.valuesIterator.foreach(_.changesCommitted())
+    endTransaction()
+  }
+
+  override def rollback(): Unit = {
+    made.foreach { id =>
+      tables.remove(id)
+      byId(id) = null
+    }
+    dropped.foreach(add)
+    tables.valuesIterator.foreach(_.rollback())
+    endTransaction()
+  }
+
+  override def close(): Unit = {
+    tables.clear()
+    byId = new Array[FamilyChanges](0)
+    endTransaction()
+    database.close()
+  }
+
+  private def scan(
+      entries: FamilyChanges,
+      group: Int,
+      start: Array[Byte],
+      end: Array[Byte],
+      reverse: Boolean
+  ): EntryIterator = {
+    val oneKey = entries.family.layout == Layout.Grouped && (start != null || end != null)
+    val first = if (oneKey && start == null) keyPrefix(end) else start
+    val last = if (oneKey && end == null) KeyOrder.after(keyPrefix(start)) else end
+    val changes = entries.range(group, first, last, reverse)
+    val stored = database.scan(entries.family.id, group, first, last, reverse)
+    new MergedScan(stored, changes, reverse, () => checkOpen())
+  }
+
+  /** Of an entry key of a grouped family, what all entries of its key begin with. */
+  private def keyPrefix(entryKey: Array[Byte]): Array[Byte] =
+    Arrays.copyOf(entryKey, 4 + ByteBuffer.wrap(entryKey).getInt(0))
+
+  private def countStored(family: Int, groups: KeyGroupRange): Long =
+    (groups.first to groups.last).iterator.map { group =>
+      val cursor = database.scan(family, group, null, null, reverse = false)
+      var count = 0L
+      while (cursor.key != null) {
+        count += 1
+        cursor.advance()
+      }
+      count
+    }.sum
+
+  private def add(table: FamilyChanges): Unit = {
+    val id = table.family.id
+    tables(id) = table
+    if (id >= byId.length) byId = byId.padTo(id + 1, null)
+    byId(id) = table
+  }
+
+  private def table(family: Int): FamilyChanges = {
+    val table = if (family < byId.length) byId(family) else null
+    if (table == null) {
+      checkOpen()
+      throw new IllegalStateException(s"no state is registered with id $family")
+    }
+    table
+  }
+
+  private def checkOpen(): Unit =
+    if (database.isClosed) throw new IllegalStateException("the state backend is closed")
+
+  private def endTransaction(): Unit = {
+    made.clear()
+    dropped.clear()
+  }
+}

@@ -1,0 +1,135 @@
+package keystate.backend.rocksdb
+
+import keystate.backend.{Change, Layout, StateFamily}
+
+/** What the open transaction changed in one family, over what the database has. */
+private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Database) {
+  import FamilyChanges._
+
+  private val notesLookups = family.layout == Layout.Point
+  private var groups = new Array[GroupChanges](0)
+  private var changed = 0L
+  private var noted = 0
+  private var changedBytes = 0L
+  private var committed = 0L
+  private var entries = 0L
+
+  def count: Long = entries
+  def changeCount: Long = changed
+
+  /** Of keys and values that are held here. */
+  def bytes: Long = changedBytes
+
+  /** Says how many entries the database has. */
+  def restored(count: Long): Unit = {
+    committed = count
+    entries = count
+  }
+
+  def get(group: Int, key: Array[Byte]): Array[Byte] = {
+    val change = changesOf(group).get(key)
+    if (PendingChange.isChange(change)) change.value
+    else if (change eq PendingChange.Absent) null
+    else {
+      val value = database.get(family.id, group, key)
+      if (change == null) note(group, key, value != null)
+      value
+    }
+  }
+
+  def put(group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
+    val changes = changesOf(group)
+    val change = changes.get(key)
+    if (PendingChange.isChange(change)) {
+      if (change.value == null) entries += 1 else changedBytes -= change.value.length
+      changedBytes += value.length
+      change.value = value
+    } else {
+      val existed = exists(change, group, key)
+      if (!existed) entries += 1
+      add(changes, key, new PendingChange(value, existed))
+    }
+  }
+
+  def remove(group: Int, key: Array[Byte]): Unit = {
+    val changes = changesOf(group)
+    val change = changes.get(key)
+    if (PendingChange.isChange(change)) {
+      if (change.value != null) {
+        entries -= 1
+        changedBytes -= change.value.length
+        if (change.existed) change.value = null
+        else {
+          // Made and removed in the same transaction: no change.
+          changes.remove(key)
+          changed -= 1
+          changedBytes -= key.length + Overhead
+        }
+      }
+    } else if (exists(change, group, key)) {
+      entries -= 1
+      add(changes, key, new PendingChange(null, existed = true))
+    } else if (change == null) note(group, key, present = false)
+  }
+
+  /** Null: none. */
+  def range(
+      group: Int,
+      start: Array[Byte],
+      end: Array[Byte],
+      reverse: Boolean
+  ): ChangesCursor = changesOf(group).range(start, end, reverse)
+
+  /** The changes, ordered by group and key. */
+  def changes(): Iterator[Change] =
+    groups.indices.iterator.filter(groups(_) != null).flatMap { group =>
+      val cursor = groups(group).range(null, null, reverse = false)
+      Iterator.continually(cursor).takeWhile(_.key != null).map { _ =>
+        val change = Change(family.id, group, cursor.key, cursor.change.value)
+        cursor.advance()
+        change
+      }
+    }
+
+  def changesCommitted(): Unit = {
+    committed = entries
+    rollback()
+  }
+
+  def rollback(): Unit = {
+    entries = committed
+    changed = 0
+    noted = 0
+    changedBytes = 0
+    groups = new Array[GroupChanges](0)
+  }
+
+  private def changesOf(group: Int): GroupChanges = {
+    if (group >= groups.length) groups = groups.padTo(group + 1, null)
+    if (groups(group) == null) groups(group) = GroupChanges(family.layout)
+    groups(group)
+  }
+
+  private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =
+    if (known == null) database.contains(family.id, group, key) else known.existed
+
+  private def add(changes: GroupChanges, key: Array[Byte], change: PendingChange): Unit = {
+    changes.put(key, change)
+    changed += 1
+    changedBytes += key.length + (if (change.value == null) 0 else change.value.length) + Overhead
+  }
+
+  /** What is read is often written afterwards, which then need not ask whether it is there. */
+  private def note(group: Int, key: Array[Byte], present: Boolean): Unit =
+    if (notesLookups && noted < MaxNotes) {
+      changesOf(group).put(key, if (present) PendingChange.Present else PendingChange.Absent)
+      noted += 1
+    }
+}
+
+private[rocksdb] object FamilyChanges {
+
+  /** Bytes that a change takes besides its key and value. */
+  private final val Overhead = 90
+  private final val MaxNotes = 200000
+}

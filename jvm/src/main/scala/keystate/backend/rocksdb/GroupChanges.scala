@@ -1,0 +1,133 @@
+package keystate.backend.rocksdb
+
+import java.util.{Arrays, Comparator, NavigableMap, TreeMap}
+
+import keystate.backend.Layout
+import keystate.backend.heap.BytesMap
+
+/** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
+  * the database has the entry.
+  */
+private[rocksdb] final class PendingChange(var value: Array[Byte], val existed: Boolean)
+
+private[rocksdb] object PendingChange {
+
+  /** Stand in place of a change for entries that were looked up and not changed. */
+  val Present = new PendingChange(null, true)
+  val Absent = new PendingChange(null, false)
+
+  def isChange(change: PendingChange): Boolean =
+    change != null && (change ne Present) && (change ne Absent)
+}
+
+/** The transaction's changes to one key group of one family. */
+private[rocksdb] sealed abstract class GroupChanges {
+
+  /** The change, or `Present`, `Absent` where that much is known, or null. */
+  def get(key: Array[Byte]): PendingChange
+  def put(key: Array[Byte], change: PendingChange): Unit
+
+  /** Forgets a change. */
+  def remove(key: Array[Byte]): Unit
+
+  /** Those in a range, in the order to read. Changes may be made meanwhile. */
+  def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor
+}
+
+/** Stands on one change after the other. */
+private[rocksdb] trait ChangesCursor {
+
+  /** Null after the last. */
+  def key: Array[Byte]
+  def change: PendingChange
+  def advance(): Unit
+}
+
+private[rocksdb] object GroupChanges {
+  val order: Comparator[Array[Byte]] = Arrays.compareUnsigned(_, _)
+
+  def apply(layout: Layout): GroupChanges =
+    if (layout == Layout.Point) new HashedChanges else new SortedChanges
+
+  object Empty extends ChangesCursor {
+    override def key: Array[Byte] = null
+    override def change: PendingChange = null
+    override def advance(): Unit = ()
+  }
+}
+
+private[rocksdb] final class HashedChanges extends GroupChanges {
+  private val changes = new BytesMap[PendingChange]
+
+  override def get(key: Array[Byte]): PendingChange =
+    changes.get(key, key.length, BytesMap.hash(key, key.length))
+
+  override def put(key: Array[Byte], change: PendingChange): Unit = {
+    changes.put(key, BytesMap.hash(key, key.length), change)
+    ()
+  }
+
+  override def remove(key: Array[Byte]): Unit = {
+    changes.remove(key, key.length, BytesMap.hash(key, key.length))
+    ()
+  }
+
+  /** All of them, as they are now: their keys are sorted. */
+  override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor = {
+    require(start == null && end == null && !reverse, "a point state has no order to scan in")
+    val keys = new Array[Array[Byte]](changes.size)
+    var count = 0
+    changes.foreach { (key, change) =>
+      if (PendingChange.isChange(change)) {
+        keys(count) = key
+        count += 1
+      }
+    }
+    Arrays.sort(keys, 0, count, GroupChanges.order)
+    new ChangesCursor {
+      private var i = 0
+      override def key: Array[Byte] = if (i < count) keys(i) else null
+      override def change: PendingChange = {
+        val change = get(keys(i))
+        // Made and removed again since.
+        if (change == null) PendingChange.Absent else change
+      }
+      override def advance(): Unit = i += 1
+    }
+  }
+}
+
+private[rocksdb] final class SortedChanges extends GroupChanges {
+  private val changes = new TreeMap[Array[Byte], PendingChange](GroupChanges.order)
+
+  override def get(key: Array[Byte]): PendingChange = changes.get(key)
+  override def put(key: Array[Byte], change: PendingChange): Unit = {
+    changes.put(key, change)
+    ()
+  }
+  override def remove(key: Array[Byte]): Unit = {
+    changes.remove(key)
+    ()
+  }
+
+  override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
+    if (start != null && end != null && GroupChanges.order.compare(start, end) > 0)
+      GroupChanges.Empty
+    else {
+      val view: NavigableMap[Array[Byte], PendingChange] =
+        if (start == null && end == null) changes
+        else if (end == null) changes.tailMap(start, true)
+        else if (start == null) changes.headMap(end, false)
+        else changes.subMap(start, true, end, false)
+      new NavigableCursor(if (reverse) view.descendingMap else view)
+    }
+
+  /** Finds its place again by its key, so that the map may change. */
+  private final class NavigableCursor(view: NavigableMap[Array[Byte], PendingChange])
+      extends ChangesCursor {
+    private var entry = view.firstEntry
+    override def key: Array[Byte] = if (entry == null) null else entry.getKey
+    override def change: PendingChange = entry.getValue
+    override def advance(): Unit = entry = view.higherEntry(entry.getKey)
+  }
+}

@@ -1,0 +1,66 @@
+package keystate.backend.rocksdb
+
+import java.util.NoSuchElementException
+
+import keystate.backend.{Entry, EntryIterator}
+
+/** The database's entries in a range with the open transaction's changes: of two with one key, the
+  * change counts.
+  */
+private[rocksdb] final class MergedScan(
+    stored: DatabaseCursor,
+    changes: ChangesCursor,
+    reverse: Boolean,
+    checkOpen: () => Unit
+) extends EntryIterator {
+  private var upcoming: Entry = _
+  private var sought = false
+  private var closed = false
+
+  override def hasNext: Boolean = {
+    if (!sought && !closed) {
+      checkOpen()
+      upcoming = find()
+      sought = true
+    }
+    upcoming != null
+  }
+
+  override def next(): Entry = {
+    if (!hasNext) throw new NoSuchElementException
+    sought = false
+    upcoming
+  }
+
+  override def close(): Unit = if (!closed) {
+    closed = true
+    upcoming = null
+    stored.close()
+  }
+
+  private def find(): Entry = {
+    var entry: Entry = null
+    while (entry == null && (stored.key != null || changes.key != null)) {
+      val order = compare()
+      if (order < 0) {
+        entry = new Entry(stored.key, stored.value)
+        stored.advance()
+      } else {
+        val value = changes.change.value
+        if (value != null) entry = new Entry(changes.key, value)
+        if (order == 0) stored.advance()
+        changes.advance()
+      }
+    }
+    entry
+  }
+
+  /** Negative if the stored entry comes first, 0 if both have the key. */
+  private def compare(): Int =
+    if (stored.key == null) 1
+    else if (changes.key == null) -1
+    else {
+      val order = GroupChanges.order.compare(stored.key, changes.key)
+      if (reverse) -order else order
+    }
+}

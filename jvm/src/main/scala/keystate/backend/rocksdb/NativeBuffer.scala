@@ -1,0 +1,35 @@
+package keystate.backend.rocksdb
+
+import java.nio.ByteBuffer
+
+import keystate.checkpoint.RunFormat
+
+/** Off-heap bytes to hand to RocksDB, reused from call to call. */
+private[rocksdb] final class NativeBuffer {
+  private var buffer = ByteBuffer.allocateDirect(512)
+
+  /** The buffer to be filled from its beginning, with room for this much. */
+  def cleared(capacity: Int): ByteBuffer = {
+    if (buffer.capacity < capacity)
+      buffer = ByteBuffer.allocateDirect(Math.max(capacity, 2 * buffer.capacity))
+    buffer.clear()
+  }
+
+  def cleared(): ByteBuffer = buffer.clear()
+
+  /** A key as runs and the database have it. */
+  def key(family: Int, group: Int, key: Array[Byte]): ByteBuffer =
+    cleared(RunFormat.PrefixLength + key.length)
+      .putShort(family.toShort)
+      .putShort(group.toShort)
+      .put(key)
+      .flip()
+
+  /** The first key of a family's group, or the first one after another prefix. */
+  def prefix(prefix: Int): ByteBuffer = cleared(RunFormat.PrefixLength).putInt(prefix).flip()
+
+  /** A value as runs and the database have it; a null one is a removal. */
+  def value(value: Array[Byte]): ByteBuffer =
+    if (value == null) cleared(1).put(RunFormat.Removed).flip()
+    else cleared(1 + value.length).put(RunFormat.Put).put(value).flip()
+}

@@ -1,0 +1,16 @@
+package keystate.backend.rocksdb
+
+import java.io.File
+
+import keystate.backend.{KeyedStateBackend, StateBackendFactory, StateBackends}
+
+/** `rocksdb`. */
+final class RocksDBStateBackendFactory extends StateBackendFactory {
+  private var config: RocksDBConfig = _
+
+  override def configure(options: Map[String, String]): Unit =
+    config = RocksDBConfig.parse(options, StateBackends.RocksDBPrefix)
+
+  override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
+    new EmbeddedRocksDBStateBackend(maxParallelism, newFolder(), config)
+}

@@ -1,0 +1,55 @@
+package keystate.backend.rocksdb
+
+import org.rocksdb.{Cache, LRUCache, WriteBufferManager}
+import org.slf4j.LoggerFactory
+
+/** The native memory that all stores of a JVM share: one block cache, which also holds indexes and
+  * filters, and one budget for write buffers, which is part of the cache's. It lives as long as a
+  * store has it open. The first store's sizes hold until then.
+  */
+private[keystate] final class SharedMemory private (private[rocksdb] val size: RocksDBConfig)
+    extends AutoCloseable {
+  import SharedMemory._
+
+  private val handles = new NativeHandles
+  private var users = 0
+
+  val cache: Cache = handles.add(new LRUCache(size.memoryBytes, -1, false, IndexShare))
+  val writeBuffers: WriteBufferManager =
+    handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
+
+  override def close(): Unit = SharedMemory.synchronized {
+    users -= 1
+    if (users == 0) {
+      current = null
+      handles.close()
+    }
+  }
+}
+
+private[keystate] object SharedMemory {
+  // Of the cache, kept for indexes and filters before blocks of data.
+  private final val IndexShare = 0.2
+
+  private val log = LoggerFactory.getLogger(classOf[SharedMemory])
+  private var current: SharedMemory = _
+
+  /** Close it once. */
+  private[rocksdb] def acquire(config: RocksDBConfig): SharedMemory = synchronized {
+    if (current == null) current = new SharedMemory(config)
+    else if (
+      current.size.memoryBytes != config.memoryBytes ||
+      current.size.writeBufferBytes != config.writeBufferBytes
+    )
+      log.warn(
+        "RocksDB's memory in this JVM stays {} bytes until no store uses it; {} is configured",
+        current.size.memoryBytes,
+        config.memoryBytes
+      )
+    current.users += 1
+    current
+  }
+
+  /** Whether a store is using it. */
+  def isInUse: Boolean = synchronized(current != null)
+}

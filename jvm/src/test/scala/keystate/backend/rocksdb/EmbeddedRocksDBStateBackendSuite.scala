@@ -1,0 +1,140 @@
+package keystate.backend.rocksdb
+
+import java.io.File
+import java.nio.file.Files
+
+import scala.collection.mutable
+
+import org.scalatest.BeforeAndAfterEach
+
+import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
+
+class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with BeforeAndAfterEach {
+  private val folders = mutable.Buffer.empty[File]
+
+  private def factory(options: (String, String)*) = {
+    val factory = new RocksDBStateBackendFactory
+    factory.configure(options.toMap)
+    factory
+  }
+
+  private def newFolder(): File = {
+    val folder = Files.createTempDirectory("keystate-test").toFile
+    folders += folder
+    folder
+  }
+
+  override protected def newBackend(maxParallelism: Int): KeyedStateBackend =
+    factory("memoryMB" -> "16").create(maxParallelism, () => newFolder())
+
+  override protected def afterEach(): Unit = {
+    assert(folders.filter(_.exists).isEmpty, "a folder was left behind")
+    assert(!SharedMemory.isInUse, "a database was not closed")
+    ()
+  }
+
+  test("memory is shared by the stores of a JVM, and goes with the last one") {
+    val (a, b) = (newBackend(8), newBackend(8))
+    assert(SharedMemory.isInUse)
+    a.close()
+    a.close()
+    assert(SharedMemory.isInUse)
+    b.close()
+    assert(!SharedMemory.isInUse)
+  }
+
+  test("a backend that can't be opened leaves nothing") {
+    val file = Files.createTempFile("keystate-test", "").toFile
+    intercept[org.rocksdb.RocksDBException](factory().create(8, () => file))
+    file.delete()
+    assert(!SharedMemory.isInUse)
+  }
+
+  test("nothing of a closed backend can be used, and open scans are closed with it") {
+    val backend = newBackend(8)
+    backend.register(ordered)
+    (0 until 100).foreach(i => backend.put(ordered.id, 0, bytes(f"$i%03d"), bytes("x")))
+    backend.changesCommitted()
+    val scan = backend.scan(ordered.id, 0, null, null)
+    scan.next()
+    backend.close()
+    intercept[IllegalStateException](scan.next())
+    scan.close()
+    intercept[IllegalStateException](backend.get(ordered.id, 0, bytes("000")))
+  }
+
+  test("a scan sees the entries that were there before a commit, the next one those after") {
+    withBackend { backend =>
+      (0 until 100).foreach(i => backend.put(ordered.id, 0, bytes(f"$i%03d"), bytes("old")))
+      backend.changesCommitted()
+      val before = backend.scan(ordered.id, 0, null, null)
+      assert(before.next().value.sameElements(bytes("old")))
+      (0 until 100).foreach(i => backend.put(ordered.id, 0, bytes(f"$i%03d"), bytes("new")))
+      backend.changesCommitted()
+      assert(all(before).size == 99)
+      assert(all(backend.scan(ordered.id, 0, null, null)).map(_._2).distinct == Seq("new"))
+      backend.remove(ordered.id, 0, bytes("000"))
+      backend.changesCommitted()
+      assert(all(backend.scan(ordered.id, 0, null, null)).size == 99)
+    }
+  }
+
+  test("keys and values of any length") {
+    withBackend { backend =>
+      val random = new scala.util.Random(1)
+      val entries = Seq(0, 1, 500, 513, 5000, 2000000).map { n =>
+        (random.nextBytes(n + 4), random.nextBytes(n))
+      }
+      entries.foreach { case (key, value) => backend.put(ordered.id, 1, key, value) }
+      backend.changesCommitted()
+      entries.foreach { case (key, value) =>
+        assert(backend.get(ordered.id, 1, key).sameElements(value))
+      }
+      assert(all(backend.scan(ordered.id, 1, null, null)).size == entries.size)
+      assert(all(backend.scanReverse(ordered.id, 1, null, null)).size == entries.size)
+    }
+  }
+
+  test("the last possible group and family") {
+    val backend = newBackend(32768)
+    try {
+      val last = ordered.copy(id = 0xffff)
+      backend.register(last)
+      backend.put(last.id, 32767, bytes("a"), bytes("1"))
+      backend.put(last.id, 0xffff, bytes("b"), bytes("2"))
+      backend.changesCommitted()
+      assert(all(backend.scanReverse(last.id, 32767, null, null)).map(_._2) == Seq("1"))
+      assert(all(backend.scanReverse(last.id, 0xffff, null, null)).map(_._2) == Seq("2"))
+      backend.drop(last.id)
+      backend.changesCommitted()
+      backend.register(last)
+      assert(all(backend.scan(last.id, 0xffff, null, null)).isEmpty)
+    } finally backend.close()
+  }
+
+  test("all predefined options make a working backend") {
+    PredefinedOptions.all.foreach { predefined =>
+      val backend =
+        factory("predefinedOptions" -> predefined.name).create(8, () => newFolder())
+      try {
+        backend.register(point)
+        backend.put(point.id, 0, bytes("a"), bytes("1"))
+        backend.changesCommitted()
+        assert(get(backend, point, 0, bytes("a")).contains("1"))
+      } finally backend.close()
+    }
+  }
+
+  test("bad options are named") {
+    Seq(
+      "predefinedOptions" -> "FLOPPY",
+      "memoryMB" -> "0",
+      "memoryMB" -> "much",
+      "writeBufferRatio" -> "1.5",
+      "memroyMB" -> "1"
+    ).foreach { option =>
+      val e = intercept[IllegalArgumentException](factory(option))
+      assert(e.getMessage.contains(s"spark.keystate.rocksdb.${option._1}"))
+    }
+  }
+}

@@ -47,6 +47,14 @@ from keystate.functions import (
 )
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.session import configure, jar_path, versions
+from keystate.sources import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceContext,
+    SourceFunction,
+    source,
+)
 from keystate.state import (
     BYTEWISE,
     DESCENDING,
@@ -117,14 +125,19 @@ __all__ = [
     "MergingState",
     "OperatorStateStore",
     "OutputTypeError",
+    "ParallelSourceFunction",
     "PredefinedOptions",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RichParallelSourceFunction",
+    "RichSourceFunction",
     "RocksDBStateBackend",
     "RuntimeContext",
     "SortedMapState",
     "SortedMapStateDescriptor",
+    "SourceContext",
+    "SourceFunction",
     "State",
     "StateAccessError",
     "StateBackend",
@@ -138,5 +151,6 @@ __all__ = [
     "jar_path",
     "keyed",
     "rescale",
+    "source",
     "versions",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.datasource import DataSource
 from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
@@ -30,11 +31,7 @@ def check_session(df: Any) -> None:
             "Keystate needs a classic Spark session; this DataFrame is from Spark Connect"
         )
     session = df.sparkSession
-    if not _has_class(session):
-        raise ConfigurationError(
-            f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
-            "keystate.jar_path() gives to --jars"
-        )
+    _check_jar(session)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if EXTENSION not in [name.strip() for name in extensions.split(",")]:
         raise ConfigurationError(
@@ -44,6 +41,22 @@ def check_session(df: Any) -> None:
     provider = session.conf.get(PROVIDER_KEY)
     if df.isStreaming and provider != PROVIDER:
         raise ConfigurationError(f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}")
+
+
+def check_source_session(session: SparkSession) -> None:
+    """Raises ConfigurationError when a session can't stream from a stateful source."""
+    check_spark_version()
+    if not hasattr(session, "_jsparkSession"):
+        raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
+    _check_jar(session)
+
+
+def _check_jar(session: SparkSession) -> None:
+    if not _has_class(session):
+        raise ConfigurationError(
+            f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
+            "keystate.jar_path() gives to --jars"
+        )
 
 
 def _has_class(session: SparkSession) -> bool:
@@ -81,6 +94,29 @@ def process(
         jdf = bridge.process(
             df._jdf, function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json()
         )
+    return DataFrame(jdf, session)
+
+
+def source(
+    session: SparkSession,
+    name: str,
+    row_type: T.StructType,
+    data_source: DataSource,
+    available_now_rows: int,
+    available_now_millis: int,
+) -> DataFrame:
+    """The streaming DataFrame of a stateful source."""
+    from pyspark.sql.udf import _wrap_function
+
+    function = _wrap_function(session.sparkContext, data_source)  # type: ignore[arg-type]
+    jdf = getattr(_jvm(session), _BRIDGE).source(
+        session._jsparkSession,
+        name,
+        row_type.json(),
+        function,
+        available_now_rows,
+        available_now_millis,
+    )
     return DataFrame(jdf, session)
 
 

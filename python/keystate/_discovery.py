@@ -10,9 +10,11 @@ import pickle
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_state
+from keystate._worker.source_state import SourceListState
 from keystate.errors import DeclarationError, StateAccessError
-from keystate.runtime import RuntimeContext
-from keystate.state import StateDescriptor
+from keystate.functions import CheckpointedFunction
+from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.state import ListState, ListStateDescriptor, StateDescriptor
 
 
 def discover_states(function: bytes) -> tuple[StateSpec, ...]:
@@ -34,6 +36,62 @@ def discover_states(function: bytes) -> tuple[StateSpec, ...]:
         ) from e
     plan.close()
     return tuple(context.states.values())
+
+
+def discover_operator_states(function: bytes) -> tuple[tuple[StateSpec, bool], ...]:
+    """The operator states that a pickled source gets, and which of them are union states.
+
+    Raises:
+        DeclarationError: ``initialize_state`` failed, or a state is not well declared.
+    """
+    copy = pickle.loads(function)
+    if not isinstance(copy, CheckpointedFunction):
+        return ()
+    context = _OperatorStateDiscovery()
+    try:
+        copy.initialize_state(context)
+    except DeclarationError:
+        raise
+    except Exception as e:
+        raise DeclarationError(
+            "initialize_state() failed on the driver, where it is called once on a copy of the "
+            f"function to learn its states: {type(e).__name__}: {e}"
+        ) from e
+    return tuple(context.states.values())
+
+
+class _OperatorStateDiscovery:
+    """Takes notes of operator states; there is nothing to restore, and they are empty."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, tuple[StateSpec, bool]] = {}
+
+    def is_restored(self) -> bool:
+        return False
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        return None
+
+    def get_operator_state_store(self) -> _OperatorStateDiscovery:
+        return self
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        raise DeclarationError("a source has no keyed state")
+
+    def get_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._note(descriptor, False)
+
+    def get_union_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._note(descriptor, True)
+
+    def _note(self, descriptor: ListStateDescriptor[Any], union: bool) -> ListState[Any]:
+        if not isinstance(descriptor, ListStateDescriptor):
+            raise DeclarationError(f"expected a ListStateDescriptor, got {descriptor!r}")
+        if descriptor.name in self.states:
+            raise DeclarationError(f"two states are named '{descriptor.name}'")
+        spec = resolve_state(descriptor)
+        self.states[descriptor.name] = (spec, union)
+        return SourceListState(spec)
 
 
 class _DiscoveryContext(RuntimeContext):

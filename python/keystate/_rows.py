@@ -19,8 +19,9 @@ from pyspark.sql import Row
 def row_class(names: tuple[str, ...]) -> type[Row]:
     """The row class with these field names."""
     # namedtuple's getters read the tuple itself; any other way leads through Row.__getitem__.
-    getters = vars(namedtuple("Getters", [f"f{i}" for i in range(len(names))]))
-    fields = {name: getters[f"f{i}"] for i, name in enumerate(names) if name.isidentifier()}
+    # The class stays alive meanwhile: the collector would empty its dictionary.
+    getters = namedtuple("Getters", [f"f{i}" for i in range(len(names))])  # type: ignore[misc]
+    fields = {name: vars(getters)[f"f{i}"] for i, name in enumerate(names) if name.isidentifier()}
     return type("Row", (Row,), {**fields, "__slots__": (), "__fields__": list(names)})
 
 

@@ -276,7 +276,7 @@ class Operator:
                 where += f", timer {context.timer[1]}"
             elif context.row is not None:
                 where += f", row {shorten(context.row)}"
-        own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+        own = "".join(traceback.format_exception(type(error), error, own_frames(error)))
         raise FunctionError(f"{type(error).__name__}: {error}\n{own}{where}") from None
 
     # -- results --------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def _names(result: Any) -> list[str] | None:
     return None
 
 
-def _own_frames(error: Exception) -> TracebackType | None:
+def own_frames(error: BaseException) -> TracebackType | None:
     """The traceback from the user's first frame on."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):

@@ -122,3 +122,27 @@ final class IncompatiblePartitionsException(
         "present number of partitions.",
       null
     )
+
+final class MissingSourceFileException(file: String, cause: Throwable)
+    extends CheckpointException(
+      "KEYSTATE_MISSING_FILE",
+      s"The source's file $file does not exist, and with it the rows of a batch or the state to go " +
+        "on from. Restore the file, or start with a new checkpoint.",
+      cause
+    )
+
+final class CorruptSourceFileException(file: String, detail: String, cause: Throwable)
+    extends CheckpointException(
+      "KEYSTATE_CORRUPT_FILE",
+      s"The source's file $file is damaged: $detail. Restore it from a copy, or start with a new " +
+        "checkpoint.",
+      cause
+    )
+
+final class UnsupportedSourceFormatException(file: String, format: Int, supported: Int)
+    extends CheckpointException(
+      "KEYSTATE_UNSUPPORTED_FORMAT",
+      s"The source's file $file has format $format, and this release reads up to format " +
+        s"$supported. Use the Keystate release that wrote it or a later one.",
+      null
+    )

@@ -78,6 +78,20 @@ private[keystate] object KeystateErrors {
     s"A query is running on $checkpoint: stop it before it is rescaled."
   )
 
+  def foreignOffset(source: String, json: String): KeystateException = new KeystateException(
+    "KEYSTATE_SOURCE_CHANGED",
+    s"The checkpoint has the offset $json where the query has the source '$source': another " +
+      "source was here. Put the sources of a query back in their order, or start with a new " +
+      "checkpoint."
+  )
+
+  def sourceDied(source: String, cause: Throwable): KeystateException = new KeystateException(
+    "KEYSTATE_SOURCE_DIED",
+    s"The Python process of source '$source' is gone; the driver's log has what it wrote last. " +
+      "Start the query again: it goes on from its last batch.",
+    cause
+  )
+
   def newerFormat(file: String, found: Int, known: Int): KeystateException = new KeystateException(
     "KEYSTATE_NEWER_FORMAT",
     s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."

@@ -4,6 +4,7 @@ import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
@@ -58,6 +59,26 @@ object PythonBridge {
         child
       )
     )
+  }
+
+  /** A streaming DataFrame of a stateful source.
+    *
+    * @param reader
+    *   a pickled `DataSource`
+    * @param availableNowRows
+    *   after how many rows a query with the trigger availableNow ends, and after how many ms
+    */
+  def source(
+      session: SparkSession,
+      name: String,
+      schema: String,
+      reader: PickledFunction,
+      availableNowRows: Long,
+      availableNowMillis: Long
+  ): DataFrame = {
+    val rows = DataType.fromJson(schema).asInstanceOf[StructType]
+    val limits = AvailableNowLimits(availableNowRows, availableNowMillis)
+    StatefulSource(name, rows, reader, limits).toDF(session.asInstanceOf[ClassicSparkSession])
   }
 
   /** Changes a stopped query's number of partitions; returns what it was before. */

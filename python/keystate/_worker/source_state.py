@@ -1,0 +1,193 @@
+"""Operator state of a source: lists in the memory of each instance, whole in every snapshot."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from keystate._codec import Misfit
+from keystate._spec import StateSpec
+from keystate.errors import DeclarationError, StateAccessError, StateTypeError
+from keystate.functions import CheckpointedFunction, ListCheckpointed
+from keystate.runtime import KeyedStateStore
+from keystate.state import ListState, ListStateDescriptor
+
+T = TypeVar("T")
+
+#: What an instance's states hold: encoded elements by the state's name.
+Snapshot = dict[str, list[str]]
+
+#: The state of a ListCheckpointed source, which has no name and no declared type.
+LIST = "$list"
+
+
+class InstanceStates:
+    """The operator states of one instance; the store and the context that a source is given."""
+
+    def __init__(self, specs: dict[str, StateSpec], batch: int | None, restored: Snapshot) -> None:
+        self._specs = specs
+        self._batch = batch
+        self._restored = restored
+        self._states: dict[str, SourceListState] = {}
+
+    def initialize(self, function: Any) -> None:
+        """Gives the function what it had."""
+        if isinstance(function, CheckpointedFunction):
+            function.initialize_state(self)
+        elif isinstance(function, ListCheckpointed) and self.is_restored():
+            elements = self._restored.get(LIST, [])
+            function.restore_state([pickle.loads(base64.b64decode(e)) for e in elements])
+
+    def snapshot(self, function: Any, batch: int, time: int) -> Snapshot:
+        """What the function would have after a restart; other states stay as they were."""
+        if isinstance(function, ListCheckpointed):
+            elements = function.snapshot_state(batch, time)
+            if not isinstance(elements, list):
+                raise StateTypeError(f"snapshot_state() must return a list, got {elements!r}")
+            return {LIST: [base64.b64encode(pickle.dumps(e)).decode() for e in elements]}
+        if isinstance(function, CheckpointedFunction):
+            function.snapshot_state(SnapshotContext(batch, time))
+        return {**self._restored, **{name: s.encode() for name, s in self._states.items()}}
+
+    def is_restored(self) -> bool:
+        """Whether there is state of an earlier run."""
+        return self._batch is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """The batch that the state is from; ``None`` when there is none."""
+        return self._batch
+
+    def get_operator_state_store(self) -> InstanceStates:
+        """The operator states."""
+        return self
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """A source has none."""
+        raise DeclarationError("a source has no keyed state")
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """A list that is spread evenly when the parallelism changes."""
+        return self._state(state_descriptor)
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """A list of which every instance gets all elements when it is restored."""
+        return self._state(state_descriptor)
+
+    def get_broadcast_state(self, state_descriptor: Any) -> Any:
+        """A source has none."""
+        raise DeclarationError("a source has no broadcast state")
+
+    def _state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        name = descriptor.name
+        if name not in self._specs:
+            raise StateAccessError(
+                f"state '{name}' was not asked for when the query was planned: get every state in "
+                "initialize_state(), unconditionally"
+            )
+        if name not in self._states:
+            state = SourceListState(self._specs[name])
+            state.decode(self._restored.get(name, []))
+            self._states[name] = state
+        return self._states[name]
+
+
+class SnapshotContext:
+    """What ``snapshot_state`` is told."""
+
+    def __init__(self, batch: int, time: int) -> None:
+        self._batch = batch
+        self._time = time
+
+    def get_checkpoint_id(self) -> int:
+        """The batch that the snapshot ends."""
+        return self._batch
+
+    def get_checkpoint_timestamp(self) -> int:
+        """Its time in ms since the epoch."""
+        return self._time
+
+
+class SourceListState(ListState[Any]):
+    """Elements as they are; encoded, and so checked, for a snapshot."""
+
+    def __init__(self, spec: StateSpec) -> None:
+        self._spec = spec
+        self._codec = spec.value_codec()
+        self._elements: list[Any] = []
+
+    def get(self) -> Iterable[Any]:
+        return list(self._elements)
+
+    def add(self, value: Any) -> None:
+        self._elements.append(value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._elements.extend(values)
+
+    def update(self, values: Iterable[Any]) -> None:
+        self._elements = list(values)
+
+    def clear(self) -> None:
+        self._elements = []
+
+    def encode(self) -> list[str]:
+        """Each element as an Arrow stream of its own, so that elements can be dealt out."""
+        return [self._encode(element) for element in self._elements]
+
+    def _encode(self, element: Any) -> str:
+        try:
+            column = self._codec.encode([element])
+        except Misfit as e:
+            raise StateTypeError(f"state '{self._spec.name}': {e}") from None
+        batch = pa.RecordBatch.from_arrays([column], ["element"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return base64.b64encode(sink.getvalue()).decode()
+
+    def decode(self, encoded: Iterable[str]) -> None:
+        """Takes over the elements of a snapshot."""
+        self._elements = []
+        for element in encoded:
+            table = pa.ipc.open_stream(base64.b64decode(element)).read_all()
+            column = table.column(0).combine_chunks()
+            if column.type != self._codec.arrow:
+                raise StateTypeError(
+                    f"state '{self._spec.name}' is {column.type} in the checkpoint and "
+                    f"{self._codec.name} in the source: declare it as before, or give the new "
+                    "state another name"
+                )
+            self._elements += self._codec.decode(column)
+
+
+def redistribute(old: Sequence[Snapshot], unions: set[str], parallelism: int) -> list[Snapshot]:
+    """Each instance's part of the states when their number may have changed, as in Flink.
+
+    With the same number every instance keeps its own. Else the elements of a state are dealt out in
+    their order, as evenly as possible; where one state's remainder ended, the next one's begins.
+    Every instance gets all elements of a union state, always.
+    """
+    names = list(dict.fromkeys(name for snapshot in old for name in snapshot))
+    parts: list[Snapshot] = [{} for _ in range(parallelism)]
+    first = 0
+    for name in names:
+        elements = [element for snapshot in old for element in snapshot.get(name, [])]
+        if name in unions:
+            for part in parts:
+                part[name] = elements
+        elif len(old) == parallelism:
+            for part, snapshot in zip(parts, old):
+                part[name] = snapshot.get(name, [])
+        else:
+            share, remainder = divmod(len(elements), parallelism)
+            at = 0
+            for i in range(parallelism):
+                size = share + (i < remainder)
+                parts[(first + i) % parallelism][name] = elements[at : at + size]
+                at += size
+            first = (first + remainder) % parallelism
+    return parts

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
+from keystate._ddl import parse_ddl
 from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
 from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueStateDescriptor
@@ -73,7 +75,7 @@ class OperatorSpec:
 
 
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:
-    """Resolves the types of a descriptor. On the driver only: DDL is parsed by Spark."""
+    """Resolves the types of a descriptor. On the driver only, where Spark can parse DDL."""
     place = f"state '{descriptor.name}'"
     value_type, value_shape = resolve_type(descriptor.value_type, place)
     key_type, key_shape = None, None
@@ -147,7 +149,7 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
             raise DeclarationError(f"{place}: {declared.__name__} contains itself") from None
     if isinstance(declared, str):
         try:
-            return T._parse_datatype_string(declared), None
+            return _parse(declared), None
         except Exception as e:
             reason = str(e).strip().splitlines()[0]
             raise DeclarationError(f"{place}: '{declared}' is not a type: {reason}") from e
@@ -155,6 +157,13 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
         f"{place}: expected a DDL string such as 'long' or 'count long, total long', a DataType "
         f"or a dataclass, got {declared!r}"
     )
+
+
+def _parse(ddl: str) -> T.DataType:
+    # Spark's own parser where there is a Spark.
+    if SparkContext._active_spark_context is None:
+        return parse_ddl(ddl)
+    return T._parse_datatype_string(ddl)
 
 
 def resolve_schema(declared: TypeLike, place: str) -> T.StructType:

@@ -86,10 +86,7 @@ class KeyedStream:
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
-        if _has_timers(fn):
-            plan = dataclasses.replace(plan, on_timer="on_timer")
-        return self._apply(plan, output_schema, name, time_mode)
+        return self._apply(process_plan(fn), output_schema, name, time_mode)
 
     def process_batches(
         self,
@@ -160,26 +157,38 @@ class KeyedStream:
         name: str | None,
         time_mode: str = "auto",
     ) -> DataFrame:
-        if time_mode not in _TIME_MODES:
-            raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
-        output_type = resolve_schema(output_schema, "the output schema")
-        row_type = self._df.schema
         key_type = self._df.select(*self._keys).schema
-        check_columns(output_type, "the output schema")
-        check_columns(row_type, "the input")
-        check_columns(key_type, "the key")
-        function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-        spec = OperatorSpec(
-            name,
-            self._max_parallelism,
-            time_mode,
-            bool(plan.on_timer),
-            discover_states(function),
-        )
-        if plan.style == "batches":
-            _check_value_states(spec)
-        task = KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
-        return _bridge.process(self._df, self._keys, task, output_type, spec)
+        settings = (name, self._max_parallelism, time_mode)
+        task = keyed_task(plan, self._df.schema, key_type, output_schema, *settings)
+        return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
+
+
+def keyed_task(
+    plan: FunctionPlan,
+    row_type: T.StructType,
+    key_type: T.StructType,
+    output_schema: TypeLike,
+    name: str | None,
+    max_parallelism: int | None,
+    time_mode: str,
+) -> KeyedTask:
+    """What a keyed operator runs in its tasks: its function with all that was declared, checked.
+
+    Raises:
+        DeclarationError: the function, one of its states or the schema is not well declared.
+    """
+    if time_mode not in _TIME_MODES:
+        raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
+    output_type = resolve_schema(output_schema, "the output schema")
+    check_columns(output_type, "the output schema")
+    check_columns(row_type, "the input")
+    check_columns(key_type, "the key")
+    function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
+    states = discover_states(function)
+    spec = OperatorSpec(name, max_parallelism, time_mode, bool(plan.on_timer), states)
+    if plan.style == "batches":
+        _check_value_states(spec)
+    return KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
 
 
 class _RollingReduce(KeyedProcessFunction):
@@ -225,11 +234,29 @@ class _LastReduce(_RollingReduce):
         return [self._result.value()]
 
 
-def _has_timers(fn: Any) -> bool:
-    return (
+def process_plan(fn: Any) -> FunctionPlan:
+    """How a function of a row and its context is called."""
+    plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
+    has_timers = (
         isinstance(fn, KeyedProcessFunction)
         and type(fn).on_timer is not KeyedProcessFunction.on_timer
     )
+    return dataclasses.replace(plan, on_timer="on_timer") if has_timers else plan
+
+
+def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
+    """How a function of any class is called; a plain callable as ``process_element`` is."""
+    for base, method, style in (
+        (KeyedBatchFunction, "process_batch", "batches"),
+        (FlatMapFunction, "flat_map", "flat_map"),
+        (MapFunction, "map", "map"),
+        (FilterFunction, "filter", "filter"),
+    ):
+        if isinstance(fn, base):
+            return _plan(fn, base, method, style)
+    if isinstance(fn, ReduceFunction):
+        fn = _RollingReduce(_plan(fn, ReduceFunction, "reduce", "map"), row_type)
+    return process_plan(fn)
 
 
 def _check_value_states(spec: OperatorSpec) -> None:

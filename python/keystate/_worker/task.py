@@ -59,7 +59,7 @@ class KeyedTask:
                 control = message.control()
                 if operator is None:
                     identity = (self.token, control["query_run"], control["subtask"])
-                    operator = _operators.pop(identity, None) or self._open(control)
+                    operator = _operators.pop(identity, None) or self.open(control)
                     operator.begin_task(control)
                 yield from operator.answer(message, control)
             if operator is None:
@@ -76,7 +76,8 @@ class KeyedTask:
         else:
             operator.close()
 
-    def _open(self, control: dict[str, Any]) -> Operator:
+    def open(self, control: dict[str, Any]) -> Operator:
+        """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
         operator = Operator
         if plan.style == "batches":

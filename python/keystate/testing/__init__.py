@@ -1,0 +1,9 @@
+"""Runs a function with state by hand: without Spark, with clocks that only the test moves.
+
+>>> with KeyedProcessHarness(Totals(), "key string, amount long", "key", "total long") as harness:
+...     assert harness.process(("a", 3)) == [(3,)]
+"""
+
+from keystate.testing._harness import KeyedProcessHarness, Snapshot
+
+__all__ = ["KeyedProcessHarness", "Snapshot"]

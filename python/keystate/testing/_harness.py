@@ -1,0 +1,472 @@
+"""The harness: a keyed operator in memory, driven by hand."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row
+from pyspark.sql import types as T
+
+from keystate._codec import Misfit, StructCodec
+from keystate._spec import StateSpec, resolve_schema
+from keystate._worker.operator import row_test
+from keystate.errors import CheckpointError, DeclarationError
+from keystate.functions import TimeDomain
+from keystate.state import TypeLike
+from keystate.stream import function_plan, keyed_task
+from keystate.testing._hash import KeyGroups
+from keystate.testing._stores import Store, Timer, Timers, make_store
+from keystate.testing._subtask import Answer, Subtask, Work
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A harness's state between two micro-batches; can be pickled.
+
+    Attributes:
+        settings: what the harness was made with, apart from its function.
+        clock: watermarks, processing time and the number of the last micro-batch.
+        states: by name each state, the keys that have it, and what they have.
+        timers: domain and time of each timer that is set, and their keys.
+    """
+
+    settings: dict[str, Any]
+    clock: dict[str, Any]
+    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array]]]
+    timers: tuple[list[tuple[int, int]], pa.Array]
+
+
+class KeyedProcessHarness:
+    """Runs a keyed function without Spark: no JVM is started.
+
+    The function meets the worker's own code, so values, types, errors and orders are those of a
+    query. Each call of :meth:`process`, :meth:`process_batch`, :meth:`advance_watermark` and
+    :meth:`set_processing_time` is one micro-batch of a stream: first its rows are processed, then
+    the timers fire that earlier micro-batches had set and whose time has come, in order of time. A
+    micro-batch in which the function fails changes no state; the function is closed, and opened
+    anew for the next one.
+
+    Each subtask unpickles a function of its own, as in a query.
+
+    Args:
+        fn: a :class:`~keystate.functions.KeyedProcessFunction`, a function of another class that a
+            keyed stream takes, or a callable with the arguments of ``process_element``.
+        input_schema: the rows that come in: DDL, DataType or dataclass.
+        key_cols: the name of the key column, or the names of several.
+        output_schema: the rows it emits: DDL, DataType or dataclass.
+        parallelism: the number of subtasks.
+        max_parallelism: the number of key groups.
+        event_time: the input column that the watermark goes by, as in ``df.withWatermark``: a
+            timestamp, or a window. Without one there is no watermark.
+        time_mode: as for :meth:`keystate.KeyedStream.process`.
+        name: the operator's name.
+
+    Raises:
+        DeclarationError: the function, one of its states or a schema is not well declared.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        input_schema: TypeLike,
+        key_cols: str | Sequence[str],
+        output_schema: TypeLike,
+        *,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        event_time: str | None = None,
+        time_mode: str = "auto",
+        name: str | None = None,
+    ) -> None:
+        row_type = resolve_schema(input_schema, "the input schema")
+        names = [key_cols] if isinstance(key_cols, str) else list(key_cols)
+        self._settings: dict[str, Any] = {
+            "input_schema": row_type,
+            "key_cols": names,
+            "output_schema": resolve_schema(output_schema, "the output schema"),
+            "max_parallelism": max_parallelism,
+            "event_time": event_time,
+            "time_mode": time_mode,
+            "name": name,
+        }
+        if not 1 <= parallelism <= max_parallelism <= 32768:
+            raise DeclarationError(
+                "parallelism must be 1 to max_parallelism, and that at most 32768, got "
+                f"{parallelism} and {max_parallelism}"
+            )
+        self._key_columns = [_column(row_type, column, "key") for column in names]
+        self._event_time = (
+            None if event_time is None else _column(row_type, event_time, "event time")
+        )
+        by_event_time = time_mode in ("auto", "event_time") and event_time is not None
+        if time_mode == "event_time" and not by_event_time:
+            raise DeclarationError("time_mode 'event_time' needs the event_time column")
+        key_type = T.StructType([row_type.fields[i] for i in self._key_columns])
+        plan = function_plan(fn, row_type)
+        self._task = keyed_task(
+            plan, row_type, key_type, output_schema, name, max_parallelism, time_mode
+        )
+        self._rows = StructCodec(row_type)
+        self._is_row = row_test(row_type)
+        self._keys = StructCodec(key_type)
+        assert self._keys.as_key is not None
+        self._as_key = self._keys.as_key
+        self._results = StructCodec(self._task.output_type)
+        self._key_groups = KeyGroups(key_type, max_parallelism)
+        self._groups: dict[Any, int] = {}
+        self._stores: list[Store] = [
+            make_store(state, i) for i, state in enumerate(self._task.spec.states)
+        ]
+        self._timers = Timers()
+        self._undeclared: dict[str, Any] = {}
+        self._watermark = 0 if by_event_time else None
+        self._processing_time = 0
+        self._batch_id = -1
+        self._dropped = 0
+        self._output: list[Row] = []
+        query_run = str(uuid.uuid4())
+        self._subtasks = [
+            Subtask(self._task, self._control(i, parallelism, query_run))
+            for i in range(parallelism)
+        ]
+
+    def _control(self, index: int, parallelism: int, query_run: str) -> dict[str, Any]:
+        return {
+            "subtask": index,
+            "parallelism": parallelism,
+            "max_parallelism": self._settings["max_parallelism"],
+            "attempt": 0,
+            "streaming": True,
+            "query_run": query_run,
+            "event_time_column": self._event_time,
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        snapshot: Snapshot,
+        fn: Any,
+        *,
+        parallelism: int = 1,
+        output_schema: TypeLike | None = None,
+    ) -> KeyedProcessHarness:
+        """A harness that goes on from a snapshot, as a query that is started again.
+
+        Args:
+            snapshot: of another harness.
+            fn: the function; it may differ from that harness's. A state that it does not declare is
+                kept for a function that does.
+            parallelism: the number of subtasks, the same or another.
+            output_schema: if it differs.
+
+        Raises:
+            CheckpointError: a state of the function has another kind or type in the snapshot.
+        """
+        settings = dict(snapshot.settings)
+        if output_schema is not None:
+            settings["output_schema"] = output_schema
+        harness = cls(fn, parallelism=parallelism, **settings)
+        harness._restore(snapshot)
+        return harness
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._watermark = snapshot.clock["watermark"]
+        self._processing_time = snapshot.clock["processing_time"]
+        self._batch_id = snapshot.clock["batch_id"]
+        self._undeclared = dict(snapshot.states)
+        for store in self._stores:
+            kept = self._undeclared.pop(store.spec.name, None)
+            if kept is not None:
+                spec, keys, columns = kept
+                _check_unchanged(spec, store.spec)
+                store.restore(self._decode_keys(keys), columns)
+        timers, timer_keys = snapshot.timers
+        for (domain, time), key in zip(timers, self._decode_keys(timer_keys)):
+            self._timers.change(Timer(time, self._groups[key], domain, key), True)
+
+    # -- life cycle ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Opens the function in every subtask; otherwise a subtask does when it has work."""
+        for subtask in self._subtasks:
+            subtask.open()
+
+    def close(self) -> None:
+        """Closes the functions. What a snapshot, a peek or `output` gives remains."""
+        for subtask in self._subtasks:
+            subtask.close()
+
+    def __enter__(self) -> KeyedProcessHarness:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- micro-batches ---------------------------------------------------------------------------
+
+    def process(self, row: Any, timestamp: int | None = None) -> list[Row]:
+        """Runs a micro-batch of one row; returns what it emits.
+
+        Args:
+            row: a Row, tuple, dict or dataclass of the input schema, or the bare value if that has
+                one column.
+            timestamp: the row's event time in ms since the epoch, put into the event time column.
+        """
+        rows = self._encode([row])
+        if timestamp is not None:
+            rows = self._with_event_time(rows, timestamp)
+        return self._run(rows, self._watermark)
+
+    def process_batch(
+        self,
+        rows: Iterable[Any],
+        *,
+        watermark: int | None = None,
+        processing_time: int | None = None,
+    ) -> list[Row]:
+        """Runs a micro-batch of rows; returns what it emits, subtask by subtask.
+
+        Rows whose event time is at or behind the watermark of the micro-batch before are dropped,
+        as Spark does it, and counted in :attr:`num_late_rows`. At first the watermark is 0.
+
+        Args:
+            rows: as for :meth:`process`.
+            watermark: the watermark of this micro-batch, by which its timers fire, in ms.
+            processing_time: this micro-batch's time, in ms.
+        """
+        if watermark is not None:
+            watermark = self._new_watermark(watermark)
+        if processing_time is not None:
+            self._set_clock(processing_time)
+        return self._run(
+            self._encode(list(rows)), self._watermark if watermark is None else watermark
+        )
+
+    def advance_watermark(self, watermark: int) -> list[Row]:
+        """Runs a micro-batch without rows at a new watermark, in ms; returns what its timers emit.
+
+        A watermark before the current one leaves that as it is.
+        """
+        return self._run(self._rows.encode([]), self._new_watermark(watermark))
+
+    def set_processing_time(self, time: int) -> list[Row]:
+        """Runs a micro-batch without rows at this time, in ms; returns what its timers emit.
+
+        The time stays for the micro-batches that follow. It starts at 0.
+        """
+        self._set_clock(time)
+        return self._run(self._rows.encode([]), self._watermark)
+
+    def _new_watermark(self, watermark: int) -> int:
+        if self._watermark is None:
+            raise DeclarationError(
+                "there is no watermark: give the harness the event_time column, with time_mode "
+                "'auto' or 'event_time'"
+            )
+        return max(watermark, self._watermark)
+
+    def _set_clock(self, time: int) -> None:
+        if time < self._processing_time:
+            raise ValueError(
+                f"processing time can't go back from {self._processing_time} to {time}"
+            )
+        self._processing_time = time
+
+    def _run(self, rows: pa.Array, watermark: int | None) -> list[Row]:
+        rows, dropped = self._on_time(rows, self._watermark)
+        clock = {
+            "batch_id": self._batch_id + 1,
+            "watermark": watermark,
+            "processing_time": self._processing_time,
+        }
+        work = self._assign(rows, self._timers.due(watermark, self._processing_time))
+        answers = []
+        for index, each in sorted(work.items()):
+            mine = rows.take(pa.array(each.rows, pa.int64()))
+            answers.append(self._subtasks[index].run(each, mine, self._stores, clock))
+        # All have done their part: as a query, which commits a micro-batch whole or not at all.
+        emitted = [row for answer in answers for row in self._take_in(answer)]
+        self._watermark = watermark
+        self._batch_id += 1
+        self._dropped += dropped
+        self._output += emitted
+        return emitted
+
+    def _assign(self, rows: pa.Array, due: list[Timer]) -> dict[int, Work]:
+        """By subtask its rows and timers."""
+        work: dict[int, Work] = {}
+        columns = [rows.field(i) for i in self._key_columns]
+        keys = pa.StructArray.from_arrays(columns, fields=list(self._keys.arrow))
+        for i, key in enumerate(self._decode_keys(keys)):
+            mine = work.setdefault(self._subtask_of(self._groups[key]), Work())
+            mine.rows.append(i)
+            mine.keys.append(key)
+        for timer in due:
+            work.setdefault(self._subtask_of(timer.group), Work()).timers.append(timer)
+        return work
+
+    def _decode_keys(self, array: pa.Array) -> list[Any]:
+        """Keys as the stores have them; from now on their groups are known."""
+        keys = list(map(self._as_key, self._keys.decode(array)))
+        new = [key for key in dict.fromkeys(keys) if key not in self._groups]
+        self._groups.update(zip(new, self._key_groups.of(self._keys.encode(new))))
+        return keys
+
+    def _subtask_of(self, group: int) -> int:
+        subtask: int = group * len(self._subtasks) // self._settings["max_parallelism"]
+        return subtask
+
+    def _take_in(self, answer: Answer) -> list[Row]:
+        """Applies a subtask's changes; returns its results."""
+        results: list[Row] = []
+        for message in answer.messages:
+            results += self._results.decode(message.elements("out"))
+            for store in self._stores:
+                store.apply(answer.keys, message)
+            if self._task.spec.timers:
+                groups = [self._groups[key] for key in answer.keys]
+                self._timers.apply(answer.keys, groups, message)
+        return results
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _encode(self, rows: list[Any]) -> pa.Array:
+        if len(self._rows.names) == 1:
+            rows = [row if self._is_row(row) else (row,) for row in rows]
+        try:
+            return self._rows.encode(rows)
+        except Misfit as e:
+            raise TypeError(f"a row does not fit the input schema {self._rows.name}: {e}") from None
+
+    def _with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
+        at = self._event_time
+        if at is None or not pa.types.is_timestamp(self._rows.arrow.field(at).type):
+            raise DeclarationError("a row's timestamp needs an event_time column of that type")
+        columns = rows.flatten()
+        columns[at] = pa.array([timestamp * 1000], pa.int64()).cast(columns[at].type)
+        return pa.StructArray.from_arrays(columns, fields=list(self._rows.arrow))
+
+    def _on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, int]:
+        """The rows that are not late, and how many are."""
+        if watermark is None or self._event_time is None or len(rows) == 0:
+            return rows, 0
+        times = rows.field(self._event_time)
+        if pa.types.is_struct(times.type):
+            times = times.field(1)  # a window's end
+        late = pc.less_equal(times.cast(pa.int64()), watermark * 1000).fill_null(False)
+        on_time = rows.filter(pc.invert(late))
+        return on_time, len(rows) - len(on_time)
+
+    # -- looking at it ---------------------------------------------------------------------------
+
+    def output(self) -> list[Row]:
+        """What was emitted since the beginning, or since :meth:`take_output`."""
+        return list(self._output)
+
+    def take_output(self) -> list[Row]:
+        """The same, and begins anew."""
+        taken, self._output = self._output, []
+        return taken
+
+    def state(self, key: Any, name: str) -> Any:
+        """What is stored of a key's state; a copy.
+
+        Args:
+            key: the bare value for one key column, a tuple for several.
+            name: the descriptor's.
+
+        Returns:
+            The value, or the accumulator; ``None`` if there is none. Of a list state a list, of a
+            map state a dict, of a sorted one in its order.
+        """
+        for store in self._stores:
+            if store.spec.name == name:
+                return store.peek(self._key(key))
+        raise DeclarationError(f"the function has no state '{name}'")
+
+    def timers(self, key: Any) -> list[tuple[TimeDomain, int]]:
+        """A key's timers that are set: domain and time in ms."""
+        wanted = self._key(key)
+        return sorted(
+            ((TimeDomain(t.domain), t.time) for t in self._timers if t.key == wanted),
+            key=lambda timer: (timer[1], timer[0].value),
+        )
+
+    def subtask_of(self, key: Any) -> int:
+        """The index of the subtask that has a key."""
+        return self._subtask_of(self._groups[self._key(key)])
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys have state or timers."""
+        keys = {timer.key for timer in self._timers}
+        return len(keys.union(*(store.cells for store in self._stores)))
+
+    @property
+    def num_late_rows(self) -> int:
+        """How many rows were dropped for coming behind the watermark."""
+        return self._dropped
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark in ms; ``None`` without an event time column."""
+        return self._watermark
+
+    @property
+    def processing_time(self) -> int:
+        """The processing time in ms."""
+        return self._processing_time
+
+    def snapshot(self) -> Snapshot:
+        """All state as it is now."""
+        states = dict(self._undeclared)
+        for store in self._stores:
+            keys = list(store.cells)
+            columns = store.columns(keys)
+            states[store.spec.name] = (store.spec, self._keys.encode(keys), columns)
+        timers = list(self._timers)
+        timer_keys = self._keys.encode([timer.key for timer in timers])
+        clock = {
+            "watermark": self._watermark,
+            "processing_time": self._processing_time,
+            "batch_id": self._batch_id,
+        }
+        set_timers = [(timer.domain, timer.time) for timer in timers]
+        return Snapshot(dict(self._settings), clock, states, (set_timers, timer_keys))
+
+    def _key(self, key: Any) -> Any:
+        if len(self._keys.names) == 1:
+            key = (key,)
+        try:
+            return self._decode_keys(self._keys.encode([key]))[0]
+        except Misfit as e:
+            raise TypeError(f"a key does not fit {self._keys.name}: {e}") from None
+
+
+def _column(row_type: T.StructType, name: str, purpose: str) -> int:
+    names = row_type.fieldNames()
+    if name not in names:
+        raise DeclarationError(f"the {purpose} column '{name}' is not in the input: {names}")
+    return names.index(name)
+
+
+def _check_unchanged(kept: StateSpec, declared: StateSpec) -> None:
+    before, now = kept.to_json(), declared.to_json()
+    for what in ("kind", "value_type", "key_type", "order"):
+        if before[what] != now[what]:
+            raise CheckpointError(
+                f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
+                f"{before[what]}, not {now[what]}"
+            )

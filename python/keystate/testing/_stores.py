@@ -1,0 +1,215 @@
+"""States in memory: what a query's JVM has of them, on the other side of the same messages.
+
+A store holds one state of all keys, each cell as its codec decodes it. What a worker is sent of it
+and what it returns are Arrow columns, so a function never has a store's own objects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import Codec, Shape, codec
+from keystate._ordering import sort_key
+from keystate._spec import StateSpec
+from keystate._worker.messages import Columns
+from keystate._worker.operator import INTEGERS
+
+_BOOLEANS = codec(T.BooleanType())
+
+
+class Store:
+    """One state of all keys; this base a value a key."""
+
+    def __init__(self, spec: StateSpec, index: int) -> None:
+        self.spec = spec
+        self.cells: dict[Any, Any] = {}
+        self._name = f"s{index}"
+        self._codec = spec.value_codec()
+
+    def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
+        """What a worker is sent of these keys' cells."""
+        return {self._name: self._codec.encode([self.cells.get(key) for key in keys])}
+
+    def apply(self, keys: Sequence[Any], message: Columns) -> None:
+        """Takes in what a worker changed; `keys` are those of its slots."""
+        slots = INTEGERS.decode(message.elements(f"{self._name}_slot"))
+        if slots:
+            self._change([keys[slot] for slot in slots], message.elements)
+
+    def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
+        """Takes in what `columns` gave for these keys, by any index."""
+        values = list(columns.values())
+        for key, value in zip(keys, self._codec.decode(values[0])):
+            self._set(key, value)
+
+    def peek(self, key: Any) -> Any:
+        """What is stored for a key, as a function would read it; a copy."""
+        return self._codec.decode(self._codec.encode([self.cells.get(key)]))[0]
+
+    def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
+        for key, value in zip(keys, self._codec.decode(column(self._name))):
+            self._set(key, value)
+
+    def _set(self, key: Any, value: Any) -> None:
+        if value is None:
+            self.cells.pop(key, None)
+        else:
+            self.cells[key] = value
+
+
+class ListStore(Store):
+    """A list a key."""
+
+    def __init__(self, spec: StateSpec, index: int) -> None:
+        super().__init__(spec, index)
+        self._lists = _of_lists(spec.value_type, spec.value_shape)
+
+    def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
+        return {self._name: self._lists.encode([self.cells.get(key, []) for key in keys])}
+
+    def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
+        (lists,) = columns.values()
+        self.cells.update(zip(keys, self._lists.decode(lists)))
+
+    def peek(self, key: Any) -> Any:
+        return self._codec.decode(self._codec.encode(self.cells.get(key, [])))
+
+    def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
+        added = self._lists.decode(column(self._name))
+        resets = _BOOLEANS.decode(column(f"{self._name}_reset"))
+        for key, elements, reset in zip(keys, added, resets):
+            if not reset:
+                elements = self.cells.get(key, []) + elements
+            self._set(key, elements or None)
+
+
+class MapStore(Store):
+    """A map a key; a sorted one is sent in its order."""
+
+    def __init__(self, spec: StateSpec, index: int) -> None:
+        super().__init__(spec, index)
+        assert spec.key_type is not None
+        self._hashable = spec.key_codec().as_key
+        self._keys = _of_lists(spec.key_type, spec.key_shape)
+        self._values = _of_lists(spec.value_type, spec.value_shape)
+        self._by = sort_key(spec.key_type, spec.order)
+
+    def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
+        maps = [self.cells.get(key, {}) for key in keys]
+        user_keys = [self._ordered(each) for each in maps]
+        values = [[each[key] for key in order] for each, order in zip(maps, user_keys)]
+        return {
+            f"{self._name}_k": self._keys.encode(user_keys),
+            f"{self._name}_v": self._values.encode(values),
+        }
+
+    def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
+        user_keys, values = columns.values()
+        decoded = zip(self._user_keys(user_keys), self._values.decode(values))
+        for key, (mine, theirs) in zip(keys, decoded):
+            self.cells[key] = dict(zip(mine, theirs))
+
+    def peek(self, key: Any) -> Any:
+        entries = self.cells.get(key, {})
+        order = self._ordered(entries)
+        values = self._codec.decode(self._codec.encode([entries[k] for k in order]))
+        return dict(zip(order, values))
+
+    def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
+        changes = zip(
+            keys,
+            _BOOLEANS.decode(column(f"{self._name}_reset")),
+            self._user_keys(column(f"{self._name}_d")),
+            self._user_keys(column(f"{self._name}_k")),
+            self._values.decode(column(f"{self._name}_v")),
+        )
+        for key, reset, removed, put, values in changes:
+            entries = {} if reset else self.cells.get(key, {})
+            for user_key in removed:
+                entries.pop(user_key, None)
+            entries.update(zip(put, values))
+            self._set(key, entries or None)
+
+    def _ordered(self, entries: dict[Any, Any]) -> list[Any]:
+        if self.spec.kind != "sorted_map":
+            return list(entries)
+        return sorted(entries, key=self._by)
+
+    def _user_keys(self, array: pa.Array) -> list[list[Any]]:
+        lists = self._keys.decode(array)
+        if self._hashable is None:
+            return lists
+        return [list(map(self._hashable, each)) for each in lists]
+
+
+def make_store(spec: StateSpec, index: int) -> Store:
+    """The store of a state."""
+    kinds = {"value": Store, "list": ListStore, "map": MapStore, "sorted_map": MapStore}
+    return kinds[spec.kind](spec, index)
+
+
+class Timer(NamedTuple):
+    """A timer that is set."""
+
+    time: int
+    group: int
+    domain: int
+    key: Any
+
+
+class Timers:
+    """The timers of all keys, by time."""
+
+    def __init__(self) -> None:
+        self._set: set[tuple[int, int, Any]] = set()
+        self._ordered: dict[int, list[Timer]] = {0: [], 1: []}
+
+    def __iter__(self) -> Any:
+        return (timer for timers in self._ordered.values() for timer in timers)
+
+    def due(self, event_time: int | None, processing_time: int) -> list[Timer]:
+        """The timers up to these times, in order of time."""
+        found: list[Timer] = []
+        for domain, until in ((0, event_time), (1, processing_time)):
+            if until is not None:
+                timers = self._ordered[domain]
+                found += timers[: bisect_left(timers, (until + 1, -1), key=_by_time)]
+        return sorted(found, key=lambda timer: timer.time)
+
+    def change(self, timer: Timer, wanted: bool) -> None:
+        """Sets a timer or deletes it."""
+        identity = (timer.domain, timer.time, timer.key)
+        timers = self._ordered[timer.domain]
+        if wanted and identity not in self._set:
+            self._set.add(identity)
+            insort(timers, timer, key=_by_time)
+        elif not wanted and identity in self._set:
+            self._set.remove(identity)
+            at = bisect_left(timers, _by_time(timer), key=_by_time)
+            while timers[at].key != timer.key:
+                at += 1
+            del timers[at]
+
+    def apply(self, keys: Sequence[Any], groups: Sequence[int], message: Columns) -> None:
+        """Sets and deletes what a worker says; keys and groups are those of its slots."""
+        changes = zip(
+            INTEGERS.decode(message.elements("timer_slot")),
+            message.elements("timer_domain").to_pylist(),
+            message.elements("timer_time").to_pylist(),
+            message.elements("timer_set").to_pylist(),
+        )
+        for slot, domain, time, wanted in changes:
+            self.change(Timer(time, groups[slot], domain, keys[slot]), wanted)
+
+
+def _by_time(timer: Timer) -> tuple[int, int]:
+    return timer.time, timer.group
+
+
+def _of_lists(element: T.DataType, shape: Shape | None) -> Codec:
+    return codec(T.ArrayType(element), Shape(None, (shape,)))

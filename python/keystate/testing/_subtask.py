@@ -1,0 +1,117 @@
+"""A subtask: an opened function, and the JVM's side of its conversation with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._codec import codec
+from keystate._worker.messages import Columns
+from keystate._worker.operator import Operator
+from keystate._worker.task import KeyedTask
+from keystate.testing._stores import Store, Timer
+
+Control = dict[str, Any]
+
+
+class Work:
+    """What a subtask has to do in a micro-batch: rows with their keys, and timers that are due."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.keys: list[Any] = []
+        self.timers: list[Timer] = []
+
+
+class Answer:
+    """What a subtask made of it: results, and changes that are yet to be applied.
+
+    Attributes:
+        keys: of the slots that the messages speak of.
+    """
+
+    def __init__(self, keys: list[Any], messages: list[Columns]) -> None:
+        self.keys = keys
+        self.messages = messages
+
+
+class Subtask:
+    """One subtask of an operator."""
+
+    def __init__(self, task: KeyedTask, control: Control) -> None:
+        self._task = task
+        self._keys = codec(task.key_type)
+        self._control = control
+        self._operator: Operator | None = None
+
+    def open(self) -> None:
+        """Opens a function of its own, unless there is one."""
+        if self._operator is None:
+            self._operator = self._task.open(self._control)
+
+    def close(self) -> None:
+        """Closes the function."""
+        if self._operator is not None:
+            operator, self._operator = self._operator, None
+            operator.close()
+
+    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], clock: Control) -> Answer:
+        """Runs one micro-batch's task. When the function fails it is closed; the next is new."""
+        self.open()
+        assert self._operator is not None
+        control = {**self._control, **clock, "generation": 0}
+        slots: dict[Any, int] = {}
+        answers: list[pa.RecordBatch] = []
+        try:
+            self._operator.begin_task(control)
+            if work.keys:
+                message = self._message(slots, work.keys, rows, (), stores)
+                answers += self._operator.answer(message, control)
+            if work.timers:
+                keys = [timer.key for timer in work.timers]
+                message = self._message(slots, keys, rows[:0], work.timers, stores)
+                answers += self._operator.answer(message, control)
+            answers += self._operator.end_task()
+        except BaseException:
+            self.close()
+            raise
+        return Answer(list(slots), [Columns(answer) for answer in answers])
+
+    def _message(
+        self,
+        slots: dict[Any, int],
+        keys: Sequence[Any],
+        rows: pa.Array,
+        timers: Sequence[Timer],
+        stores: Sequence[Store],
+    ) -> Columns:
+        """Rows of these keys or their timers; a key gets a slot when it first appears."""
+        known = len(slots)
+        of_keys = pa.array([slots.setdefault(key, len(slots)) for key in keys], pa.int32())
+        new = list(slots)[known:]
+        no_slots = of_keys[:0]
+        columns = {
+            "rows": rows,
+            "slots": no_slots if timers else of_keys,
+            "keys": self._keys.encode(new),
+            "carried": pa.array([-1] * len(new), pa.int32()),
+        }
+        for store in stores:
+            columns.update(store.columns(new))
+        if self._task.spec.timers:
+            columns["timer_slots"] = of_keys if timers else no_slots
+            columns["timer_domains"] = pa.array([timer.domain for timer in timers], pa.int8())
+            columns["timer_times"] = pa.array([timer.time for timer in timers], pa.int64())
+        return _Message(columns)
+
+
+class _Message(Columns):
+    """A message that need not travel."""
+
+    def __init__(self, columns: dict[str, pa.Array]) -> None:
+        self._columns = columns
+
+    def elements(self, name: str) -> pa.Array:
+        return self._columns[name]

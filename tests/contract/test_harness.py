@@ -1,0 +1,385 @@
+"""The harness without Spark: micro-batches, clocks, failures, snapshots and subtasks."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import random
+import subprocess
+import sys
+from typing import Any, ClassVar
+
+import pyarrow.compute as pc
+import pytest
+import test_sorted_map
+import test_state_model
+from keystate import (
+    BYTEWISE,
+    DESCENDING,
+    NATURAL,
+    CheckpointError,
+    DeclarationError,
+    FilterFunction,
+    FlatMapFunction,
+    FunctionError,
+    KeyedBatchFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapFunction,
+    MapStateDescriptor,
+    OutputTypeError,
+    ReduceFunction,
+    SortedMapStateDescriptor,
+    StateAccessError,
+    StateTypeError,
+    TimeDomain,
+    ValueStateDescriptor,
+)
+from keystate.testing import KeyedProcessHarness
+
+ROWS = "key string, number long, time timestamp"
+
+
+class Recorder(KeyedProcessFunction):
+    """Adds numbers up, remembers them, sets timers; a negative number is an error."""
+
+    def open(self, ctx: Any) -> None:
+        self.place = ctx.get_index_of_this_subtask(), ctx.get_number_of_parallel_subtasks()
+        self.total = ctx.get_state(ValueStateDescriptor("total", "n int, sum long"))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", "long"))
+        self.map = ctx.get_map_state(MapStateDescriptor("map", "string", "double"))
+        self.sorted = ctx.get_sorted_map_state(
+            SortedMapStateDescriptor("sorted", "long", "string", DESCENDING)
+        )
+        self.open_rows = 0
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.open_rows += 1
+        n, total = self.total.value() or (0, 0)
+        self.total.update((n + 1, total + row.number))
+        self.list.add(row.number)
+        self.map[f"m{row.number}"] = row.number / 2
+        self.sorted[row.number] = row.key
+        if row.number < 0:
+            raise ValueError("negative")
+        if row.number > 100:
+            ctx.timer_service().register_event_time_timer(row.number)
+            ctx.timer_service().register_processing_time_timer(10 * row.number)
+        yield row.key, total + row.number, self.open_rows, *self.place
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        if timestamp == 777:
+            ctx.timer_service().register_event_time_timer(5)
+        domain = ctx.time_domain()
+        yield ctx.get_current_key(), timestamp, domain.value, *self.place
+
+
+RESULTS = "key string, total long, open_rows int, subtask int, parallelism int"
+
+
+def recorder(**options: Any) -> KeyedProcessHarness:
+    return KeyedProcessHarness(Recorder(), ROWS, "key", RESULTS, event_time="time", **options)
+
+
+def at(ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(ms / 1000)
+
+
+def test_runs_without_a_jvm() -> None:
+    script = """
+import test_harness
+harness = test_harness.recorder(parallelism=2)
+assert [r[:3] for r in harness.process(("a", 3, None), 1)] == [("a", 3, 1)]
+from pyspark import SparkContext
+assert SparkContext._active_spark_context is None and SparkContext._gateway is None
+"""
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+
+
+def test_state_lasts_from_batch_to_batch_and_can_be_looked_at() -> None:
+    with recorder() as harness:
+        assert harness.process(("a", 3, None), 1) == [("a", 3, 1, 0, 1)]
+        emitted = harness.process_batch([{"key": "a", "number": 4, "time": at(2)}, ("b", 7, at(2))])
+        assert emitted == [("a", 7, 2, 0, 1), ("b", 7, 3, 0, 1)]
+        assert emitted[0].total == 7
+        assert harness.state("a", "total") == (2, 7)
+        assert harness.state("a", "total").sum == 7
+        assert harness.state("a", "list") == [3, 4]
+        assert harness.state("a", "map") == {"m3": 1.5, "m4": 2.0}
+        assert list(harness.state("a", "sorted").items()) == [(4, "a"), (3, "a")]
+        assert harness.state("c", "total") is None
+        assert harness.state("c", "list") == []
+        harness.state("a", "list").append(99)
+        assert harness.state("a", "list") == [3, 4]
+        assert harness.num_keys == 2
+        assert len(harness.output()) == 3
+        assert len(harness.take_output()) == 3
+        assert harness.output() == []
+        with pytest.raises(DeclarationError, match="no state 'x'"):
+            harness.state("a", "x")
+
+
+def test_timers_fire_after_the_rows_of_the_next_batch_in_order_of_time() -> None:
+    with recorder() as harness:
+        harness.process_batch([("a", 300, at(1)), ("b", 200, at(1)), ("a", 777, at(1))])
+        assert harness.timers("b") == [
+            (TimeDomain.EVENT_TIME, 200),
+            (TimeDomain.PROCESSING_TIME, 2000),
+        ]
+        emitted = harness.process_batch([("a", 1, at(900)), ("c", 150, at(900))], watermark=300)
+        # 150 is due already, but was set in this batch.
+        assert [tuple(r[:2]) for r in emitted] == [("a", 1078), ("c", 150), ("b", 200), ("a", 300)]
+        assert harness.advance_watermark(200) == [("c", 150, 0, 0, 1)]
+        assert harness.watermark == 300
+        assert [r.total for r in harness.set_processing_time(3000)] == [1500, 2000, 3000]
+        assert [r.total for r in harness.advance_watermark(800)] == [777]
+        assert [r.total for r in harness.process_batch([])] == [5]
+        assert harness.timers("a") == [(TimeDomain.PROCESSING_TIME, 7770)]
+        with pytest.raises(ValueError, match="back"):
+            harness.set_processing_time(1)
+
+
+def test_late_rows_go_by_the_watermark_of_the_batch_before() -> None:
+    with recorder() as harness:
+        assert harness.process_batch([("a", 1, at(0)), ("b", 1, None)]) == [("b", 1, 1, 0, 1)]
+        emitted = harness.process_batch([("a", 2, at(50))], watermark=100)
+        assert [r.total for r in emitted] == [2]
+        assert harness.process(("a", 3, None), 100) == []
+        assert [r.total for r in harness.process(("a", 3, None), 101)] == [5]
+        assert harness.num_late_rows == 2
+
+
+def test_no_watermark_without_event_time() -> None:
+    harness = KeyedProcessHarness(Recorder(), ROWS, "key", RESULTS)
+    assert harness.watermark is None
+    assert len(harness.process(("a", 1, at(0)))) == 1
+    for call in (
+        lambda: harness.advance_watermark(1),
+        lambda: harness.process(("a", 1, None), 5),
+        lambda: harness.process(("a", 101, None)),
+    ):
+        with pytest.raises(DeclarationError):
+            call()
+    with pytest.raises(DeclarationError, match="event_time"):
+        KeyedProcessHarness(Recorder(), ROWS, "key", RESULTS, time_mode="event_time")
+
+
+def test_a_failed_batch_changes_nothing_and_its_function_is_opened_anew() -> None:
+    with recorder(parallelism=3) as harness:
+        rows = [(f"k{i}", 5, at(1)) for i in range(20)]
+        harness.process_batch(rows)
+        before = pickle.dumps(harness.snapshot())
+        with pytest.raises(FunctionError, match=r"ValueError: negative[\s\S]*key 'k3', row") as e:
+            harness.process_batch([*rows, ("k3", -1, at(1)), ("k4", 500, at(1))], watermark=50)
+        assert isinstance(e.value.__context__, ValueError)
+        assert pickle.dumps(harness.snapshot()) == before
+        assert harness.watermark == 0
+        harness.take_output()
+        harness.process_batch(rows)
+        assert {r.total for r in harness.output()} == {10}
+        failed = harness.subtask_of("k3")
+        counts = {i: [r.open_rows for r in harness.output() if r.subtask == i] for i in range(3)}
+        assert min(counts[failed]) == 1
+        assert all(min(counts[i]) > 1 for i in range(3) if i != failed)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 128])
+def test_goes_on_from_a_snapshot_with_other_subtasks(parallelism: int) -> None:
+    rng = random.Random(7)
+    rows = [[(f"k{rng.randrange(40)}", rng.randrange(200), at(1))] for _ in range(60)]
+    whole, before = recorder(parallelism=2), recorder(parallelism=2)
+    for batch in rows[:30]:
+        whole.process_batch(batch)
+        before.process_batch(batch)
+    snapshot = pickle.loads(pickle.dumps(before.snapshot()))
+    before.process(("k0", 150, at(1)))  # after the snapshot: not in it
+    after = KeyedProcessHarness.restore(snapshot, Recorder(), parallelism=parallelism)
+    for batch in rows[30:]:
+        whole.process_batch(batch)
+        after.process_batch(batch)
+    for key in {key for ((key, *_),) in rows}:
+        for name in ("total", "list", "map", "sorted"):
+            assert after.state(key, name) == whole.state(key, name)
+        assert after.timers(key) == whole.timers(key)
+        assert 0 <= after.subtask_of(key) < parallelism
+    assert {r[3:] for r in after.output()} <= {(i, parallelism) for i in range(parallelism)}
+    assert all(r.subtask == after.subtask_of(r.key) for r in after.output())
+    fired = [sorted(h.advance_watermark(10**6)) for h in (whole, after)]
+    assert [r[:3] for r in fired[0]] == [r[:3] for r in fired[1]]
+
+
+class Opened(KeyedProcessFunction):
+    log: ClassVar[list[Any]] = []
+
+    def open(self, ctx: Any) -> None:
+        self.name = ctx.get_task_name_with_subtasks(), ctx.get_max_number_of_parallel_subtasks()
+        if ctx.get_task_name() != "declaration":
+            self.log.append(("open", *self.name))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        return [row]
+
+    def close(self) -> None:
+        if "declaration" not in self.name[0]:
+            self.log.append(("close", *self.name))
+
+
+def test_opens_and_closes_each_subtask_once() -> None:
+    harness = KeyedProcessHarness(Opened(), "key int", "key", "key int", parallelism=2, name="op")
+    Opened.log.clear()
+    with harness:
+        harness.process_batch(range(20))
+        harness.process_batch(range(20))
+    names = [("op (1/2)", 128), ("op (2/2)", 128)]
+    assert Opened.log == [("open", *n) for n in names] + [("close", *n) for n in names]
+    Opened.log.clear()
+    KeyedProcessHarness.restore(harness.snapshot(), Opened(), parallelism=4).open()
+    assert [entry[1] for entry in Opened.log] == [f"op ({i}/4)" for i in (1, 2, 3, 4)]
+
+
+class Keeps(KeyedProcessFunction):
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind = name, kind
+
+    def open(self, ctx: Any) -> None:
+        self.state = ctx.get_state(ValueStateDescriptor(self.name, self.kind))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.state.update(row.value)
+        yield self.state.value()
+
+
+def test_a_state_of_another_type_is_refused_and_one_not_declared_is_kept() -> None:
+    def keeps(name: str, kind: str) -> KeyedProcessHarness:
+        return KeyedProcessHarness(Keeps(name, kind), "key int, value long", "key", kind)
+
+    harness = keeps("a", "long")
+    harness.process((1, 2))
+    with pytest.raises(CheckpointError, match="state 'a' has another value type"):
+        KeyedProcessHarness.restore(harness.snapshot(), Keeps("a", "string"))
+    other = KeyedProcessHarness.restore(harness.snapshot(), Keeps("b", "double"))
+    again = KeyedProcessHarness.restore(other.snapshot(), Keeps("a", "long"))
+    assert again.state(1, "a") == 2
+
+
+def test_errors_are_those_of_a_query() -> None:
+    def run(body: Any, schema: str = "long") -> Any:
+        class Body(KeyedProcessFunction):
+            def open(self, ctx: Any) -> None:
+                self.value = ctx.get_state(ValueStateDescriptor("value", "int"))
+                self.list = ctx.get_list_state(ListStateDescriptor("list", "string"))
+
+            def process_element(self, row: Any, ctx: Any) -> Any:
+                return body(self)
+
+        return KeyedProcessHarness(Body(), "key long", "key", schema).process(5)
+
+    with pytest.raises(StateTypeError, match="state 'value' of key 5: expected int, got str 'x'"):
+        run(lambda f: f.value.update("x"))
+    with pytest.raises(StateTypeError, match="state 'list' of key 5: a list can't hold None"):
+        run(lambda f: f.list.add(None))
+    with pytest.raises(OutputTypeError, match="output schema"):
+        run(lambda f: "text")
+    with pytest.raises(StateAccessError):
+        KeyedProcessHarness(_UsesStateInOpen(), "key long", "key", "long").open()
+    with pytest.raises(DeclarationError, match="'no_type' is not a type"):
+        run(lambda f: 1, "no_type")
+    with pytest.raises(DeclarationError, match="key column 'k'"):
+        KeyedProcessHarness(lambda row, ctx: row, "key long", "k", "long")
+    with pytest.raises(DeclarationError, match="parallelism"):
+        KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long", parallelism=129)
+    with pytest.raises(TypeError, match="input schema"):
+        KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long").process("text")
+
+
+class _UsesStateInOpen(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        state = ctx.get_state(ValueStateDescriptor("value", "int"))
+        if ctx.get_task_name() != "declaration":
+            state.update(1)
+
+    def process_element(self, row: Any, ctx: Any) -> None: ...
+
+
+class Doubled(MapFunction):
+    def map(self, row: Any) -> Any:
+        return row.value * 2
+
+
+class Twice(FlatMapFunction):
+    def flat_map(self, row: Any) -> Any:
+        return [row.value, row.value]
+
+
+class Odd(FilterFunction):
+    def filter(self, row: Any) -> bool:
+        return bool(row.value % 2)
+
+
+class Sum(ReduceFunction):
+    def reduce(self, a: Any, b: Any) -> Any:
+        return a.key, a.value + b.value
+
+
+class Running(KeyedBatchFunction):
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_state(ValueStateDescriptor("total", "long", 0))
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        grouped = batch.rows.append_column("at", batch.key_of_row).to_struct_array()
+        sums = [0] * batch.keys.num_rows
+        for row in grouped.to_pylist():
+            sums[row["at"]] += row["value"]
+        totals = pc.add(self.total.value(), sums)
+        self.total.update(totals)
+        return {"key": batch.keys.column(0), "total": totals}
+
+
+@pytest.mark.parametrize(
+    ("fn", "schema", "expected"),
+    [
+        (Doubled(), "long", [(2,), (4,), (6,)]),
+        (Twice(), "long", [(1,), (1,), (2,), (2,), (3,), (3,)]),
+        (Odd(), "key long, value long", [(1, 1), (2, 3)]),
+        (Sum(), "key long, value long", [(1, 1), (1, 3), (2, 3)]),
+        (Running(), "key long, total long", [(1, 3), (2, 3)]),
+        (lambda row, ctx: ctx.get_current_key(), "key int", [(1,), (1,), (2,)]),
+    ],
+)  # fmt: skip
+def test_functions_of_every_class(fn: Any, schema: str, expected: list[Any]) -> None:
+    harness = KeyedProcessHarness(fn, "key long, value long", "key", schema)
+    assert harness.process_batch([(1, 1), (1, 2), (2, 3)]) == expected
+    if isinstance(fn, Running):
+        assert harness.process_batch([(1, 10)]) == [(1, 13)]
+
+
+def test_states_agree_with_model() -> None:
+    rows, expected = test_state_model.operations(random.randrange(10**9), 900, 8)
+    harness = KeyedProcessHarness(
+        test_state_model.Interpreter(),
+        test_state_model.OPERATIONS,
+        "key",
+        test_state_model.RESULTS,
+        parallelism=2,
+    )
+    emitted: list[Any] = []
+    for start in range(0, 900, 150):
+        emitted += map(tuple, harness.process_batch(rows[start : start + 150]))
+        snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
+        harness = KeyedProcessHarness.restore(
+            snapshot, test_state_model.Interpreter(), parallelism=start // 150 + 1
+        )
+    assert sorted(emitted) == sorted(expected)
+
+
+@pytest.mark.parametrize("order", [NATURAL, DESCENDING, BYTEWISE])
+def test_sorted_maps_agree_with_model(order: Any) -> None:
+    rows, expected = test_sorted_map.operations(random.randrange(10**9), 900, 4, order)
+    harness = KeyedProcessHarness(
+        test_sorted_map.Sorter(order), test_sorted_map.OPERATIONS, "key", test_sorted_map.RESULTS
+    )
+    for start in range(0, 900, 100):
+        harness.process_batch(rows[start : start + 100])
+    assert [tuple(r) for r in harness.output()] == expected

@@ -2,8 +2,12 @@ package org.apache.spark.sql.keystate
 
 import org.apache.spark.sql.SparkSessionExtensions
 
-/** Set as `spark.sql.extensions`: plans Keystate's operators. */
+/** Set as `spark.sql.extensions`: plans Keystate's operators, and
+  * `transformWithState` for our provider.
+  */
 class KeystateExtension extends (SparkSessionExtensions => Unit) {
-  override def apply(extensions: SparkSessionExtensions): Unit =
+  override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectPlannerStrategy(_ => KeyedProcessStrategy)
+    extensions.injectColumnar(_ => TransformWithStateRule.asColumnarRule)
+  }
 }

@@ -28,6 +28,7 @@ from keystate.errors import (
 )
 from keystate.functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
     CheckpointedFunction,
     CheckpointListener,
     FilterFunction,
@@ -37,6 +38,7 @@ from keystate.functions import (
     FunctionSnapshotContext,
     KeyedBatch,
     KeyedBatchFunction,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     ListCheckpointed,
     MapFunction,
@@ -62,6 +64,7 @@ from keystate.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     AppendingState,
+    BroadcastState,
     FoldingState,
     FoldingStateDescriptor,
     KeyOrder,
@@ -70,6 +73,7 @@ from keystate.state import (
     MapState,
     MapStateDescriptor,
     MergingState,
+    ReadOnlyBroadcastState,
     ReducingState,
     ReducingStateDescriptor,
     SortedMapState,
@@ -79,7 +83,15 @@ from keystate.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from keystate.stream import KeyedStream, keyed
+from keystate.stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    DataStream,
+    KeyedStream,
+    broadcast,
+    keyed,
+    stream,
+)
 
 __version__ = versions()["keystate"]
 
@@ -91,11 +103,16 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastState",
+    "BroadcastStream",
     "CheckpointError",
     "CheckpointListener",
     "CheckpointedFunction",
     "ConfigurationError",
     "CustomStateBackend",
+    "DataStream",
     "DeclarationError",
     "EmbeddedRocksDBStateBackend",
     "FilterFunction",
@@ -111,6 +128,7 @@ __all__ = [
     "KeyOrder",
     "KeyedBatch",
     "KeyedBatchFunction",
+    "KeyedBroadcastProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "KeyedStream",
@@ -127,6 +145,7 @@ __all__ = [
     "OutputTypeError",
     "ParallelSourceFunction",
     "PredefinedOptions",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
@@ -147,10 +166,12 @@ __all__ = [
     "TimerService",
     "ValueState",
     "ValueStateDescriptor",
+    "broadcast",
     "configure",
     "jar_path",
     "keyed",
     "rescale",
     "source",
+    "stream",
     "versions",
 ]

@@ -78,8 +78,9 @@ def process(
     task: KeyedTask,
     output_type: T.StructType,
     spec: OperatorSpec,
+    broadcast: DataFrame | None = None,
 ) -> DataFrame:
-    """The DataFrame that a keyed task makes of another one."""
+    """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
     from pyspark.sql.udf import UserDefinedFunction
 
     session = df.sparkSession
@@ -91,9 +92,11 @@ def process(
     )
     bridge = getattr(_jvm(session), _BRIDGE)
     with _keystate_errors(DeclarationError):
-        jdf = bridge.process(
-            df._jdf, function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json()
-        )
+        rest = (function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json())
+        if broadcast is None:
+            jdf = bridge.process(df._jdf, *rest)
+        else:
+            jdf = bridge.processBroadcast(df._jdf, broadcast._jdf, *rest)
     return DataFrame(jdf, session)
 
 

@@ -57,21 +57,35 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """One keyed operator."""
+    """One operator."""
 
     name: str | None
     max_parallelism: int | None
     time_mode: str
     timers: bool
     states: tuple[StateSpec, ...]
+    broadcast: tuple[StateSpec, ...] = ()
 
     def to_json(self) -> str:
         """What the JVM reads."""
         fields = {"name": self.name, "max_parallelism": self.max_parallelism}
-        states = [state.to_json() for state in self.states]
-        return json.dumps(
-            {**fields, "time_mode": self.time_mode, "timers": self.timers, "states": states}
-        )
+        states = {
+            "states": [state.to_json() for state in self.states],
+            "broadcast": [state.to_json() for state in self.broadcast],
+        }
+        return json.dumps({**fields, "time_mode": self.time_mode, "timers": self.timers, **states})
+
+
+def check_names(spec: OperatorSpec) -> None:
+    """Raises DeclarationError when two states of an operator have one name."""
+    names: set[str] = set()
+    for state in (*spec.states, *spec.broadcast):
+        if state.name in names:
+            raise DeclarationError(
+                f"two states are named '{state.name}': every state of a function, keyed or "
+                "broadcast, needs a name of its own"
+            )
+        names.add(state.name)
 
 
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:

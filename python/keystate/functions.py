@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -16,11 +16,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from keystate.runtime import KeyedStateStore, RuntimeContext
-    from keystate.state import ListState, ListStateDescriptor
+    from keystate.state import (
+        BroadcastState,
+        ListState,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReadOnlyBroadcastState,
+        StateDescriptor,
+    )
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 ACC = TypeVar("ACC")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Function:
@@ -117,6 +126,96 @@ class KeyedProcessFunction(Function, ABC):
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | Any:
         """Called when a timer fires, with its time in ms and its key's state; results as above."""
+
+
+class ReadOnlyBroadcastContext(Protocol):
+    """What :meth:`BroadcastProcessFunction.process_element` is told. Valid only during the call."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> ReadOnlyBroadcastState[K, V]:
+        """A broadcast state, to be read."""
+
+    def timestamp(self) -> int | None:
+        """The row's event time in ms since the epoch; ``None`` when its input has no watermark."""
+
+    def current_watermark(self) -> int | None:
+        """The watermark in ms since the epoch; ``None`` when the input has none."""
+
+    def current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
+
+
+class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context, Protocol):
+    """What :meth:`KeyedBroadcastProcessFunction.process_element` is told."""
+
+
+class KeyedBroadcastOnTimerContext(KeyedReadOnlyContext, OnTimerContext, Protocol):
+    """What :meth:`KeyedBroadcastProcessFunction.on_timer` is told."""
+
+
+class BroadcastContext(Protocol):
+    """What ``process_broadcast_element`` is told. Valid only during the call."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
+        """A broadcast state, to be read and changed."""
+
+    def timestamp(self) -> int | None:
+        """The element's event time in ms; ``None`` when the broadcast stream has no watermark."""
+
+    def current_watermark(self) -> int | None:
+        """The watermark in ms since the epoch; ``None`` when the input has none."""
+
+    def current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
+
+
+class KeyedBroadcastContext(BroadcastContext, Protocol):
+    """The same of a keyed function."""
+
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]
+    ) -> None:
+        """Calls ``function(key, state)`` for every key of this subtask that has the state.
+
+        The state is the one that ``open`` got by this descriptor, at that key, and can be changed.
+        Keys come in no particular order.
+        """
+
+
+class BroadcastProcessFunction(Function, ABC):
+    """A function of one row and of broadcast state, without keys."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ReadOnlyBroadcastContext) -> Iterable[Any] | Any:
+        """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | Any:
+        """Processes one broadcast element, on every subtask.
+
+        Called before the rows of the same micro-batch, in the same order on all subtasks. Results
+        as above: what it emits is emitted by each subtask.
+        """
+
+
+class KeyedBroadcastProcessFunction(Function, ABC):
+    """A function of one row, its key's state, and broadcast state."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | Any:
+        """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: Any, ctx: KeyedBroadcastContext
+    ) -> Iterable[Any] | Any:
+        """As for :class:`BroadcastProcessFunction`; there is no current key, and no timers."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastOnTimerContext) -> Iterable[Any] | Any:
+        """Called when a timer fires, as for :class:`KeyedProcessFunction`."""
 
 
 @dataclass(frozen=True)

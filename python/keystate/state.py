@@ -161,6 +161,77 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """A map that every subtask has a copy of, where it can't be changed.
+
+    Reading it costs what a dictionary's lookup does. What is read must not be changed in place.
+    Iteration is in no particular order, which can differ between subtasks.
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a key; ``None`` when the key is absent."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the key is there."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All keys and values."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All keys."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there are no keys."""
+
+    def entries(self) -> Iterable[tuple[K, V]]:
+        """The same as :meth:`items`, by Flink's name."""
+        return self.items()
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """A map that every subtask has a copy of, in ``process_broadcast_element``.
+
+    Every subtask gets the same elements in the same order. What it makes of them must depend on
+    nothing else, so that all copies stay the same.
+    """
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of a key, which must not be ``None``."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Sets the values of many keys."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes a key; harmless when it is absent."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
 class KeyOrder(enum.Enum):
     """The order of a sorted map's keys."""
 

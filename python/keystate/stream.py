@@ -1,4 +1,4 @@
-"""Keyed streams: where a DataFrame meets a function with state."""
+"""Streams: where a DataFrame meets a function with state."""
 
 from __future__ import annotations
 
@@ -13,21 +13,29 @@ from pyspark.sql import types as T
 
 from keystate import _bridge
 from keystate._discovery import discover_states
-from keystate._spec import OperatorSpec, check_columns, resolve_schema
+from keystate._spec import (
+    OperatorSpec,
+    check_columns,
+    check_names,
+    resolve_schema,
+    resolve_state,
+)
 from keystate._worker.operator import FunctionPlan, row_test
 from keystate._worker.task import KeyedTask
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.functions import (
+    BroadcastProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
     KeyedBatchFunction,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
 )
 from keystate.runtime import RuntimeContext
-from keystate.state import TypeLike, ValueStateDescriptor
+from keystate.state import MapStateDescriptor, TypeLike, ValueStateDescriptor
 
 _TIME_MODES = ("auto", "event_time", "processing_time", "none")
 
@@ -111,6 +119,10 @@ class KeyedStream:
         plan = _plan(fn, KeyedBatchFunction, "process_batch", "batches")
         return self._apply(plan, output_schema, name, time_mode)
 
+    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
+        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
+        return BroadcastConnectedStream(self._df, self._keys, self._max_parallelism, broadcast)
+
     def flat_map(
         self,
         fn: FlatMapFunction | Callable[[Any], Any],
@@ -171,8 +183,9 @@ def keyed_task(
     name: str | None,
     max_parallelism: int | None,
     time_mode: str,
+    broadcast: BroadcastStream | None = None,
 ) -> KeyedTask:
-    """What a keyed operator runs in its tasks: its function with all that was declared, checked.
+    """What an operator runs in its tasks: its function with all that was declared, checked.
 
     Raises:
         DeclarationError: the function, one of its states or the schema is not well declared.
@@ -185,10 +198,133 @@ def keyed_task(
     check_columns(key_type, "the key")
     function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
     states = discover_states(function)
-    spec = OperatorSpec(name, max_parallelism, time_mode, bool(plan.on_timer), states)
+    broadcast_states = broadcast.states if broadcast is not None else ()
+    broadcast_type = broadcast.df.schema if broadcast is not None else None
+    spec = OperatorSpec(
+        name, max_parallelism, time_mode, bool(plan.on_timer), states, broadcast_states
+    )
     if plan.style == "batches":
         _check_value_states(spec)
-    return KeyedTask(uuid.uuid4().hex, function, spec, key_type, row_type, output_type)
+    if not key_type.fields and states:
+        raise DeclarationError(f"state '{states[0].name}' needs a key: use keystate.keyed(df, ...)")
+    check_names(spec)
+    types = (key_type, row_type, output_type, broadcast_type)
+    return KeyedTask(uuid.uuid4().hex, function, spec, *types)
+
+
+def stream(df: DataFrame) -> DataStream:
+    """A streaming or batch DataFrame that is not grouped by key."""
+    return DataStream(df)
+
+
+class DataStream:
+    """A DataFrame without keys; made by :func:`stream`.
+
+    Its rows are spread over the subtasks by a hash of all their columns.
+    """
+
+    def __init__(self, df: DataFrame) -> None:
+        _bridge.check_session(df)
+        self._df = df
+
+    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
+        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
+        return BroadcastConnectedStream(self._df, [], None, broadcast)
+
+
+def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
+    """Broadcasts a DataFrame to all subtasks of an operator, which keep what they make of it.
+
+    Connect it: ``keystate.keyed(df, "key").connect(keystate.broadcast(rules, RULES))``.
+
+    Args:
+        df: a stream; or a batch DataFrame, whose rows are then broadcast once, in the query's first
+            micro-batch. The rows of a micro-batch must fit into the driver's memory.
+        state_descriptors: the broadcast states that the function has.
+    """
+    return BroadcastStream(df, state_descriptors)
+
+
+class BroadcastStream:
+    """A DataFrame to be broadcast; made by :func:`broadcast`."""
+
+    def __init__(
+        self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
+    ) -> None:
+        _bridge.check_session(df)
+        if not state_descriptors:
+            raise DeclarationError("broadcast() needs at least one MapStateDescriptor")
+        for descriptor in state_descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise DeclarationError(
+                    f"broadcast state is described by a MapStateDescriptor, got {descriptor!r}"
+                )
+        check_columns(df.schema, "the broadcast input")
+        self.df = df
+        self.states = tuple(
+            dataclasses.replace(resolve_state(d), kind="broadcast", descriptor="broadcast")
+            for d in state_descriptors
+        )
+
+
+class BroadcastConnectedStream:
+    """A stream and a broadcast stream; made by ``connect``."""
+
+    def __init__(
+        self,
+        df: DataFrame,
+        keys: list[Column],
+        max_parallelism: int | None,
+        broadcast: BroadcastStream,
+    ) -> None:
+        if not isinstance(broadcast, BroadcastStream):
+            raise DeclarationError(
+                f"connect() takes what keystate.broadcast(df, ...) makes, got {broadcast!r}"
+            )
+        if broadcast.df.isStreaming and not df.isStreaming:
+            raise DeclarationError(
+                "a stream can't be broadcast to a batch DataFrame: its rows would be processed "
+                "once for ever; make both of them streams, or both batch DataFrames"
+            )
+        self._df = df
+        self._keys = keys
+        self._max_parallelism = max_parallelism
+        self._broadcast = broadcast
+
+    def process(
+        self,
+        fn: KeyedBroadcastProcessFunction | BroadcastProcessFunction,
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        time_mode: str = "auto",
+    ) -> DataFrame:
+        """Applies a function of each row and of each broadcast element.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedBroadcastProcessFunction` if the stream is keyed,
+                else a :class:`~keystate.functions.BroadcastProcessFunction`.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name.
+            time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not that
+                of the broadcast one.
+
+        Raises:
+            DeclarationError: the function does not fit the stream, or one of its states or the
+                schema is not well declared.
+        """
+        base = KeyedBroadcastProcessFunction if self._keys else BroadcastProcessFunction
+        if not isinstance(fn, base):
+            kind = "keyed" if self._keys else "not keyed"
+            raise DeclarationError(f"the stream is {kind}: expected a {base.__name__}, got {fn!r}")
+        on_timer = "on_timer" if _has_timers(fn) else ""
+        plan = FunctionPlan(fn, "process_element", "process", on_timer, "process_broadcast_element")
+        key_type = self._df.select(*self._keys).schema
+        settings = (name, self._max_parallelism, time_mode, self._broadcast)
+        task = keyed_task(plan, self._df.schema, key_type, output_schema, *settings)
+        return _bridge.process(
+            self._df, self._keys, task, task.output_type, task.spec, self._broadcast.df
+        )
 
 
 class _RollingReduce(KeyedProcessFunction):
@@ -234,14 +370,17 @@ class _LastReduce(_RollingReduce):
         return [self._result.value()]
 
 
+def _has_timers(fn: Any) -> bool:
+    return any(
+        isinstance(fn, base) and type(fn).on_timer is not base.on_timer
+        for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction)
+    )
+
+
 def process_plan(fn: Any) -> FunctionPlan:
     """How a function of a row and its context is called."""
     plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
-    has_timers = (
-        isinstance(fn, KeyedProcessFunction)
-        and type(fn).on_timer is not KeyedProcessFunction.on_timer
-    )
-    return dataclasses.replace(plan, on_timer="on_timer") if has_timers else plan
+    return dataclasses.replace(plan, on_timer="on_timer") if _has_timers(fn) else plan
 
 
 def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:

@@ -9,15 +9,30 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_count_window_average() -> None:
-    """As a script of its own, from another folder."""
+def run(name: str) -> list[str]:
+    """What an example prints, as a script of its own, from another folder."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "count_window_average.py")],
+        [sys.executable, str(EXAMPLES / name)],
         cwd="/",
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    printed = [line for line in done.stdout.splitlines() if line.startswith("(")]
-    assert printed == ["(1,4)", "(1,5)"] * 2
+    return [line for line in done.stdout.splitlines() if line.startswith(("(", "day"))]
+
+
+def test_count_window_average() -> None:
+    assert run("count_window_average.py") == ["(1,4)", "(1,5)"] * 2
+
+
+def test_rules() -> None:
+    assert run("rules.py") == [
+        "day 0",
+        "day 1",
+        "('ann', 'toys', 110)",
+        "day 2",
+        "('ann', 'toys', 111)",
+        "('bob', 'books', 700)",
+        "day 3",
+    ]

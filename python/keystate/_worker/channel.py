@@ -80,6 +80,25 @@ class Channel:
         pages = list(self.scan(state, slot, [], None, False, 10_000))
         return pa.concat_arrays([columns[0] for columns, _, _ in pages]), pages[-1][2]
 
+    def broadcast(self, state: int, limit: int) -> Iterator[list[pa.Array]]:
+        """Pages of a broadcast state's keys and values."""
+        question = {"op": "broadcast", "state": state, "limit": limit, "from": ""}
+        while True:
+            answer, batch = self._ask(question)
+            yield batch.columns
+            if "next" not in answer:
+                return
+            question["from"] = answer["next"]
+
+    def keys(self, state: int, changes: pa.RecordBatch | None) -> pa.RecordBatch:
+        """The next keys that have a state, with all their states, as in a message.
+
+        Args:
+            state: the state's index.
+            changes: what was changed of the keys before these; None to start with the first.
+        """
+        return self._ask({"op": "keys", "state": state}, changes)[1]
+
     def close(self) -> None:
         """Closes the socket, if it was opened."""
         if self._socket is not None:
@@ -87,7 +106,7 @@ class Channel:
             self._socket = None
 
     def _ask(
-        self, question: dict[str, Any], keys: pa.Array | None = None
+        self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], pa.RecordBatch]:
         if self._socket is None:
             self._socket = socket.create_connection(self._address)
@@ -120,10 +139,11 @@ def _frame(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def _stream(keys: pa.Array | None) -> bytes:
+def _stream(keys: pa.Array | pa.RecordBatch | None) -> bytes:
     if keys is None:
         return b""
-    batch = pa.RecordBatch.from_arrays([keys], ["key"])
+    is_batch = isinstance(keys, pa.RecordBatch)
+    batch = keys if is_batch else pa.RecordBatch.from_arrays([keys], ["key"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

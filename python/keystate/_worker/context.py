@@ -42,8 +42,7 @@ class RowContext:
         column = self.control.get("event_time_column")
         if column is None or self.row is None:
             return None
-        time = self.row[column]
-        return None if time is None else _millis(time)
+        return event_time(self.row[column])
 
     def time_domain(self) -> TimeDomain:
         """Which clock the timer that fires goes by."""
@@ -116,6 +115,11 @@ class RowContext:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def event_time(time: Any) -> int | None:
+    """The value of an event time column in ms since the epoch."""
+    return None if time is None else _millis(time)
 
 
 def _millis(time: Any) -> int:

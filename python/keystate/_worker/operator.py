@@ -36,12 +36,14 @@ class FunctionPlan:
             ``map`` (row, one result), ``filter`` (row, whether to keep it), ``batches`` (many rows
             at once).
         on_timer: the method that takes a timer; empty when the function has no timers.
+        on_broadcast: the method that takes a broadcast element; empty when there are none.
     """
 
     function: Any
     method: str
     style: str
     on_timer: str = ""
+    on_broadcast: str = ""
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""
@@ -65,6 +67,7 @@ class Operator:
     """An opened function with its states; serves task after task while its worker lives."""
 
     _make_state: StateFactory = staticmethod(make_state)
+    _make_context: Callable[[], RowContext] = RowContext
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Operator:
         control: dict[str, Any],
     ) -> None:
         self._plan = plan
-        self._context = RowContext()
+        self._context = self._make_context()
         self._rows = codec(row_type)
         self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
@@ -268,6 +271,11 @@ class Operator:
             self._context.timer = None
 
     def _blame(self, error: Exception) -> NoReturn:
+        own = "".join(traceback.format_exception(type(error), error, own_frames(error)))
+        raise FunctionError(f"{type(error).__name__}: {error}\n{own}{self._where()}") from None
+
+    def _where(self) -> str:
+        """What is being processed, for messages."""
         context = self._context
         where = ""
         if context.slot is not None:
@@ -276,8 +284,7 @@ class Operator:
                 where += f", timer {context.timer[1]}"
             elif context.row is not None:
                 where += f", row {shorten(context.row)}"
-        own = "".join(traceback.format_exception(type(error), error, own_frames(error)))
-        raise FunctionError(f"{type(error).__name__}: {error}\n{own}{where}") from None
+        return where
 
     # -- results --------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ class KeyedTask:
         key_type: T.StructType,
         row_type: T.StructType,
         output_type: T.StructType,
+        broadcast_type: T.StructType | None = None,
     ) -> None:
         self.token = token
         self.function = function
@@ -47,6 +48,7 @@ class KeyedTask:
         self.key_type = key_type
         self.row_type = row_type
         self.output_type = output_type
+        self.broadcast_type = broadcast_type
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if gc.get_threshold()[0] < _GC_THRESHOLD[0]:
@@ -84,6 +86,12 @@ class KeyedTask:
             from keystate._worker.batches import BatchOperator  # needs numpy, which others don't
 
             operator = BatchOperator
+        elif plan.on_broadcast:
+            from keystate._worker.broadcast import make_operator
+
+            return make_operator(self.broadcast_type)(
+                plan, self.spec, self.key_type, self.row_type, self.output_type, control
+            )
         return operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
 
 

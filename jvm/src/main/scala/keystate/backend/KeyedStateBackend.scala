@@ -125,6 +125,8 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
 
   /** Takes over a version's runs, oldest first, before anything else is done with the backend.
     *
+    * @param groups
+    *   the store's key groups; the operator group is its own too
     * @param entryCounts
     *   how many entries each family has, by its id; None when it was not recorded
     */

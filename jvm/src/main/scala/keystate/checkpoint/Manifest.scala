@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import keystate.backend.{Layout, StateFamily}
-import keystate.keygroup.KeyGroupRange
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** What makes up one version of a store's state: the content of a version file, as JSON.
   *
@@ -23,7 +23,8 @@ import keystate.keygroup.KeyGroupRange
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
   * }}}
   *
-  * A run's `groups` say which key groups are taken from it; its file may hold others too. Runs are
+  * A run's `groups` say which key groups are taken from it; its file may hold others too. They can
+  * reach to the operator group. Runs are
   * listed oldest first: of two entries with one key, the later run's counts. Paths are
   * relative to the operator's folder, so that a version can use runs of other partitions.
   */
@@ -41,7 +42,15 @@ final case class Manifest(
     families: Seq[StateFamily],
     entryCounts: Map[Int, Long],
     runs: Seq[Run]
-)
+) {
+
+  /** The groups that are read of its runs: its key groups and the operator group. A run has none in
+    * between: what a rescale takes from another partition is listed by key groups and operator group
+    * apart.
+    */
+  def readGroups: KeyGroupRange =
+    KeyGroupRange(groups.first, KeyGroups.operatorGroup(maxParallelism))
+}
 
 /** One sorted run of changes. */
 final case class Run(

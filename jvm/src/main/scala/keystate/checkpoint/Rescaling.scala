@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import keystate.backend.StateFamily
-import keystate.keygroup.KeyGroups
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** Gives a committed version of a store another layout: the same state over another number of
   * partitions.
@@ -9,7 +9,8 @@ import keystate.keygroup.KeyGroups
   * No state is rewritten. Each new partition gets a version file that lists the runs of the old
   * partitions whose key groups it takes over, each run narrowed to the groups of the partition it
   * comes from; so runs of different partitions never speak of the same key, and their order does not
-  * matter. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
+  * matter. The operator group, which is broadcast state's, new partition i takes from old partition
+  * i mod n. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
   * their own, with v1 they are named `<version>_of<parallelism>.keystate`. Until the query's logs
   * name the new layout, the old one is what a restart finds; writing the new files again gives the
   * same.
@@ -44,11 +45,10 @@ object Rescaling {
       val id = Some(ids.head.fold(suffix(parallelism))(_ => newId()))
       val runs = for {
         manifest <- old
-        if manifest.groups.intersects(groups)
-        taken = manifest.groups.intersection(groups)
+        taken = takenFrom(manifest, partition, old.size, groups)
         run <- manifest.runs
-        if run.groups.intersects(taken)
-      } yield run.copy(groups = run.groups.intersection(taken))
+        part <- taken.filter(run.groups.intersects)
+      } yield run.copy(groups = run.groups.intersection(part))
       val manifest = old.head.copy(
         id = id,
         baseId = None,
@@ -65,6 +65,23 @@ object Rescaling {
       VersionFile.write(storage, location, manifest)
       if (ids.head.isEmpty) None else id
     }
+  }
+
+  /** What a new partition takes from an old one: the key groups that are its own now and, from one
+    * of them, a copy of what belongs to the subtask.
+    */
+  private def takenFrom(
+      manifest: Manifest,
+      partition: Int,
+      oldParallelism: Int,
+      groups: KeyGroupRange
+  ): Seq[KeyGroupRange] = {
+    val operatorGroup = KeyGroups.operatorGroup(manifest.maxParallelism)
+    Option
+      .when(manifest.groups.intersects(groups))(manifest.groups.intersection(groups))
+      .toSeq ++ Option.when(manifest.partition == partition % oldParallelism)(
+      KeyGroupRange(operatorGroup, operatorGroup)
+    )
   }
 
   /** Whether all partitions of a layout have a version of checkpoint format v1. */

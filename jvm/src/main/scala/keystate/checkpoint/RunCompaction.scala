@@ -69,7 +69,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     try {
       runs.foreach { run =>
         checkCancelled()
-        cursors += files.read(run, families, manifest.groups, manifest.version)
+        cursors += files.read(run, families, manifest.readGroups, manifest.version)
       }
       val merge = new RunMerge(cursors.result(), keepRemovals)
       val newest = runs.last

@@ -189,7 +189,7 @@ final class VersionedStore(
     manifest.runs.lastOption
       .filter(run => run.version == manifest.version && run.id == manifest.id)
       .fold(Seq.empty[Change]) { run =>
-        val cursor = files.read(run, Set(family.id), manifest.groups, manifest.version)
+        val cursor = files.read(run, Set(family.id), manifest.readGroups, manifest.version)
         try cursor.toVector
         finally cursor.close()
       }
@@ -241,10 +241,10 @@ final class VersionedStore(
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
     try {
       manifest.families.foreach(backend.register)
-      val runs = manifest.runs.filter(_.groups.intersects(owned))
+      val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
       backend match {
         case fromFiles: RestoresFromFiles => restore(manifest, runs, owned, fromFiles)
-        case other => runs.foreach(load(manifest, _, owned, other))
+        case other => runs.foreach(load(manifest, _, other))
       }
       backend.changesCommitted()
     } catch {
@@ -259,10 +259,10 @@ final class VersionedStore(
   private def load(
       manifest: Manifest,
       run: Run,
-      owned: KeyGroupRange,
       backend: KeyedStateBackend
   ): Unit = {
-    val cursor = files.read(run, manifest.families.map(_.id).toSet, owned, manifest.version)
+    val families = manifest.families.map(_.id).toSet
+    val cursor = files.read(run, families, manifest.readGroups, manifest.version)
     try
       cursor.foreach { change =>
         backend.load(change.family, change.group, change.key, change.value)
@@ -283,7 +283,7 @@ final class VersionedStore(
         local += (run.source match {
           case FileSource(path) => files.local(run, path, families, manifest.version)
           case _: InlineSource =>
-            RunEntries(files.read(run, families, owned, manifest.version))
+            RunEntries(files.read(run, families, manifest.readGroups, manifest.version))
         })
       }
       val known = manifest.families.forall(family => manifest.entryCounts.contains(family.id))
@@ -327,7 +327,7 @@ final class VersionedStore(
       case (Nil, file :: rest) => file :: withoutInline(rest, version, id)
       case (inline, rest) =>
         val merge = new RunMerge(
-          inline.toIndexedSeq.map(run => files.read(run, familyIds, manifest.groups, version)),
+          inline.toIndexedSeq.map(run => files.read(run, familyIds, manifest.readGroups, version)),
           keepRemovals = true
         )
         val merged = if (merge.hasNext) List(files.write(merge, version - 1, manifest.id)) else Nil

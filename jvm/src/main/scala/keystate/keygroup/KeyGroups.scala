@@ -48,6 +48,11 @@ object KeyGroups {
     */
   def label(partition: Int): Int = Murmur3.inverseHashInt(partition, Murmur3.Seed)
 
+  /** Where a subtask keeps what belongs to it rather than to a key: one past the key groups. Every
+    * subtask has this group to itself.
+    */
+  def operatorGroup(maxParallelism: Int): Int = maxParallelism
+
   def checkMaxParallelism(maxParallelism: Int): Unit = require(
     0 < maxParallelism && maxParallelism <= MaxMaxParallelism,
     s"max parallelism must be between 1 and $MaxMaxParallelism, got $maxParallelism"

@@ -22,6 +22,8 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     val random = new Random(seed)
     val storage = new MemoryStorage
     var model: Content = Map.empty
+    // What each partition has in its operator group: the same.
+    var broadcast = Map.empty[String, String]
     var version = 0L
     var ids = Seq.fill(1 + random.nextInt(6))(Option.empty[String])
 
@@ -40,6 +42,11 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         register(store)
       }
       assert(stores.flatMap(content).toMap == model, s"version $version of ${ids.size} partitions")
+      stores.foreach { store =>
+        assert(operatorContent(store) == broadcast, s"version $version of ${ids.size} partitions")
+        val counted = store.families.map(family => store.backend.count(family.id)).sum
+        assert(counted == content(store).size + broadcast.size)
+      }
     }
 
     def batch(): Unit = {
@@ -53,6 +60,12 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         change(store, family, group, key, value)
         val entry = (family, group, key)
         model = if (value == null) model - entry else model + (entry -> value)
+      }
+      (0 until random.nextInt(4)).foreach { _ =>
+        val key = s"${random.nextInt(10)}"
+        val value = if (random.nextInt(3) == 0) null else large(random.nextLong(), 50)
+        stores.foreach(change(_, "p", maxParallelism, key, value))
+        broadcast = if (value == null) broadcast - key else broadcast + (key -> value)
       }
       ids = stores.map { store =>
         val id = if (withIds) newId() else None
@@ -81,6 +94,13 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         }
       }
     finally stores.foreach(_.close())
+  }
+
+  private def operatorContent(store: VersionedStore): Map[String, String] = {
+    val group = KeyGroups.operatorGroup(maxParallelism)
+    val entries = store.backend.scan(store.family("p").get.id, group, null, null)
+    try entries.map(e => new String(e.key, "UTF-8") -> new String(e.value, "UTF-8")).toMap
+    finally entries.close()
   }
 
   private def rescale(

@@ -9,8 +9,8 @@ import keystate.backend.heap.FamilyTable.Absent
   * first change of an entry notes the value it had before.
   */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
-  private val groups = new Array[GroupTable](maxParallelism)
-  private val undo = new Array[BytesMap[Array[Byte]]](maxParallelism)
+  private val groups = new Array[GroupTable](maxParallelism + 1) // the last is the operator group
+  private val undo = new Array[BytesMap[Array[Byte]]](maxParallelism + 1)
   private var entries = 0L
   private var changed = 0L
   private var entryBytes = 0L

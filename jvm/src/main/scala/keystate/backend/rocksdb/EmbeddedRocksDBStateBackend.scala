@@ -7,7 +7,7 @@ import java.util.Arrays
 import scala.collection.mutable
 
 import keystate.backend._
-import keystate.keygroup.KeyGroupRange
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** State in RocksDB, on local disk and in native memory that all stores of the JVM share. The heap
   * holds only what the open transaction changed: that gives the next run its content, is dropped by a
@@ -82,7 +82,10 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     // Where runs begin and end of which the file has more than may be seen.
     val partial = runs.collect { case RunFile(_, taken, false) => taken }
     val bounds = partial.flatMap(taken => Seq(taken.first, taken.last + 1)).distinct
-    database.cut(bounds.filter(g => groups.first < g && g <= groups.last))
+    val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
+    database.cut(
+      bounds.filter(g => groups.first < g && g <= groups.last || g == operatorGroup)
+    )
     runs.foreach {
       case file: RunFile => database.ingest(file)
       case RunEntries(changes) => database.write(changes)
@@ -93,7 +96,13 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
         database.deleteGroups(id, 0, groups.first)
         database.deleteGroups(id, groups.last + 1, maxParallelism)
       }
-      table.restored(entryCounts.flatMap(_.get(id)).getOrElse(countStored(id, groups)))
+      table.restored(
+        entryCounts
+          .flatMap(_.get(id))
+          .getOrElse({
+            countStored(id, groups) + countStored(id, KeyGroupRange(operatorGroup, operatorGroup))
+          })
+      )
     }
   }
 

@@ -31,20 +31,31 @@ private[keystate] object KeyReader {
   def normalized(keys: Seq[Attribute]): Seq[Expression] =
     keys.map(NormalizeFloatingNumbers.normalize)
 
+  /** What rows without keys are shuffled by: all of their columns, so that a task that runs again
+    * sends each row where it went before.
+    */
+  def spreading(columns: Seq[Attribute], parallelism: Int): Expression =
+    GetArrayItem(
+      labels(parallelism),
+      Pmod(new Murmur3Hash(columns), Literal(parallelism)),
+      failOnError = false
+    )
+
+  private def labels(parallelism: Int) = Literal.create(
+    Array.tabulate(parallelism)(KeyGroups.label),
+    ArrayType(IntegerType, containsNull = false)
+  )
+
   /** What rows are shuffled by, so that Spark's hash partitioning into `parallelism` partitions
     * sends every row to the subtask that owns its key group: the label of that subtask, looked up in
     * an array. Spark places a row by the murmur3 of this one integer; see `KeyGroups.label`.
     */
   def routing(keys: Seq[Expression], parallelism: Int, maxParallelism: Int): Expression = {
-    val labels = Literal.create(
-      Array.tabulate(parallelism)(KeyGroups.label),
-      ArrayType(IntegerType, containsNull = false)
-    )
     val group = Pmod(new Murmur3Hash(keys), Literal(maxParallelism))
     val subtask = IntegralDivide(
       Multiply(Cast(group, LongType), Literal(parallelism.toLong)),
       Literal(maxParallelism.toLong)
     )
-    GetArrayItem(labels, Cast(subtask, IntegerType), failOnError = false)
+    GetArrayItem(labels(parallelism), Cast(subtask, IntegerType), failOnError = false)
   }
 }

@@ -75,6 +75,15 @@ private[keystate] final class KeyedContext(
   val timers: Option[TimerChannel] =
     Option.when(spec.timers)(new TimerChannel(families.last, backend, maxParallelism))
 
+  val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {
+    val first = spec.states.size
+    val ids = families.slice(first, first + spec.broadcast.size + 1)
+    new BroadcastStates(spec.broadcast, ids, backend, maxParallelism)
+  }
+
+  /** The batch's broadcast elements; None when nothing was broadcast. */
+  var broadcastInput: Option[BroadcastInput] = None
+
   /** By which of `columns` the watermark goes. */
   val eventTimeColumn: Option[Int] = Option(
     columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))

@@ -37,36 +37,54 @@ private[keystate] case class KeyedProcess(
     copy(child = newChild)
 }
 
-/** Plans [[KeyedProcess]], in streaming plans and in batch plans. */
+/** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streaming plans and in batch plans. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case KeyedProcess(function, keys, columns, output, spec, child) =>
-      val streaming = child.isStreaming
-      new KeyedProcessExec(
-        function.udf,
-        keys,
-        output,
-        // Only Spark's metadata sees it: the function decides what it emits in either mode.
-        OutputMode.Update(),
-        timeMode(spec, child),
-        // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
-        stateInfo = if (streaming) None else Some(batchStateInfo(child)),
-        batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
-        prevBatchTimestampMs = None,
-        eventTimeWatermarkForLateEvents = None,
-        eventTimeWatermarkForEviction = None,
-        UserFacingDataType.PYTHON_ROW,
-        planLater(child),
-        streaming,
-        hasInitialState = false,
-        initialState = LocalTableScanExec(Nil, Nil, None),
-        initialStateGroupingAttrs = keys,
-        initialStateSchema = new StructType(),
-        function,
-        columns,
-        spec
-      ) :: Nil
+      val none = LocalTableScanExec(Nil, Nil, None)
+      exec(function, keys, columns, output, spec, child, none, None) :: Nil
+    case BroadcastProcess(function, keys, columns, broadcast, output, spec, left, right) =>
+      val side = BroadcastSide(broadcast, once = left.isStreaming && !right.isStreaming)
+      exec(function, keys, columns, output, spec, left, planLater(right), Some(side)) :: Nil
     case _ => Nil
+  }
+
+  private def exec(
+      function: KeyedFunction,
+      keys: Seq[Attribute],
+      columns: Seq[Attribute],
+      output: Seq[Attribute],
+      spec: OperatorSpec,
+      child: LogicalPlan,
+      right: SparkPlan,
+      broadcast: Option[BroadcastSide]
+  ): KeyedProcessExec = {
+    val streaming = child.isStreaming
+    new KeyedProcessExec(
+      function.udf,
+      keys,
+      output,
+      // Only Spark's metadata sees it: the function decides what it emits in either mode.
+      OutputMode.Update(),
+      timeMode(spec, child),
+      // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
+      stateInfo = if (streaming) None else Some(batchStateInfo(child)),
+      batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
+      prevBatchTimestampMs = None,
+      eventTimeWatermarkForLateEvents = None,
+      eventTimeWatermarkForEviction = None,
+      UserFacingDataType.PYTHON_ROW,
+      planLater(child),
+      streaming,
+      hasInitialState = false,
+      initialState = right,
+      initialStateGroupingAttrs = keys,
+      initialStateSchema = new StructType(),
+      function,
+      columns,
+      spec,
+      broadcast
+    )
   }
 
   private def timeMode(spec: OperatorSpec, child: LogicalPlan): TimeMode = spec.timeMode match {

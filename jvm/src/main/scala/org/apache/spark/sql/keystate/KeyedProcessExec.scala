@@ -3,29 +3,33 @@ package org.apache.spark.sql.keystate
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.TaskContext
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
 import org.apache.spark.sql.catalyst.plans.physical.{
+  BroadcastDistribution,
   ClusteredDistribution,
   Distribution,
+  IdentityBroadcastMode,
   StatefulOpClusteredDistribution,
   UnspecifiedDistribution
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateVariableInfo
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.apache.spark.sql.streaming.{OutputMode, StateOperatorProgress, TimeMode}
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.util.CompletionIterator
+import org.apache.spark.util.{CollectionAccumulator, CompletionIterator}
 
 import keystate.backend.KeyedStateBackend
 import keystate.backend.heap.HeapStateBackend
@@ -41,6 +45,8 @@ import keystate.backend.heap.HeapStateBackend
   *   the user's; `functionExpr` is its `udf`
   * @param columns
   *   the child's columns that the function sees
+  * @param broadcast
+  *   what the right child, which has the base's initial state otherwise, broadcasts
   */
 private[keystate] class KeyedProcessExec(
     functionExpr: Expression,
@@ -62,7 +68,8 @@ private[keystate] class KeyedProcessExec(
     initialStateSchema: StructType,
     val function: KeyedFunction,
     val columns: Seq[Attribute],
-    val spec: OperatorSpec
+    val spec: OperatorSpec,
+    val broadcast: Option[BroadcastSide]
 ) extends TransformWithStateInPySparkExec(
       functionExpr,
       groupingAttributes,
@@ -116,16 +123,24 @@ private[keystate] class KeyedProcessExec(
     child,
     isStreaming,
     hasInitialState,
-    initialState,
+    if (broadcastsIn(stateInfo)) initialState
+    else LocalTableScanExec(initialState.output, Nil, None),
     initialStateGroupingAttrs,
     initialStateSchema,
     function,
     columns,
-    spec
+    spec,
+    broadcast
   )
 
+  /** A static input is broadcast with the first batch only: after it nothing may run its plan. */
+  private def broadcastsIn(info: Option[StatefulOperatorStateInfo]): Boolean =
+    broadcast.exists(!_.once || info.forall(_.storeVersion == 0))
+
+  private def broadcasts: Boolean = broadcastsIn(stateInfo)
+
   /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(function, columns, spec)
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(function, columns, spec, broadcast)
 
   /** Keeps both children; the base drops the right one after the first batch. */
   override protected def withNewChildrenInternal(
@@ -133,21 +148,28 @@ private[keystate] class KeyedProcessExec(
       newRight: SparkPlan
   ): TransformWithStateInPySparkExec = copy(child = newLeft, initialState = newRight)
 
+  private def toAllSubtasks = BroadcastDistribution(IdentityBroadcastMode)
+
   private def normalizedKeys = KeyReader.normalized(groupingAttributes)
 
-  /** A stream's rows go to the subtask that owns their key group. A batch keeps no state, so any
+  /** A stream's rows go to the subtask that owns their key group, or without keys anywhere. A batch keeps no state, so any
     * partitioning by key will do, one that is there already too.
     */
   override def requiredChildDistribution: Seq[Distribution] = {
     val rows =
-      if (isStreaming) {
+      if (isStreaming && groupingAttributes.isEmpty) {
+        val parallelism = getStateInfo.numPartitions
+        StatefulOpClusteredDistribution(Seq(KeyReader.spreading(columns, parallelism)), parallelism)
+      } else if (groupingAttributes.isEmpty) {
+        UnspecifiedDistribution
+      } else if (isStreaming) {
         val parallelism = getStateInfo.numPartitions
         val label = KeyReader.routing(normalizedKeys, parallelism, record.maxParallelism)
         StatefulOpClusteredDistribution(Seq(label), parallelism)
       } else {
         ClusteredDistribution(groupingAttributes)
       }
-    Seq(rows, UnspecifiedDistribution)
+    Seq(rows, if (broadcasts) toAllSubtasks else UnspecifiedDistribution)
   }
 
   /** A function finds its states for every row: rows need not come sorted by key. */
@@ -214,10 +236,14 @@ private[keystate] class KeyedProcessExec(
   override protected def doExecute(): RDD[InternalRow] = {
     metrics
     nextTimer
+    if (checkBroadcast) digests
     if (isStreaming) {
       checkProvider()
       val maxParallelism = record.maxParallelism
-      val keySchema = DataTypeUtils.fromAttributes(groupingAttributes)
+      val keySchema =
+        if (groupingAttributes.isEmpty) schemaForKeyRow
+        else DataTypeUtils.fromAttributes(groupingAttributes)
+      val elements = broadcastElements()
       child
         .execute()
         .mapPartitionsWithStateStore[InternalRow](
@@ -232,12 +258,26 @@ private[keystate] class KeyedProcessExec(
             StoreConfig.MaxParallelism -> maxParallelism.toString,
             StoreConfig.Parallelism -> getStateInfo.numPartitions.toString
           )
-        )((store, rows) => processStream(store, rows, maxParallelism))
+        )((store, rows) => processStream(store, rows, elements, maxParallelism))
     } else {
       val maxParallelism = spec.maxParallelism.getOrElse(record.maxParallelism)
-      child.execute().mapPartitions(rows => processBatch(rows, maxParallelism))
+      val elements = broadcastElements()
+      child.execute().mapPartitions(rows => processBatch(rows, elements, maxParallelism))
     }
   }
+
+  private type Elements = Option[Broadcast[Array[InternalRow]]]
+
+  /** Collected once for an execution, in the order of the right child's partitions: every subtask,
+    * and every attempt of a task, sees the same.
+    */
+  private def broadcastElements(): Elements =
+    Option.when(broadcasts)(initialState.executeBroadcast[Array[InternalRow]]())
+
+  private val broadcastOutput = initialState.output
+
+  private def input(elements: Elements): Option[BroadcastInput] =
+    elements.map(rows => new BroadcastInput(broadcast.get.columns, broadcastOutput, rows.value))
 
   private val runner = function.runner(conf, pythonMetrics)
 
@@ -266,6 +306,7 @@ private[keystate] class KeyedProcessExec(
   private def processStream(
       store: StateStore,
       rows: Iterator[InternalRow],
+      elements: Elements,
       maxParallelism: Int
   ): Iterator[InternalRow] = {
     val own = store match {
@@ -278,8 +319,10 @@ private[keystate] class KeyedProcessExec(
         applyRemovingRowsOlderThanWatermark(rows, late)
       case _ => rows
     }
+    spec.broadcast.foreach(state => BroadcastStates.check(state, own.family(state.name)))
     val families = spec.families.map(f => own.registerFamily(f.name, f.layout, f.properties).id)
     val task = context(own.backend, families, maxParallelism, getStateInfo.numPartitions)
+    task.broadcastInput = input(elements)
     task.watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
@@ -288,6 +331,7 @@ private[keystate] class KeyedProcessExec(
       counted(run.output), {
         longMetric("numUpdatedStateRows") += run.updated
         longMetric("numRemovedStateRows") += run.removed
+        if (checkBroadcast) noteDigests(task)
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
         task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
         longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
@@ -300,6 +344,7 @@ private[keystate] class KeyedProcessExec(
   /** A batch's state lives as long as its task. */
   private def processBatch(
       rows: Iterator[InternalRow],
+      elements: Elements,
       maxParallelism: Int
   ): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
@@ -307,15 +352,43 @@ private[keystate] class KeyedProcessExec(
     val parallelism = TaskContext.get().numPartitions()
     val task = context(backend, spec.families.map(_.id), maxParallelism, parallelism)
 
+    task.broadcastInput = input(elements)
+
     // When the input has ended all time has passed: timers fire until there are none.
     def timerPasses: Iterator[InternalRow] = {
       task.watermark = Some(Long.MaxValue)
+      task.broadcastInput = None
       val due =
         task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
       if (due.isEmpty) Iterator.empty
       else runner.run(Iterator.empty, due, task).output ++ timerPasses
     }
     counted(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
+  }
+
+  private val checkBroadcast =
+    spec.broadcast.nonEmpty && conf.getConfString(BroadcastAgreement.Check, "false").toBoolean
+
+  /** What the subtasks made of the broadcast states in this batch. */
+  private lazy val digests = {
+    val accumulator = new CollectionAccumulator[BroadcastAgreement.Digest]
+    session.sparkContext.register(accumulator)
+    accumulator
+  }
+
+  private def noteDigests(task: KeyedContext): Unit = for {
+    _ <- task.broadcastInput.filter(_.rows.nonEmpty)
+    channel <- task.broadcastStates.get.channels
+  } digests.add(
+    BroadcastAgreement.Digest(channel.spec.name, task.task.partitionId(), channel.digest)
+  )
+
+  /** Called on the query's own thread once the batch is done. */
+  override def getProgress(): StateOperatorProgress = {
+    if (checkBroadcast) {
+      BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
+    }
+    super.getProgress()
   }
 
   private def counted(rows: Iterator[InternalRow]): Iterator[InternalRow] = {

@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function whose
-  * batches are the task's messages.
+  * batches are the messages of a conversation.
   *
   * Relies on `BaseArrowPythonRunner`: it starts (or reuses) the worker, pulls input whenever the
   * worker can take more, by `writeNextBatchToArrowStream` and on the task's thread, and hands every
@@ -31,7 +31,7 @@ private[keystate] final class KeyedPythonRunner(
     pythonConf: Map[String, String],
     pythonMetrics: Map[String, SQLMetric],
     jobArtifactUUID: Option[String],
-    task: KeyedTask
+    conversation: Conversation
 ) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
       Seq((function, resultId)),
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
@@ -44,7 +44,7 @@ private[keystate] final class KeyedPythonRunner(
       None
     ) {
 
-  private lazy val sender = new task.Sender(root)
+  private lazy val sender = conversation.sender(root)
   private lazy val unloader = new VectorUnloader(root, true, codec, true)
   private var closed = false
 

@@ -3,7 +3,6 @@ package org.apache.spark.sql.keystate
 import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
@@ -14,7 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import keystate.backend.KeyedStateBackend
 
@@ -42,7 +41,8 @@ private[keystate] final class KeyedTask(
     project: InternalRow => InternalRow,
     context: JObject,
     settings: KeyedTask.Settings
-) {
+) extends Conversation
+    with AskedKeys {
   import KeyedTask._
 
   private var generation = 0
@@ -61,17 +61,15 @@ private[keystate] final class KeyedTask(
   /** Adds to what every message tells the worker. */
   def announce(more: JObject): Unit = control = control.merge(more)
 
-  def slotsOf(generation: Int): KeySlots =
+  override def slotsOf(generation: Int): KeySlots =
     if (generation == this.generation) slots else previous
 
-  /** Of how many slots of the generation before this one the changes are in the backend. Ask with
-    * the backend locked.
-    */
-  def readBefore(generation: Int): Int =
+  override def readBefore(generation: Int): Int =
     if (generation == this.generation && previous != null) previousRead else Int.MaxValue
 
-  /** Fills the vectors of `root` with message after message. */
-  final class Sender(root: VectorSchemaRoot) {
+  override def sender(root: VectorSchemaRoot): MessageSender = new Sender(root)
+
+  private final class Sender(root: VectorSchemaRoot) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
     private val controls = struct.getChild("control").asInstanceOf[VarBinaryVector]
     private val rows = new RowColumn(list("rows"))
@@ -85,8 +83,7 @@ private[keystate] final class KeyedTask(
 
     private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
 
-    /** Fills in the next message; false when there is nothing left to send. */
-    def fill(input: Iterator[InternalRow]): Boolean =
+    override def fill(input: Iterator[InternalRow]): Boolean =
       if (input.hasNext) {
         send(fillRows(input, _))
         true
@@ -167,8 +164,7 @@ private[keystate] final class KeyedTask(
       root.setRowCount(1)
     }
 
-    /** Empties the vectors for the next message. */
-    def reset(): Unit = {
+    override def reset(): Unit = {
       columnsOfMessage.foreach(_.reset())
       states.foreach(_.reset())
       due.foreach(_.reset())
@@ -179,10 +175,7 @@ private[keystate] final class KeyedTask(
 
   /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
   def receive(answer: ColumnarBatch): Iterator[InternalRow] = {
-    val struct = answer.column(0).asInstanceOf[ArrowColumnVector]
-    val names = struct.getValueVector.asInstanceOf[StructVector].getChildFieldNames().asScala
-    val column = names.zipWithIndex.map { case (name, i) => name -> struct.getChild(i) }.toMap
-
+    val column = Conversation.columns(answer)
     val changesOf = column("generation").getInt(0)
     if (changesOf != NoChanges) {
       backend.synchronized {
@@ -247,7 +240,6 @@ private[keystate] object KeyedTask {
       StateChannel.sentFields(state, i)
     } ++
       (if (spec.timers) TimerChannel.sentFields else Nil)
-    // The stock worker unwraps the one struct column that map-in-arrow input consists of.
-    new StructType().add("message", StructType(fields))
+    Conversation.message(fields)
   }
 }

@@ -73,6 +73,19 @@ private[keystate] object KeystateErrors {
     cause
   )
 
+  def broadcastDisagrees(
+      operator: Option[String],
+      state: String,
+      batch: Long,
+      agreeing: Seq[Seq[Int]]
+  ): KeystateException = new KeystateException(
+    "KEYSTATE_BROADCAST_DISAGREES",
+    s"Broadcast state '$state' of operator${named(operator)} is not the same on all subtasks after " +
+      s"batch $batch: ${agreeing.map(_.mkString("subtasks ", ", ", "")).mkString(" differ from ")}. " +
+      "process_broadcast_element must make the same of the same elements everywhere: without a " +
+      "random number, a clock or the subtask's index, and without what keyed state holds."
+  )
+
   def queryIsRunning(checkpoint: String): KeystateException = new KeystateException(
     "KEYSTATE_QUERY_IS_RUNNING",
     s"A query is running on $checkpoint: stop it before it is rescaled."

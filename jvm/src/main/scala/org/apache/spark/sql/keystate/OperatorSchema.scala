@@ -59,6 +59,7 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructTyp
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
       case StateKind.Map | StateKind.SortedMap =>
         TransformWithStateVariableUtils.getMapState(state.name, false)
+      case StateKind.Broadcast => StateKind.notKeyed
     }
     state.name -> info
   }.toMap

@@ -17,8 +17,12 @@ private[keystate] object StateKind {
   case object List extends StateKind("list", Layout.Grouped)
   case object Map extends StateKind("map", Layout.Grouped)
   case object SortedMap extends StateKind("sorted_map", Layout.Grouped)
+  case object Broadcast extends StateKind("broadcast", Layout.Ordered)
 
-  private val all = Seq(Value, List, Map, SortedMap)
+  /** Where only a state with keys can be. */
+  def notKeyed: Nothing = throw new IllegalArgumentException("broadcast state has no key")
+
+  private val all = Seq(Value, List, Map, SortedMap, Broadcast)
 
   def byName(name: String): StateKind = all
     .find(_.name == name)
@@ -73,20 +77,26 @@ private[keystate] final case class StateSpec(
   *
   * @param timers
   *   whether the function can have timers
+  * @param broadcast
+  *   the broadcast states; none if no stream is broadcast to the operator
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
     maxParallelism: Option[Int],
     timeMode: String,
     timers: Boolean,
-    states: Seq[StateSpec]
+    states: Seq[StateSpec],
+    broadcast: Seq[StateSpec] = Nil
 ) {
 
-  /** What the operator keeps in its store: its states, and last its timers if it has any. The ids are
-    * for a store of its own; one that lives on assigns them.
+  /** What the operator keeps in its store: its states, its broadcast states and their tag, and last
+    * its timers if it has any. The ids are for a store of its own; one that lives on assigns them.
     */
   def families: Seq[StateFamily] = {
-    val stored = states.map(state => (state.name, state.kind.layout, state.properties)) ++
+    val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
+      Option.when(broadcast.nonEmpty)(
+        (BroadcastStates.FamilyName, Layout.Ordered, BroadcastStates.FamilyProperties)
+      ) ++
       Option.when(timers)(
         (TimerChannel.FamilyName, TimerChannel.FamilyLayout, TimerChannel.FamilyProperties)
       )
@@ -106,19 +116,20 @@ private[keystate] object OperatorSpec {
       maxParallelism = (root \ "max_parallelism").extractOpt[Int],
       timeMode = (root \ "time_mode").extract[String],
       timers = (root \ "timers").extract[Boolean],
-      states = (root \ "states").children.map { state =>
-        StateSpec(
-          name = (state \ "name").extract[String],
-          kind = StateKind.byName((state \ "kind").extract[String]),
-          descriptor = (state \ "descriptor").extract[String],
-          valueType = DataType.fromJson(JsonMethods.compact(state \ "value_type")),
-          keyType = (state \ "key_type") match {
-            case JNothing | JNull => None
-            case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
-          },
-          order = KeyOrder.byName((state \ "order").extract[String])
-        )
-      }
+      states = (root \ "states").children.map(state),
+      broadcast = (root \ "broadcast").children.map(state)
     )
   }
+
+  private def state(json: JValue) = StateSpec(
+    name = (json \ "name").extract[String],
+    kind = StateKind.byName((json \ "kind").extract[String]),
+    descriptor = (json \ "descriptor").extract[String],
+    valueType = DataType.fromJson(JsonMethods.compact(json \ "value_type")),
+    keyType = (json \ "key_type") match {
+      case JNothing | JNull => None
+      case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
+    },
+    order = KeyOrder.byName((json \ "order").extract[String])
+  )
 }

@@ -81,6 +81,43 @@ object PythonBridge {
     StatefulSource(name, rows, reader, limits).toDF(session.asInstanceOf[ClassicSparkSession])
   }
 
+  /** Applies a function to a DataFrame, keyed or not, and to one that is broadcast to its subtasks.
+    *
+    * @param keys
+    *   none if the function is not keyed; the others as for `process`
+    */
+  def processBroadcast(
+      data: Dataset[_],
+      broadcast: Dataset[_],
+      function: Column,
+      keys: JList[Column],
+      outputSchema: String,
+      spec: String
+  ): DataFrame = {
+    val keyed = process(data, function, keys, outputSchema, spec)
+      .asInstanceOf[ClassicDataset[_]]
+    val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    // Columns of its own: both inputs may come from one DataFrame.
+    val columns = right.output.map(column => Alias(column, column.name)())
+    keyed.queryExecution.analyzed match {
+      case KeyedProcess(function, keys, seen, output, spec, child) =>
+        ClassicDataset.ofRows(
+          keyed.sparkSession,
+          BroadcastProcess(
+            function,
+            keys,
+            seen,
+            columns.map(_.toAttribute),
+            output,
+            spec,
+            child,
+            Project(columns, right)
+          )
+        )
+      case other => throw new IllegalStateException(s"unexpected plan $other")
+    }
+  }
+
   /** Changes a stopped query's number of partitions; returns what it was before. */
   def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
     val classic = session.asInstanceOf[ClassicSparkSession]
@@ -102,6 +139,7 @@ object PythonBridge {
       plan: LogicalPlan,
       keys: Seq[Column]
   ): Seq[NamedExpression] = {
+    if (keys.isEmpty) return Nil
     val resolved = df.select(keys: _*).queryExecution.analyzed match {
       case Project(list, child) if child.sameResult(plan) => list
       case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
 
 /** A function in Python.
   *
@@ -43,11 +44,66 @@ private[keystate] final class PythonRunner(
       due: mutable.Queue[Timer],
       context: KeyedContext
   ): KeyedRun = {
-    val spec = context.spec
-    val toOutput = UnsafeProjection.create(context.output, context.output)
-    val channels = spec.states.zipWithIndex.map { case (state, i) =>
+    val channels = context.spec.states.zipWithIndex.map { case (state, i) =>
       StateChannel(state, i, context.families(i), context.backend, settings.inlineEntries)
     }
+    context.broadcastInput.filter(_.rows.nonEmpty) match {
+      case None => runRows(rows, due, channels, context)
+      case Some(input) =>
+        val first = runBroadcast(input, channels, context)
+        lazy val second = runRows(rows, due, channels, context)
+        new KeyedRun {
+          override def output: Iterator[InternalRow] = first.output ++ second.output
+          override def updated: Long = first.updated + second.updated
+          override def removed: Long = first.removed + second.removed
+        }
+    }
+  }
+
+  /** The pass of the broadcast elements. */
+  private def runBroadcast(
+      input: BroadcastInput,
+      channels: Seq[StateChannel],
+      context: KeyedContext
+  ): KeyedRun = {
+    val states = context.broadcastStates.get
+    val pages = new PageFormat(timeZone, largeVarTypes)
+    val toOutput = UnsafeProjection.create(context.output, context.output)
+    val pass = new BroadcastPass(states, control(context), toOutput, settings.messageRows)
+    val keys = new KeyPages(
+      context.spec,
+      DataTypeUtils.fromAttributes(context.grouping),
+      context.families,
+      channels,
+      context.timers,
+      context.backend,
+      context.maxParallelism,
+      pages
+    )
+    val others = new StateQuestions(keys, channels, context.backend, pages)
+    pass.announce(
+      serve(new BroadcastQuestions(states, Some(keys), context.backend, pages, others), context)
+    )
+    val schema = BroadcastPass.messageSchema(DataTypeUtils.fromAttributes(input.columns))
+    val results = pythonRunner(schema, pass)
+      .compute(input.iterator, context.task.partitionId(), context.task)
+      .flatMap(pass.receive)
+    new KeyedRun {
+      override def output: Iterator[InternalRow] = results
+      override def updated: Long = pass.updated + keys.updated
+      override def removed: Long = pass.removed + keys.removed
+    }
+  }
+
+  /** The pass of the rows and timers. */
+  private def runRows(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      channels: Seq[StateChannel],
+      context: KeyedContext
+  ): KeyedRun = {
+    val spec = context.spec
+    val toOutput = UnsafeProjection.create(context.output, context.output)
     val task = new KeyedTask(
       context.keyReader,
       context.toColumns,
@@ -63,23 +119,15 @@ private[keystate] final class PythonRunner(
       // Nothing to do without rows and timers: the worker would start for nothing.
       if (!rows.hasNext && due.isEmpty) Iterator.empty
       else {
-        if (spec.states.exists(_.kind != StateKind.Value)) serveQuestions(task, channels, context)
-        val runner = new KeyedPythonRunner(
-          function,
-          resultId,
-          KeyedTask.messageSchema(
-            DataTypeUtils.fromAttributes(context.columns),
-            DataTypeUtils.fromAttributes(context.grouping),
-            spec
-          ),
-          timeZone,
-          largeVarTypes,
-          pythonConf,
-          metrics,
-          artifacts,
-          task
+        serveQuestions(task, channels, context)
+        val schema = KeyedTask.messageSchema(
+          DataTypeUtils.fromAttributes(context.columns),
+          DataTypeUtils.fromAttributes(context.grouping),
+          spec
         )
-        runner.compute(rows, context.task.partitionId(), context.task).flatMap(task.receive)
+        pythonRunner(schema, task)
+          .compute(rows, context.task.partitionId(), context.task)
+          .flatMap(task.receive)
       }
     new KeyedRun {
       override def output: Iterator[InternalRow] = results
@@ -93,12 +141,37 @@ private[keystate] final class PythonRunner(
       channels: Seq[StateChannel],
       context: KeyedContext
   ): Unit = {
-    val pages = new PageFormat(timeZone, largeVarTypes)
-    val questions = new StateQuestions(task, channels, context.backend, pages)
+    val spec = context.spec
+    if (spec.broadcast.nonEmpty || spec.states.exists(_.kind != StateKind.Value)) {
+      val pages = new PageFormat(timeZone, largeVarTypes)
+      val questions = new StateQuestions(task, channels, context.backend, pages)
+      task.announce(context.broadcastStates match {
+        case None => serve(questions, context)
+        case Some(states) =>
+          val all = new BroadcastQuestions(states, None, context.backend, pages, questions)
+          serve(all, context) ~ ("broadcast_tag" -> states.tag)
+      })
+    }
+  }
+
+  /** Answers questions until the task ends; returns what the worker must know to ask. */
+  private def serve(questions: StateServer.Answerer, context: KeyedContext): JObject = {
     val secret = StateServer.register(questions)
     context.task.addTaskCompletionListener[Unit](_ => StateServer.unregister(secret))
-    task.announce(("port" -> StateServer.port) ~ ("secret" -> secret))
+    ("port" -> StateServer.port) ~ ("secret" -> secret)
   }
+
+  private def pythonRunner(schema: StructType, conversation: Conversation) = new KeyedPythonRunner(
+    function,
+    resultId,
+    schema,
+    timeZone,
+    largeVarTypes,
+    pythonConf,
+    metrics,
+    artifacts,
+    conversation
+  )
 
   /** What the function's runtime context tells. */
   private def control(context: KeyedContext): JObject =

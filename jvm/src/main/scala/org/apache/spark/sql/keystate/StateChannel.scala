@@ -64,6 +64,7 @@ private[keystate] object StateChannel {
         list(s"s${index}_k", ArrayType(spec.keyType.get)),
         list(s"s${index}_v", ArrayType(spec.valueType))
       )
+    case StateKind.Broadcast => StateKind.notKeyed
   }
 
   def list(name: String, element: DataType): StructField = StructField(name, ArrayType(element))
@@ -79,6 +80,7 @@ private[keystate] object StateChannel {
     case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
     case StateKind.Map | StateKind.SortedMap =>
       new MapChannel(spec, index, family, backend, inlineEntries)
+    case StateKind.Broadcast => StateKind.notKeyed
   }
 
   /** Removes all entries of a key; returns how many there were. */

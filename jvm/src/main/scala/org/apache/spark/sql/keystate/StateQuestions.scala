@@ -35,9 +35,9 @@ private[keystate] final case class PageRequest(
 /** One page of a state's entries, and where the next one begins if there is more. */
 private[keystate] final case class Page(data: Array[Byte], next: Option[Array[Byte]])
 
-/** Answers a worker's questions about one task's state. */
+/** Answers a worker's questions about one task's states by key. */
 private[keystate] final class StateQuestions(
-    task: KeyedTask,
+    task: AskedKeys,
     channels: Seq[StateChannel],
     backend: KeyedStateBackend,
     pages: PageFormat
@@ -86,18 +86,22 @@ private[keystate] final class StateQuestions(
 private[keystate] final class PageFormat(timeZone: String, largeVarTypes: Boolean) {
 
   /** An Arrow stream of one batch with what `fill` writes into its columns. */
-  def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] = {
+  def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] =
+    writeVectors(schema) { root =>
+      val writers =
+        Seq.tabulate(schema.length)(i => ArrowWriter.createFieldWriter(root.getVector(i)))
+      val rows = fill(writers)
+      writers.foreach(_.finish())
+      rows
+    }
+
+  /** The same by the vectors of the columns; `fill` returns how many rows it made. */
+  def writeVectors(schema: StructType)(fill: VectorSchemaRoot => Int): Array[Byte] = {
     val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
     Using.resources(allocator, VectorSchemaRoot.create(arrowSchema, allocator)) { (_, root) =>
-      val writers = Seq.tabulate(schema.length) { i =>
-        val vector = root.getVector(i)
-        vector.allocateNew()
-        ArrowWriter.createFieldWriter(vector)
-      }
-      val rows = fill(writers)
-      writers.foreach(_.finish())
-      root.setRowCount(rows)
+      root.getFieldVectors.forEach(_.allocateNew())
+      root.setRowCount(fill(root))
       val bytes = new ByteArrayOutputStream
       Using.resource(new ArrowStreamWriter(root, null, bytes)) { writer =>
         writer.start()
@@ -109,14 +113,18 @@ private[keystate] final class PageFormat(timeZone: String, largeVarTypes: Boolea
   }
 
   /** Gives the first column of an Arrow stream of one batch to `use`. */
-  def read[T](stream: Array[Byte])(use: ArrowColumnVector => T): T = {
+  def read[T](stream: Array[Byte])(use: ArrowColumnVector => T): T =
+    readVectors(stream)(root => use(new ArrowColumnVector(root.getVector(0))))
+
+  /** Gives the columns of an Arrow stream of one batch to `use`. */
+  def readVectors[T](stream: Array[Byte])(use: VectorSchemaRoot => T): T = {
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state keys", 0, Long.MaxValue)
     Using.resources(
       allocator,
       new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
     ) { (_, reader) =>
       reader.loadNextBatch()
-      use(new ArrowColumnVector(reader.getVectorSchemaRoot.getVector(0)))
+      use(reader.getVectorSchemaRoot)
     }
   }
 }

@@ -1,0 +1,44 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan}
+
+/** A function applied to rows of one input, keyed or not, and to every row of another, which all its
+  * subtasks get.
+  *
+  * @param keys
+  *   the columns of `left` that make up the key; none if the function is not keyed
+  * @param columns
+  *   the columns of `left` that the function sees
+  * @param broadcastColumns
+  *   the columns of `right`, none of which may be one of `left`
+  */
+private[keystate] case class BroadcastProcess(
+    function: KeyedFunction,
+    keys: Seq[Attribute],
+    columns: Seq[Attribute],
+    broadcastColumns: Seq[Attribute],
+    output: Seq[Attribute],
+    spec: OperatorSpec,
+    left: LogicalPlan,
+    right: LogicalPlan
+) extends BinaryNode
+    with MultiInstanceRelation {
+
+  override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override protected def withNewChildrenInternal(
+      newLeft: LogicalPlan,
+      newRight: LogicalPlan
+  ): BroadcastProcess = copy(left = newLeft, right = newRight)
+}
+
+/** What is broadcast to an operator.
+  *
+  * @param once
+  *   whether it is no stream: then it is broadcast with the query's first micro-batch only
+  */
+private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)

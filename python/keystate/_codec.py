@@ -81,8 +81,9 @@ class Codec:
         as_read: gives a value that is to be stored the form in which it will be read, so that a
             tuple stored as a struct is a Row at once; leaves what does not fit for ``encode`` to
             refuse. ``None`` where values have one form.
-        as_key: gives a value the form in which a dictionary finds it: hashable, and the same for
-            values that Spark holds equal. ``None`` where that is so already.
+        as_key: gives a value that was decoded the form in which a dictionary finds it: hashable,
+            and the same for values that Spark holds equal. ``None`` where that is so already.
+        key_class: values of just this class are keys as they are; for others ask ``key``.
     """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
@@ -92,11 +93,22 @@ class Codec:
 
         self.as_read: Form | None = None
         self.as_key: Form | None = None
+        self.key_class: type | None = accepted[0] if len(accepted) == 1 else None
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Python values of an array; ``None`` for nulls."""
         values: list[Any] = array.to_pylist()
         return values
+
+    def key(self, value: Any) -> Any:
+        """What a dictionary finds a user's value by, as ``as_key``; ``None`` stays.
+
+        Python holds ``True``, ``1`` and ``1.0`` equal. As keys they are what the type makes of
+        them, or raise Misfit.
+        """
+        if value is None or type(value) is self.key_class:
+            return value
+        return self.decode(self.encode([value]))[0]
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         """The array of these values; raises Misfit for the first that does not fit."""
@@ -169,7 +181,11 @@ class _Float(_Fixed):
         self, data_type: T.DataType, accepted: tuple[type, ...], letter: str, width: int
     ) -> None:
         super().__init__(data_type, accepted, letter, width)
-        self.as_key = _double_key if letter == "d" else _float_key
+        self.as_key = self._form = _double_key if letter == "d" else _float_key
+        self.key_class = None
+
+    def key(self, value: Any) -> Any:
+        return None if value is None else self._form(self._coerce(value))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         kinds = set(map(type, values))
@@ -190,13 +206,13 @@ class _Float(_Fixed):
             raise Misfit(value, self.name) from None
 
 
-def _double_key(value: Any) -> Any:
+def _double_key(value: float | None) -> float | None:
     # Every NaN is one key, which a dictionary finds only as one object, and -0.0 is 0.0.
-    return _NAN if value != value else value + 0.0 if type(value) is float else value
+    return None if value is None else _NAN if value != value else value + 0.0
 
 
-def _float_key(value: Any) -> Any:
-    return _double_key(ctypes.c_float(value).value if type(value) is float else value)
+def _float_key(value: float | None) -> float | None:
+    return None if value is None else _double_key(ctypes.c_float(value).value)
 
 
 class _String(Codec):
@@ -217,10 +233,6 @@ class _String(Codec):
 
 
 class _Binary(Codec):
-    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
-        super().__init__(data_type, accepted)
-        self.as_key = lambda v: bytes(v) if isinstance(v, (bytearray, memoryview)) else v
-
     def encode(self, values: Sequence[Any]) -> pa.Array:
         return super().encode(
             [bytes(v) if isinstance(v, (bytearray, memoryview)) else v for v in values]
@@ -250,20 +262,57 @@ class _Naive(Codec):
         return super().encode(values)
 
 
+class _Later(datetime.datetime):
+    """The second of two instants that have one local time, when clocks are set back.
+
+    Python compares local times alone, so both would be one key, and in no order.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, datetime.datetime) and _instant(self) == _instant(other)
+
+    def __lt__(self, other: Any) -> bool:
+        return _instant(self) < _instant(other)
+
+    def __le__(self, other: Any) -> bool:
+        return _instant(self) <= _instant(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _instant(self) > _instant(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return _instant(self) >= _instant(other)
+
+    __hash__ = datetime.datetime.__hash__
+
+
+def _instant(time: datetime.datetime) -> tuple[float, int]:
+    # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
+    return time.replace(microsecond=0).timestamp(), time.microsecond
+
+
+def _later(value: datetime.datetime | None) -> datetime.datetime | None:
+    if value is None or not value.fold:
+        return value
+    return _Later(*value.timetuple()[:6], value.microsecond, fold=1)
+
+
 class _Timestamp(Codec):
     """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
-        self.as_key = self.as_read = _naive
+        self.as_read = _naive
+        self.as_key = _later
+        self.key_class = None
+
+    def key(self, value: Any) -> Any:
+        return _later(_local(self._micros(value)))
 
     def decode(self, array: pa.Array) -> list[Any]:
-        micros = _LONG.decode(array.cast(pa.int64()))
-        from_timestamp = datetime.datetime.fromtimestamp
-        return [
-            None if m is None else from_timestamp(m // 1_000_000).replace(microsecond=m % 1_000_000)
-            for m in micros
-        ]
+        return list(map(_local, _LONG.decode(array.cast(pa.int64()))))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         return pa.array([self._micros(v) for v in values], pa.int64()).cast(self.arrow)
@@ -274,11 +323,17 @@ class _Timestamp(Codec):
         if not isinstance(value, datetime.datetime):
             raise Misfit(value, self.name)
         try:
-            # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
-            seconds = int(value.replace(microsecond=0).timestamp())
+            seconds = int(_instant(value)[0])
         except (OverflowError, ValueError):
             raise Misfit(value, self.name) from None
         return seconds * 1_000_000 + value.microsecond
+
+
+def _local(micros: int | None) -> datetime.datetime | None:
+    if micros is None:
+        return None
+    local = datetime.datetime.fromtimestamp(micros // 1_000_000)
+    return local.replace(microsecond=micros % 1_000_000)
 
 
 def _naive(value: Any) -> Any:
@@ -294,14 +349,23 @@ class _Array(Codec):
         self._nullable = data_type.containsNull
         self._make: Callable[[Any], Any] = tuple if shape.cls is tuple else list
         self.as_key = self._as_key
+        self.key_class = None
         if _inner_form(self._element) is not None:
             self.as_read = self._as_read
 
     def _as_key(self, value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
-            return value
         form = self._element.as_key
-        return tuple(value if form is None else map(form, value))
+        return None if value is None else tuple(value if form is None else map(form, value))
+
+    def key(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)):
+            raise Misfit(value, self.name)
+        try:
+            return tuple(map(self._element.key, value))
+        except Misfit as e:
+            raise e.within("an element of the array") from None
 
     def _as_read(self, value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -404,6 +468,7 @@ class StructCodec(Codec):
             self._make = lambda values: cls(*values)
         self.as_read = self._as_read
         self.as_key = self._as_key
+        self.key_class = None
 
     def _as_read(self, value: Any) -> Any:
         if type(value) is self._class:
@@ -419,11 +484,23 @@ class StructCodec(Codec):
         return self._make(row)
 
     def _as_key(self, value: Any) -> Any:
-        value = self._as_read(value)
-        if not isinstance(value, tuple) or len(value) != len(self.fields):
-            return value
+        if value is None:
+            return None
         forms = [field.as_key for field in self.fields]
-        return self._make(tuple(v if form is None else form(v) for form, v in zip(forms, value)))
+        row = self._tuple(value)
+        return self._make(tuple(v if form is None else form(v) for form, v in zip(forms, row)))
+
+    def key(self, value: Any) -> Any:
+        if value is None:
+            return None
+        (row,) = self._tuples([value])
+        parts = []
+        for name, field, part in zip(self.names, self.fields, row):
+            try:
+                parts.append(field.key(part))
+            except Misfit as e:
+                raise e.within(f"field '{name}'") from None
+        return self._make(tuple(parts))
 
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count == len(array):

@@ -53,7 +53,14 @@ def _ascending(data_type: T.DataType, bytewise: bool) -> Callable[[Any], Any] | 
         return None
     if isinstance(data_type, T.StructType):
         fields = [_nullable(_ascending(field.dataType, bytewise)) for field in data_type.fields]
-        return lambda key: tuple(by(value) for by, value in zip(fields, key))
+        names = data_type.fieldNames()
+
+        def struct_key(key: Any) -> tuple[Any, ...]:
+            # A dataclass has attributes only.
+            parts = key if isinstance(key, tuple) else [getattr(key, name) for name in names]
+            return tuple(by(value) for by, value in zip(fields, parts))
+
+        return struct_key
     if isinstance(data_type, T.ArrayType):
         element = _nullable(_ascending(data_type.elementType, bytewise))
         return lambda key: tuple(map(element, key))

@@ -244,8 +244,7 @@ def test_shapes_of_nested_classes() -> None:
 
 
 def key_form(data_type: T.DataType, value: Any) -> Any:
-    form = codec(data_type).as_key
-    return value if form is None else form(value)
+    return codec(data_type).key(value)
 
 
 def test_keys_that_are_equal_to_spark_are_one_key() -> None:

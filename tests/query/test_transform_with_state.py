@@ -105,7 +105,9 @@ class Latest(StatefulProcessor):
 
 
 def by_event_time(df: Any) -> Any:
-    timed = df.selectExpr("key", "x", "timestamp_seconds(x) AS time").withWatermark("time", "0 seconds")
+    timed = df.selectExpr("key", "x", "timestamp_seconds(x) AS time").withWatermark(
+        "time", "0 seconds"
+    )
     return timed.groupBy("key").transformWithState(Latest(), OUTPUT, "Update", "EventTime")
 
 

@@ -183,6 +183,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         self._codec = spec.value_codec()
         self._key_codec = spec.key_codec()
         self._hashable = self._key_codec.as_key
+        self._key_class = self._key_codec.key_class
         self._as_read = self._codec.as_read
 
     def _cell(self) -> MapCell:
@@ -192,18 +193,27 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             self._no_key()
         return cell
 
+    def _as_key(self, key: Any) -> Any:
+        """What a user's key is in a cell."""
+        try:
+            return self._key_codec.key(key)
+        except Misfit as e:
+            if self._cursor.slot is None:
+                self._no_key()
+            self._misfit(e, self._cursor.slot)
+
     def get(self, key: Any) -> Any:
         cell = self._cell()
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if cell.remote:
             self._fetch(cell, key)
         return cell.get(key)
 
     def contains(self, key: Any) -> bool:
         cell = self._cell()
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if cell.remote:
             self._fetch(cell, key)
         return key in cell
@@ -212,8 +222,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         cell = self._cell()
         if key is None:
             self._refuse_none("a map can't have the key None")
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if self._as_read is not None and value is not None:
             value = self._as_read(value)
         cell[key] = value
@@ -228,8 +238,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         cell = self._cell()
         if key is None:
             return
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if cell.pop(key, cell) is not cell or cell.remote:
             cell.changed.add(key)
             self._dirty[self._cursor.slot] = 1

@@ -11,7 +11,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from keystate._codec import Misfit
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
 from keystate._worker.collections import (
@@ -72,18 +71,20 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         if key is None:
             raise StateTypeError(f"sorted map state '{self.spec.name}' can't have the key None")
         cell: Any = self._cell()
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if key not in cell:
             self._insert(cell, key)
+        if self._as_read is not None and value is not None:
+            value = self._as_read(value)
         cell[key] = value
         cell.changed.add(key)
         self._dirty[self._cursor.slot] = 1
 
     def remove(self, key: Any) -> None:
         cell: Any = self._cell()
-        if self._hashable is not None:
-            key = self._hashable(key)
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if key in cell:
             del cell.order[self._find(cell, key)]
         super().remove(key)
@@ -95,10 +96,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
             self._insert(cell, key)
 
     def _insert(self, cell: Any, key: Any) -> None:
-        try:
-            insort(cell.order, key, key=self._by)
-        except TypeError:
-            self._misfit(Misfit(key, self._key_codec.name, "the key"), self._cursor.slot)
+        insort(cell.order, key, key=self._by)
 
     def _find(self, cell: Any, key: Any) -> int:
         """Where a key is in the order, or would be."""
@@ -128,6 +126,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         return key, cell[key]
 
     def floor_entry(self, key: Any) -> tuple[Any, Any] | None:
+        key = self._as_key(key)
         if self.contains(key):
             return key, self.get(key)
         return next(self.sub_iterator(None, key, reverse=True), None)
@@ -136,9 +135,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         self, start: Any, end: Any, *, reverse: bool = False
     ) -> Iterator[tuple[Any, Any]]:
         cell: Any = self._cell()
-        if self._hashable is not None:
-            start = None if start is None else self._hashable(start)
-            end = None if end is None else self._hashable(end)
+        start, end = self._as_key(start), self._as_key(end)
         first = 0 if start is None else self._find(cell, start)
         last = len(cell.order) if end is None else self._find(cell, end)
         entries = [(key, cell[key]) for key in cell.order[first:last]]

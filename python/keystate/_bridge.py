@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -129,6 +130,33 @@ def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
     with _keystate_errors(CheckpointError):
         before: int = bridge.rescale(session._jsparkSession, checkpoint, partitions)
     return before
+
+
+def operation(session: SparkSession, name: str, *checkpoints: str) -> Any:
+    """What an operation that only reads finds."""
+    _check_jar(session)
+    call = getattr(getattr(_jvm(session), _BRIDGE), name)
+    with _keystate_errors(CheckpointError):
+        return json.loads(call(session._jsparkSession, *checkpoints))
+
+
+def timers(
+    session: SparkSession, checkpoint: str, operator: int, batch: int, key_type: T.StructType
+) -> DataFrame:
+    """The timers of an operator after a batch."""
+    bridge = getattr(_jvm(session), _BRIDGE)
+    with _keystate_errors(CheckpointError):
+        jdf = bridge.timers(session._jsparkSession, checkpoint, operator, batch, key_type.json())
+    return DataFrame(jdf, session)
+
+
+def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:
+    """Copies a checkpoint; returns the last batch in the copy."""
+    _check_jar(session)
+    bridge = getattr(_jvm(session), _BRIDGE)
+    with _keystate_errors(CheckpointError):
+        batch: int = bridge.savepoint(session._jsparkSession, checkpoint, path)
+    return batch
 
 
 @contextmanager

@@ -1,11 +1,20 @@
-"""Operations on the checkpoint of a stopped query."""
+"""Operations on the checkpoint of a query.
+
+All but :func:`rescale` and :func:`savepoint` only read, and can look at the checkpoint of a running
+query too: they see its last committed batch.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from keystate import _bridge
-from keystate.errors import ConfigurationError
+from keystate._report import page
+from keystate.errors import CheckpointError, ConfigurationError
 
 
 def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> int:
@@ -18,8 +27,8 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
 
     Args:
         checkpoint: the query's checkpoint location.
-        n: the number of partitions from now on: 1 to the max parallelism of the query's operators.
-        spark: the session to work with; the active one by default.
+        n: the new number of partitions, from 1 to the operators' max parallelism.
+        spark: the session; by default the active one.
 
     Returns:
         The number of partitions before.
@@ -30,9 +39,198 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
             ``[KEYSTATE_CANNOT_RESCALE]`` when an operator is not one of Keystate's,
             ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session.
     """
-    session = spark or SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigurationError("rescale needs a Spark session: create one, or pass spark=")
+    session = _session(spark, "rescale")
     if n < 1:
         raise ValueError(f"the number of partitions must be at least 1, got {n}")
     return _bridge.rescale(session, checkpoint, n)
+
+
+def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:
+    """What is in a checkpoint: operators, states with kinds and types, partitions, sizes, sources.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        spark: the session; by default the active one.
+
+    Returns:
+        A dictionary as ``keystate inspect --json`` prints it.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+    """
+    found: dict[str, Any] = _bridge.operation(_session(spark, "inspect"), "inspect", checkpoint)
+    return found
+
+
+def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
+    """Reads every file of every version that is kept, and looks for those that should be.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        spark: the session; by default the active one.
+
+    Returns:
+        What is wrong: one message for each file that is lost or damaged. Empty if all is well.
+
+    Raises:
+        CheckpointError: there is no checkpoint.
+    """
+    found = _bridge.operation(_session(spark, "verify"), "verify", checkpoint)
+    problems: list[str] = found["problems"]
+    return problems
+
+
+def savepoint(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> int:
+    """Copies what a stopped query goes on from, as it is after the last committed batch.
+
+    The copy is a checkpoint in itself: start a query with it as ``checkpointLocation``. It has the
+    query's id; don't run both at the same time in one session. Input that a source reads again, and
+    what sinks wrote, is not in it.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        path: a folder that does not exist, or is empty.
+        spark: the session; by default the active one.
+
+    Returns:
+        The last batch that is in the copy.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file
+            is lost or damaged; then there is no copy.
+    """
+    return _bridge.savepoint(_session(spark, "savepoint"), checkpoint, path)
+
+
+def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
+    """How the states of two checkpoints differ, by key, after their last committed batches.
+
+    Made for a checkpoint and its savepoint: operators are paired by number, states by name.
+
+    Args:
+        before: a checkpoint location.
+        after: another one.
+        spark: the session; by default the active one.
+
+    Returns:
+        For each state ``operator``, ``store``, ``state``, and the numbers of keys that are
+        ``added``, ``removed``, ``changed`` and the ``same``; ``None`` for another kind.
+
+    Raises:
+        CheckpointError: one is not a checkpoint, or they have other numbers of key groups.
+    """
+    found: list[dict[str, Any]] = _bridge.operation(_session(spark, "diff"), "diff", before, after)
+    return found
+
+
+def read_state(
+    spark: SparkSession,
+    checkpoint: str,
+    *,
+    state: str | None = None,
+    operator: int | None = None,
+    version: int | None = None,
+) -> DataFrame:
+    """A state as a DataFrame.
+
+    It has the columns ``partition_id``, ``key`` (a struct of the key columns) and, by the state's
+    kind, ``value``; ``list_element``; ``user_map_key`` and ``user_map_value``; or, for timers,
+    ``time_domain`` and ``expiration_timestamp_ms``. Timers are read by the driver, the other states
+    by tasks.
+
+    Args:
+        spark: the session.
+        checkpoint: the query's checkpoint location.
+        state: the state's name; ``"$timers"`` for the timers. May be left out if there is only one.
+        operator: the operator's number; may be left out if one operator only has such a state.
+        version: N + 1 for the state after batch N; by default the newest.
+
+    Raises:
+        CheckpointError: there is no such state, operator or version; the message lists what there
+            is.
+    """
+    found = inspect(checkpoint, spark=spark)
+    chosen, kind = _choose(found, state, operator)
+    newest = chosen["newest_version"]
+    if version is not None and not chosen["oldest_version"] <= version <= newest:
+        raise CheckpointError(
+            f"version {version} of operator {chosen['id']} of {checkpoint} is not kept: there are "
+            f"versions {chosen['oldest_version']} to {newest}"
+        )
+    batch = (version or newest) - 1
+    if kind["kind"] != "timers":
+        return _read(spark, checkpoint, chosen["id"], batch, kind)
+    others = [one for one in chosen["states"] if one["kind"] != "timers"]
+    if not others:
+        raise CheckpointError(
+            f"the timers of operator {chosen['id']} can't be read: it has no other state, which "
+            "would tell the types of its keys"
+        )
+    key = _read(spark, checkpoint, chosen["id"], newest - 1, others[0]).schema["key"].dataType
+    assert isinstance(key, StructType)
+    return _bridge.timers(spark, checkpoint, chosen["id"], batch, key)
+
+
+def _read(
+    spark: SparkSession, checkpoint: str, operator: int, batch: int, state: dict[str, Any]
+) -> DataFrame:
+    """A state that Spark's own reader understands."""
+    reader = (
+        spark.read.format("statestore")
+        .option("operatorId", operator)
+        .option("batchId", batch)
+        .option("stateVarName", state["name"])
+    )
+    if state["kind"] in ("list", "map", "sorted_map"):
+        reader = reader.option("flattenCollectionTypes", True)
+    return reader.load(checkpoint)
+
+
+def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:
+    """Writes what :func:`inspect` and :func:`verify` find as one HTML page.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        path: the local file to write.
+        spark: the session; by default the active one.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or the newest version is damaged.
+    """
+    session = _session(spark, "report")
+    found = inspect(checkpoint, spark=session)
+    Path(path).write_text(page(found, verify(checkpoint, spark=session)), encoding="utf-8")
+
+
+def _choose(
+    found: dict[str, Any], state: str | None, operator: int | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The operator and the state that are meant."""
+    states = [(op, one) for op in found["operators"] if op["keystate"] for one in op["states"]]
+    there = "; ".join(f"operator {op['id']}: {one['name']}" for op, one in states) or "none"
+    fitting = [
+        (op, one)
+        for op, one in states
+        if (state is None or one["name"] == state) and (operator is None or op["id"] == operator)
+    ]
+    if state is None:
+        fitting = [pair for pair in fitting if pair[1]["name"] != "$timers"] or fitting
+    what = f"state '{state}'" if state is not None else "state"
+    where = f" of operator {operator}" if operator is not None else ""
+    if not fitting:
+        raise CheckpointError(
+            f"there is no {what}{where} in {found['checkpoint']}. There are: {there}"
+        )
+    if len(fitting) > 1:
+        raise CheckpointError(
+            f"more than one {what}{where} is in {found['checkpoint']}: tell "
+            f"{'state' if state is None else 'operator'}. There are: {there}"
+        )
+    return fitting[0]
+
+
+def _session(spark: SparkSession | None, what: str) -> SparkSession:
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(f"{what} needs a Spark session: create one, or pass spark=")
+    return session

@@ -107,16 +107,35 @@ object Rescaling {
       id: Option[String],
       parallelism: Option[Int]
   ): Manifest = {
-    def committed = VersionFile.read(storage, location, version, id)
+    val name = nameOf(storage, location, version, id, parallelism)
+    VersionFile.read(storage, location, version, name).copy(id = id)
+  }
+
+  /** The path of the version file that `read` reads. */
+  private[checkpoint] def file(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String],
+      parallelism: Option[Int]
+  ): String =
+    VersionFile.path(location, version, nameOf(storage, location, version, id, parallelism))
+
+  /** What follows the version in the file's name. */
+  private def nameOf(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String],
+      parallelism: Option[Int]
+  ): Option[String] = {
+    def exists(name: Option[String]) = storage.exists(VersionFile.path(location, version, name))
+    // A batch that was committed in this layout since the rescale wrote the plain name.
+    def isPlainOfLayout = exists(None) &&
+      VersionFile.read(storage, location, version, None).parallelism == parallelism
     parallelism.filter(_ => id.isEmpty).map(n => Some(suffix(n))) match {
-      case Some(layout) if storage.exists(VersionFile.path(location, version, layout)) =>
-        // A batch that was committed in this layout since then wrote the plain name.
-        val plain =
-          Option.when(storage.exists(VersionFile.path(location, version, None)))(committed)
-        plain
-          .filter(_.parallelism == parallelism)
-          .getOrElse(VersionFile.read(storage, location, version, layout).copy(id = None))
-      case _ => committed
+      case Some(layout) if exists(layout) && !isPlainOfLayout => layout
+      case _ => id
     }
   }
 

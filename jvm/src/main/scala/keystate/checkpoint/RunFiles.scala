@@ -75,6 +75,12 @@ private[checkpoint] final class RunFiles(
     }
   }
 
+  /** Reads the whole file; throws when it is not what was written. */
+  def check(run: Run, path: String, neededBy: Long): Unit = {
+    fetch(run, path, neededBy).delete()
+    ()
+  }
+
   private def fetch(run: Run, path: String, neededBy: Long): File = {
     val file = local.newFile()
     try {

@@ -88,7 +88,7 @@ private[keystate] object KeystateErrors {
 
   def queryIsRunning(checkpoint: String): KeystateException = new KeystateException(
     "KEYSTATE_QUERY_IS_RUNNING",
-    s"A query is running on $checkpoint: stop it before it is rescaled."
+    s"A query is running on $checkpoint: stop it first."
   )
 
   def foreignOffset(source: String, json: String): KeystateException = new KeystateException(
@@ -103,6 +103,33 @@ private[keystate] object KeystateErrors {
     s"The Python process of source '$source' is gone; the driver's log has what it wrote last. " +
       "Start the query again: it goes on from its last batch.",
     cause
+  )
+
+  def noCheckpoint(location: String): KeystateException = new KeystateException(
+    "KEYSTATE_NO_CHECKPOINT",
+    s"$location is not the checkpoint of a query: it has no commit log. Give the folder that was " +
+      "the query's checkpointLocation."
+  )
+
+  def nothingCommitted(location: String): KeystateException = new KeystateException(
+    "KEYSTATE_NO_CHECKPOINT",
+    s"The checkpoint $location has no committed batch yet, and so no state."
+  )
+
+  def noBatch(batch: Long, location: String): KeystateException = new KeystateException(
+    "KEYSTATE_NO_CHECKPOINT",
+    s"The logs of the checkpoint $location don't have batch $batch any more."
+  )
+
+  def savepointExists(target: String): KeystateException = new KeystateException(
+    "KEYSTATE_SAVEPOINT_EXISTS",
+    s"$target exists and is not an empty folder: give a savepoint a folder of its own."
+  )
+
+  def cannotCompare(operator: Long, groups: Seq[Int]): KeystateException = new KeystateException(
+    "KEYSTATE_CANNOT_COMPARE",
+    s"The states of operator $operator can't be compared: they are in ${groups.mkString(" and ")} " +
+      "key groups."
   )
 
   def newerFormat(file: String, found: Int, known: Int): KeystateException = new KeystateException(

@@ -3,6 +3,10 @@ package org.apache.spark.sql.keystate
 import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Using
+
+import org.apache.hadoop.fs.Path
+import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
@@ -121,17 +125,67 @@ object PythonBridge {
   /** Changes a stopped query's number of partitions; returns what it was before. */
   def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    val root = StreamingUtils.resolvedCheckpointLocation(
-      classic.sessionState.newHadoopConf(),
-      checkpoint
-    )
-    classic.streams.active.foreach {
+    new QueryRescaling(classic, stopped(classic, checkpoint)).run(partitions)
+  }
+
+  /** What is in a checkpoint, as JSON. */
+  def inspect(session: SparkSession, checkpoint: String): String =
+    reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).inspect())))
+
+  /** Reads all of a checkpoint; what is wrong, as JSON. */
+  def verify(session: SparkSession, checkpoint: String): String =
+    reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).verify())))
+
+  /** How many keys of each state differ between two checkpoints, as JSON. */
+  def diff(session: SparkSession, before: String, after: String): String =
+    reading(session, before) { left =>
+      reading(session, after)(right => compact(render(CheckpointDifference(left, right))))
+    }
+
+  /** The timers of an operator after a batch.
+    *
+    * @param keySchema
+    *   JSON of the key columns
+    */
+  def timers(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      batch: Long,
+      keySchema: String
+  ): DataFrame = reading(session, checkpoint) { opened =>
+    val key = DataType.fromJson(keySchema).asInstanceOf[StructType]
+    new StoredTimers(opened, operator, key).toDF(session.asInstanceOf[ClassicSparkSession], batch)
+  }
+
+  /** Copies what a stopped query goes on from; returns the last batch in it. */
+  def savepoint(session: SparkSession, checkpoint: String, path: String): Long = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    stopped(classic, checkpoint)
+    reading(session, checkpoint) { opened =>
+      val target = new Path(resolved(classic, path))
+      new Savepoint(opened, target, classic.sessionState.newHadoopConf()).write()
+    }
+  }
+
+  private def reading[T](session: SparkSession, checkpoint: String)(read: QueryCheckpoint => T): T = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    Using.resource(new QueryCheckpoint(classic, resolved(classic, checkpoint)))(read)
+  }
+
+  /** Where a checkpoint is, on which no query of this session may run. */
+  private def stopped(session: ClassicSparkSession, checkpoint: String): String = {
+    val root = resolved(session, checkpoint)
+    session.streams.active.foreach {
       case query: StreamingQueryWrapper if query.streamingQuery.resolvedCheckpointRoot == root =>
         throw KeystateErrors.queryIsRunning(checkpoint)
       case _ =>
     }
-    new QueryRescaling(classic, root).run(partitions)
+    root
   }
+
+  private def resolved(session: ClassicSparkSession, checkpoint: String): String =
+    StreamingUtils.resolvedCheckpointLocation(session.sessionState.newHadoopConf(), checkpoint)
 
   /** A key that is a column stays that column; any other expression becomes an extra one. */
   private def resolveKeys(

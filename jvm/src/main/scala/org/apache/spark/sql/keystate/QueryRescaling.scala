@@ -144,7 +144,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 private[keystate] object QueryRescaling {
   private val Partitions = SQLConf.SHUFFLE_PARTITIONS.key
 
-  private def partitionsOf(entry: OffsetSeqBase): Int =
+  def partitionsOf(entry: OffsetSeqBase): Int =
     entry.metadataOpt
       .flatMap(_.conf.get(Partitions))
       .getOrElse(throw new IllegalStateException(s"no $Partitions in the offset log"))

@@ -1,0 +1,135 @@
+package keystate.checkpoint
+
+import scala.collection.mutable
+
+import keystate.backend.{Change, StateFamily}
+
+/** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
+  * nothing.
+  */
+final class StoreReader(location: StoreLocation, storage: CheckpointStorage, local: LocalFolder) {
+  private val runs = new RunFiles(location, storage, local)
+
+  /** The versions that there are files of, with their ids, oldest first. */
+  def versions(): Seq[(Long, Option[String])] =
+    storage.list(location.folder).flatMap(file => VersionFile.parse(file.name)).sortBy(_._1)
+
+  /** A version in the layout that a query with so many partitions reads. */
+  def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
+    Rescaling.read(storage, location, version, id, Some(parallelism))
+
+  /** The file of that version, relative to the operator's folder. */
+  def versionFile(version: Long, id: Option[String], parallelism: Int): String =
+    Rescaling.file(storage, location, version, id, Some(parallelism))
+
+  /** The entries of a state in the order of their groups and keys. */
+  def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
+    new RunMerge(
+      manifest.runs
+        .filter(_.groups.intersects(manifest.groups))
+        .map(runs.read(_, Set(family.id), manifest.groups, manifest.version))
+        .toIndexedSeq,
+      keepRemovals = false
+    )
+
+  /** Reads every byte of a version.
+    *
+    * @param checked
+    *   the run files that were read before; this adds to them
+    * @return
+    *   what is wrong
+    */
+  def verify(
+      version: Long,
+      id: Option[String],
+      checked: mutable.Set[String]
+  ): Seq[CheckpointException] =
+    try {
+      val manifest = VersionFile.read(storage, location, version, id)
+      manifest.runs.flatMap { run =>
+        run.source match {
+          case FileSource(path) if checked.add(path) =>
+            try {
+              runs.check(run, path, version)
+              None
+            } catch { case e: CheckpointException => Some(e) }
+          case _ => None
+        }
+      }
+    } catch { case e: CheckpointException => Seq(e) }
+
+  def missing(version: Long, id: Option[String]): CheckpointException =
+    new MissingVersionException(
+      location,
+      version,
+      storage.describe(VersionFile.path(location, version, id)),
+      null
+    )
+}
+
+object StoreReader {
+
+  /** The run files of a version, relative to the operator's folder. */
+  def files(manifest: Manifest): Seq[String] =
+    manifest.runs.map(_.source).collect { case FileSource(path) => path }.distinct
+}
+
+/** How many keys of a state differ between two checkpoints. */
+final case class KeyDifference(added: Long, removed: Long, changed: Long, same: Long)
+
+/** Compares a state in two checkpoints, given its entries in the order of their groups and keys. */
+object KeyDifference {
+  private final class Keyed(val group: Int, val key: Array[Byte], val entries: Seq[Change])
+
+  /** @param keyOf
+    *   the beginning of an entry key that tells the key; none is the beginning of another one
+    */
+  def of(
+      before: Iterator[Change],
+      after: Iterator[Change],
+      keyOf: Array[Byte] => Array[Byte]
+  ): KeyDifference = {
+    val left = byKey(before, keyOf).buffered
+    val right = byKey(after, keyOf).buffered
+    var added, removed, changed, same = 0L
+    while (left.hasNext || right.hasNext) {
+      val order =
+        if (left.isEmpty) 1 else if (right.isEmpty) -1 else compare(left.head, right.head)
+      if (order < 0) {
+        removed += 1
+        left.next()
+      } else if (order > 0) {
+        added += 1
+        right.next()
+      } else if (equal(left.next().entries, right.next().entries)) same += 1
+      else changed += 1
+    }
+    KeyDifference(added, removed, changed, same)
+  }
+
+  private def byKey(
+      entries: Iterator[Change],
+      keyOf: Array[Byte] => Array[Byte]
+  ): Iterator[Keyed] = {
+    val rest = entries.buffered
+    Iterator.continually(()).takeWhile(_ => rest.hasNext).map { _ =>
+      val first = rest.next()
+      val key = keyOf(first.key)
+      val of = mutable.ArrayBuffer(first)
+      while (
+        rest.hasNext && rest.head.group == first.group &&
+        java.util.Arrays.equals(keyOf(rest.head.key), key)
+      ) of += rest.next()
+      new Keyed(first.group, key, of.toSeq)
+    }
+  }
+
+  private def compare(a: Keyed, b: Keyed): Int =
+    if (a.group != b.group) Integer.compare(a.group, b.group)
+    else java.util.Arrays.compareUnsigned(a.key, b.key)
+
+  private def equal(a: Seq[Change], b: Seq[Change]): Boolean =
+    a.size == b.size && a.zip(b).forall { case (x, y) =>
+      java.util.Arrays.equals(x.key, y.key) && java.util.Arrays.equals(x.value, y.value)
+    }
+}

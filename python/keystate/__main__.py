@@ -1,0 +1,149 @@
+"""The ``keystate`` command: operations on a query's checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from keystate import _report, admin
+from keystate.errors import KeystateError
+from keystate.session import configure, versions
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Returns:
+        The exit code: 0; 1 when ``verify`` found something wrong or ``diff`` a difference; 2 when
+        the command could not be carried out.
+    """
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    session = _session(given.conf)
+    try:
+        code: int = given.run(session, given)
+    except (KeystateError, PySparkException, ValueError) as error:
+        print(f"keystate: {error}", file=sys.stderr)
+        code = 2
+    finally:
+        session.stop()
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="keystate", description="Operations on the checkpoint of a streaming query."
+    )
+    parser.add_argument("--version", action="version", version=versions()["keystate"])
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Spark setting, such as one of the checkpoint's file system; any number of them",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, parents=[common], help=text, description=text)
+        for argument in names:
+            made.add_argument(argument)
+        made.set_defaults(run=run)
+        return made
+
+    inspect = command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
+    inspect.add_argument("--json", action="store_true", help="as JSON")
+    read = command("read-state", _read_state, "show a state, a row a line as JSON", "checkpoint")
+    read.add_argument("--state", help="its name; '$timers' for the timers")
+    read.add_argument("--operator", type=int, help="the operator's number")
+    read.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
+    read.add_argument("--limit", type=int, default=20, help="how many rows; 20 by default")
+    command("verify", _verify, "check every file of a checkpoint", "checkpoint")
+    command("savepoint", _savepoint, "copy what a stopped query goes on from", "checkpoint", "path")
+    command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
+    rescale = command("rescale", _rescale, "change a stopped query's partitions", "checkpoint")
+    rescale.add_argument("partitions", type=int)
+    report = command("report", _report_page, "write what is in a checkpoint as HTML", "checkpoint")
+    report.add_argument("path", help="the file to write")
+    return parser
+
+
+def _session(settings: Sequence[str]) -> SparkSession:
+    builder = SparkSession.builder.master("local[1]").appName("keystate")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(key, value)
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        builder = builder.config(key, value)
+    return configure(builder).getOrCreate()
+
+
+def _inspect(spark: SparkSession, given: argparse.Namespace) -> int:
+    found = admin.inspect(given.checkpoint, spark=spark)
+    print(json.dumps(found, indent=2) if given.json else _report.text(_report.tables(found)))
+    return 0
+
+
+def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:
+    rows = admin.read_state(
+        spark,
+        given.checkpoint,
+        state=given.state,
+        operator=given.operator,
+        version=given.of_version,
+    )
+    for line in rows.limit(given.limit).toJSON().collect():
+        print(line)
+    return 0
+
+
+def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
+    problems = admin.verify(given.checkpoint, spark=spark)
+    print("\n".join(problems) or "every file is as it was written")
+    return 1 if problems else 0
+
+
+def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
+    batch = admin.savepoint(given.checkpoint, given.path, spark=spark)
+    print(f"{given.path} has the state after batch {batch}")
+    return 0
+
+
+def _diff(spark: SparkSession, given: argparse.Namespace) -> int:
+    found = admin.diff(given.before, given.after, spark=spark)
+    counts = ["added", "removed", "changed"]
+    heads = ["operator", "state", *counts, "same"]
+    rows = [
+        [str(state["operator"]), state["state"], *(str(state[c]) for c in [*counts, "same"])]
+        for state in found
+    ]
+    print(_report.text([("", heads, rows)]))
+    return 1 if any(state[count] != 0 for state in found for count in counts) else 0
+
+
+def _rescale(spark: SparkSession, given: argparse.Namespace) -> int:
+    before = admin.rescale(given.checkpoint, given.partitions, spark=spark)
+    print(f"rescaled from {before} to {given.partitions} partitions")
+    return 0
+
+
+def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
+    admin.report(given.checkpoint, given.path, spark=spark)
+    print(given.path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

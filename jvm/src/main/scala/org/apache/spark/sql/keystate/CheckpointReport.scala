@@ -70,18 +70,20 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       .filter(b => b + 1 >= oldest || committed.contains(b))
       .map(batch)
       .filter(_.partitions > partition)
-      .filterNot(b => there(b.version) && idOf(b, id, partition, store).forall { name =>
-        found.contains((b.version, Some(name)))
-      })
+      .filterNot(b =>
+        there(b.version) && idOf(b, id, partition, store).forall { name =>
+          found.contains((b.version, Some(name)))
+        }
+      )
       .map { b =>
         reader(id, partition, store).missing(b.version, idOf(b, id, partition, store)).getMessage
       }
   }
 
   private def partitionsOf(id: Long): Seq[Int] =
-    (folders(operatorFolder(id)).flatMap(_.toIntOption) ++ last.toSeq.flatMap(0 until _.partitions))
-      .distinct
-      .sorted
+    (folders(operatorFolder(id)).flatMap(_.toIntOption) ++ last.toSeq.flatMap(
+      0 until _.partitions
+    )).distinct.sorted
 
   private def operator(id: Long): JValue = {
     val manifests = for {
@@ -187,8 +189,9 @@ private[keystate] object CheckpointDifference {
       val layouts = sides.flatMap(_.layout(store, name)).distinct
       val entries = sides.map(_.entries(store, name))
       try {
-        val counts = if (layouts.size > 1) None
-        else Some(KeyDifference.of(entries(0), entries(1), keyOf(layouts.head)))
+        val counts =
+          if (layouts.size > 1) None
+          else Some(KeyDifference.of(entries(0), entries(1), keyOf(layouts.head)))
         JObject(
           "operator" -> JInt(operator),
           "store" -> JString(store),
@@ -217,9 +220,12 @@ private[keystate] object CheckpointDifference {
     private val manifests: Map[String, Seq[Manifest]] =
       if (!checkpoint.operators.contains(operator)) Map.empty
       else
-        checkpoint.stores(operator).map { store =>
-          store -> (0 until batch.partitions).map(checkpoint.manifest(batch, operator, _, store))
-        }.toMap
+        checkpoint
+          .stores(operator)
+          .map { store =>
+            store -> (0 until batch.partitions).map(checkpoint.manifest(batch, operator, _, store))
+          }
+          .toMap
 
     def maxParallelism: Option[Int] = manifests.values.flatten.headOption.map(_.maxParallelism)
 
@@ -231,7 +237,10 @@ private[keystate] object CheckpointDifference {
       of(store).flatMap(_.families.find(_.name == name)).headOption.map(_.layout)
 
     /** Of all partitions; their groups ascend. */
-    def entries(store: String, name: String): Iterator[keystate.backend.Change] with AutoCloseable = {
+    def entries(
+        store: String,
+        name: String
+    ): Iterator[keystate.backend.Change] with AutoCloseable = {
       val cursors = for {
         manifest <- of(store)
         family <- manifest.families.find(_.name == name)

@@ -168,7 +168,10 @@ object PythonBridge {
     }
   }
 
-  private def reading[T](session: SparkSession, checkpoint: String)(read: QueryCheckpoint => T): T = {
+  private def reading[T](
+      session: SparkSession,
+      checkpoint: String
+  )(read: QueryCheckpoint => T): T = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     Using.resource(new QueryCheckpoint(classic, resolved(classic, checkpoint)))(read)
   }

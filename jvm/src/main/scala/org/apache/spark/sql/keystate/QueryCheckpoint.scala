@@ -64,9 +64,12 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   /** Spark's name of an operator. */
   def operatorName(operator: Long): String = {
     val folder = new Path(operatorFolder(operator), "_metadata/v2")
-    val latest = if (!files.exists(folder)) None
-    else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
-    latest.map(batch => json(new Path(folder, batch.toString)) \ "operatorInfo" \ "operatorName") match {
+    val latest =
+      if (!files.exists(folder)) None
+      else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
+    latest.map(batch =>
+      json(new Path(folder, batch.toString)) \ "operatorInfo" \ "operatorName"
+    ) match {
       case Some(JString(name)) => name
       case _ => ""
     }
@@ -75,7 +78,10 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   /** The second line of a file that Spark's metadata logs write. */
   private def json(file: Path): JValue =
     Using.resource(files.open(file)) { in =>
-      new String(in.readAllBytes(), "UTF-8").linesIterator.drop(1).toSeq.headOption
+      new String(in.readAllBytes(), "UTF-8").linesIterator
+        .drop(1)
+        .toSeq
+        .headOption
         .fold[JValue](JNothing)(parse(_))
     }
 
@@ -85,11 +91,16 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   def stores(operator: Long): Seq[String] = {
     val partition = new Path(operatorFolder(operator), "0")
     val named = folders(partition)
-    if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore) else named.sorted
+    if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore)
+    else named.sorted
   }
 
   def reader(operator: Long, partition: Int, store: String): StoreReader =
-    new StoreReader(StoreLocation(operator, partition, store), storage(operatorFolder(operator)), scratch)
+    new StoreReader(
+      StoreLocation(operator, partition, store),
+      storage(operatorFolder(operator)),
+      scratch
+    )
 
   /** The id of a store's version after a batch: with format v2 that of its ids which has a file. */
   def idOf(batch: CommittedBatch, operator: Long, partition: Int, store: String): Option[String] = {

@@ -118,8 +118,8 @@ trait KeyedStateBackend extends AutoCloseable {
 /** One changed entry; a null value says that it was removed. */
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
 
-/** A backend that takes over run files whole when a version is loaded, so that loading does not read
-  * every entry. Others get each entry by `load`.
+/** A backend that takes over run files whole, so that loading a version does not read every entry.
+  * Others get each entry by `load`.
   */
 trait RestoresFromFiles { self: KeyedStateBackend =>
 
@@ -135,6 +135,11 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
       groups: KeyGroupRange,
       entryCounts: Option[Map[Int, Long]]
   ): Unit
+
+  /** Like `changesCommitted()`, where the changes are the content of a local run file, which the
+    * backend may move away.
+    */
+  def changesCommitted(run: File): Unit
 }
 
 sealed trait RestoredRun
@@ -146,18 +151,3 @@ final case class RunFile(file: File, groups: KeyGroupRange, isWhole: Boolean) ex
 
 /** A small run, to be read once. */
 final case class RunEntries(changes: Iterator[Change]) extends RestoredRun
-
-/** The bytewise order of keys. */
-object KeyOrder {
-
-  /** The smallest key after all that begin with these bytes; null when there is none. */
-  def after(prefix: Array[Byte]): Array[Byte] = {
-    val last = prefix.lastIndexWhere(_ != -1)
-    if (last < 0) null
-    else {
-      val end = java.util.Arrays.copyOf(prefix, last + 1)
-      end(last) = (end(last) + 1).toByte
-      end
-    }
-  }
-}

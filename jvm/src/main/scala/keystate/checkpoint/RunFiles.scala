@@ -27,11 +27,23 @@ private[checkpoint] final class RunFiles(
 ) {
   import RunFiles._
 
+  /** Whether the backend looks up keys in the files, which then get filters. */
+  @volatile var withFilters = false
+
   /** Writes a run file under a new unique name. There must be at least one change. */
   def write(changes: Iterator[Change], version: Long, id: Option[String]): Run = {
     val file = local.newFile()
+    try write(file, changes, version, id)
+    finally {
+      file.delete()
+      ()
+    }
+  }
+
+  /** Likewise, by way of this local file, which stays unless it fails. */
+  def write(file: File, changes: Iterator[Change], version: Long, id: Option[String]): Run =
     try {
-      val statistics = SstFiles.write(file, changes)
+      val statistics = SstFiles.write(file, changes, withFilters)
       val path = s"${location.folder}/${RunFiles.name(version)}"
       var crc = 0
       CheckpointStorage.write(storage, path) { out =>
@@ -40,11 +52,11 @@ private[checkpoint] final class RunFiles(
         finally in.close()
       }
       Run(FileSource(path), statistics.entries, file.length, statistics.groups, crc, version, id)
-    } finally {
-      file.delete()
-      ()
+    } catch {
+      case e: Throwable =>
+        file.delete()
+        throw e
     }
-  }
 
   /** The run's entries of these families and groups, as far as the manifest takes groups from it.
     *

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer
 
 import org.rocksdb.{
   BlockBasedTableConfig,
+  BloomFilter,
   CompressionType,
   EnvOptions,
   Options,
@@ -23,17 +24,24 @@ import keystate.keygroup.KeyGroupRange
   */
 private[checkpoint] object SstFiles {
   private final val BlockSize = 32 * 1024
+  private final val BloomBits = 10.0
   private final val InitialBuffer = 4 * 1024
 
-  /** There must be at least one change. */
-  def write(file: File, changes: Iterator[Change]): RunStatistics = {
+  /** There must be at least one change.
+    *
+    * @param withFilter
+    *   with a bloom filter, for who looks up single keys in the file
+    */
+  def write(file: File, changes: Iterator[Change], withFilter: Boolean): RunStatistics = {
     NativeHandles.loadLibrary
     val handles = new NativeHandles
     try {
       val environment = handles.add(new EnvOptions)
       val options = handles.add(new Options)
       options.setCompressionType(CompressionType.LZ4_COMPRESSION)
-      options.setTableFormatConfig(new BlockBasedTableConfig().setBlockSize(BlockSize))
+      val tables = new BlockBasedTableConfig().setBlockSize(BlockSize)
+      if (withFilter) tables.setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
+      options.setTableFormatConfig(tables)
       val writer = handles.add(new SstFileWriter(environment, options))
       writer.open(file.getPath)
       val statistics = new RunStatistics

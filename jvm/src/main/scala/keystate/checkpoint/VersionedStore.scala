@@ -1,5 +1,6 @@
 package keystate.checkpoint
 
+import java.io.File
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.immutable.VectorMap
@@ -134,12 +135,16 @@ final class VersionedStore(
     * @param id
     *   the name of this attempt; None with checkpoint format v1
     */
-  def commit(id: Option[String]): Manifest =
+  def commit(id: Option[String]): Manifest = {
+    lazy val file = local.newFile()
+    var newest = Option.empty[Run]
+    def wroteFile = newest.exists(_.source.isInstanceOf[FileSource])
     try {
       val start = System.nanoTime
       val base = manifest
       val version = base.version + 1
-      val runs = runsWith(changesRun(version, id), compaction.applyTo(base), version, id)
+      newest = changesRun(file, version, id)
+      val runs = runsWith(newest, compaction.applyTo(base), version, id)
       val entryCounts =
         families.iterator.map(family => family.id -> backend.count(family.id)).toMap
       val next = base.copy(
@@ -153,7 +158,10 @@ final class VersionedStore(
         runs = runs
       )
       val versionBytes = VersionFile.write(storage, location, next)
-      backend.changesCommitted()
+      backend match {
+        case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
+        case other => other.changesCommitted()
+      }
       loaded = new Loaded(next, backend)
       val newFiles =
         runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
@@ -167,7 +175,12 @@ final class VersionedStore(
       case e: Throwable =>
         unload()
         throw e
-    }
+    } finally
+      if (wroteFile) {
+        file.delete()
+        ()
+      }
+  }
 
   /** Undoes what was changed since the load. */
   def rollback(): Unit = if (isLoaded)
@@ -239,6 +252,7 @@ final class VersionedStore(
       throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
 
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
+    files.withFilters = backend.isInstanceOf[RestoresFromFiles]
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
@@ -300,11 +314,11 @@ final class VersionedStore(
     nextFamilyId = manifest.nextFamilyId
   }
 
-  private def changesRun(version: Long, id: Option[String]): Option[Run] =
+  private def changesRun(file: => File, version: Long, id: Option[String]): Option[Run] =
     Option.when(backend.changeCount > 0) {
       InlineRun
         .encode(backend.changes(), InlineLimit, version, id)
-        .getOrElse(files.write(backend.changes(), version, id))
+        .getOrElse(files.write(file, backend.changes(), version, id))
     }
 
   /** The runs with the new one. The newest stays a run of its own, for it is the record of what its

@@ -1,10 +1,13 @@
 package keystate.backend.heap
 
+import java.lang.invoke.MethodHandles
+import java.nio.ByteOrder
 import java.util.Arrays
 
 /** Hash map from byte arrays to values: open addressing with linear probing in flat arrays, no entry
-  * objects. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves later
-  * entries of a probe sequence back, so there are no tombstones to clean.
+  * objects. Hashes are kept, so that growing and probing seldom look at a key; none is 0, which marks
+  * a free slot. Deletion moves later entries of a probe sequence back, so there are no tombstones to
+  * clean.
   *
   * A key is given as the first `length` bytes of an array with their `BytesMap.hash`, so that a part
   * of a longer key can be looked up without a copy.
@@ -12,9 +15,9 @@ import java.util.Arrays
 private[backend] final class BytesMap[V <: AnyRef] {
   import BytesMap._
 
-  private var keys = new Array[Array[Byte]](InitialCapacity)
-  private var values = new Array[AnyRef](InitialCapacity)
   private var hashes = new Array[Int](InitialCapacity)
+  // Of a slot, the key and then the value: next to each other, for they are read together.
+  private var entries = new Array[AnyRef](2 * InitialCapacity)
   private var count = 0
 
   def size: Int = count
@@ -22,16 +25,16 @@ private[backend] final class BytesMap[V <: AnyRef] {
   /** The value, or null. */
   def get(key: Array[Byte], length: Int, hash: Int): V = {
     val slot = find(key, length, hash)
-    if (slot < 0) null.asInstanceOf[V] else values(slot).asInstanceOf[V]
+    if (slot < 0) null.asInstanceOf[V] else valueAt(slot)
   }
 
   /** Returns the value that was replaced, or null. The whole array is the key. */
   def put(key: Array[Byte], hash: Int, value: V): V = {
     val slot = find(key, key.length, hash)
     if (slot >= 0) {
-      val old = values(slot)
-      values(slot) = value
-      old.asInstanceOf[V]
+      val old = valueAt(slot)
+      entries(2 * slot + 1) = value
+      old
     } else {
       insert(~slot, key, hash, value)
       null.asInstanceOf[V]
@@ -49,10 +52,10 @@ private[backend] final class BytesMap[V <: AnyRef] {
     val slot = find(key, length, hash)
     if (slot < 0) null.asInstanceOf[V]
     else {
-      val old = values(slot)
+      val old = valueAt(slot)
       count -= 1
       closeGap(slot)
-      old.asInstanceOf[V]
+      old
     }
   }
 
@@ -62,8 +65,8 @@ private[backend] final class BytesMap[V <: AnyRef] {
     var n = 0
     var slot = 0
     while (n < copy.length) {
-      if (keys(slot) != null) {
-        copy(n) = keys(slot)
+      if (hashes(slot) != 0) {
+        copy(n) = keyAt(slot)
         n += 1
       }
       slot += 1
@@ -73,102 +76,110 @@ private[backend] final class BytesMap[V <: AnyRef] {
 
   def foreach(f: (Array[Byte], V) => Unit): Unit = {
     var slot = 0
-    while (slot < keys.length) {
-      if (keys(slot) != null) f(keys(slot), values(slot).asInstanceOf[V])
+    while (slot < hashes.length) {
+      if (hashes(slot) != 0) f(keyAt(slot), valueAt(slot))
       slot += 1
     }
   }
 
+  private def keyAt(slot: Int): Array[Byte] = entries(2 * slot).asInstanceOf[Array[Byte]]
+  private def valueAt(slot: Int): V = entries(2 * slot + 1).asInstanceOf[V]
+
   /** The key's slot, or the complement of the free slot where it belongs. */
   private def find(key: Array[Byte], length: Int, hash: Int): Int = {
-    val mask = keys.length - 1
+    val mask = hashes.length - 1
     var slot = hash & mask
-    var candidate = keys(slot)
-    while (candidate != null) {
-      if (hashes(slot) == hash && Arrays.equals(candidate, 0, candidate.length, key, 0, length))
-        return slot
+    var candidate = hashes(slot)
+    while (candidate != 0) {
+      if (candidate == hash) {
+        val stored = keyAt(slot)
+        if (Arrays.equals(stored, 0, stored.length, key, 0, length)) return slot
+      }
       slot = (slot + 1) & mask
-      candidate = keys(slot)
+      candidate = hashes(slot)
     }
     ~slot
   }
 
   private def insert(freeSlot: Int, key: Array[Byte], hash: Int, value: V): Unit = {
     val slot =
-      if ((count + 1) * 4L <= keys.length * 3L) freeSlot
+      if ((count + 1) * 4L <= hashes.length * 3L) freeSlot
       else {
         grow()
         ~find(key, key.length, hash)
       }
-    keys(slot) = key
-    values(slot) = value
     hashes(slot) = hash
+    entries(2 * slot) = key
+    entries(2 * slot + 1) = value
     count += 1
   }
 
   // Allocates everything before it changes anything: running out of memory leaves the map intact.
   private def grow(): Unit = {
-    val capacity = Math.multiplyExact(keys.length, 2)
-    val newKeys = new Array[Array[Byte]](capacity)
-    val newValues = new Array[AnyRef](capacity)
+    val capacity = Math.multiplyExact(hashes.length, 2)
+    val newEntries = new Array[AnyRef](Math.multiplyExact(2, capacity))
     val newHashes = new Array[Int](capacity)
     var slot = 0
-    while (slot < keys.length) {
-      if (keys(slot) != null) {
+    while (slot < hashes.length) {
+      if (hashes(slot) != 0) {
         var target = hashes(slot) & (capacity - 1)
-        while (newKeys(target) != null) target = (target + 1) & (capacity - 1)
-        newKeys(target) = keys(slot)
-        newValues(target) = values(slot)
+        while (newHashes(target) != 0) target = (target + 1) & (capacity - 1)
         newHashes(target) = hashes(slot)
+        newEntries(2 * target) = entries(2 * slot)
+        newEntries(2 * target + 1) = entries(2 * slot + 1)
       }
       slot += 1
     }
-    keys = newKeys
-    values = newValues
+    entries = newEntries
     hashes = newHashes
   }
 
   /** Fills the gap with the next entry that may move there: one whose own slot is not after it. */
   private def closeGap(removed: Int): Unit = {
-    val mask = keys.length - 1
+    val mask = hashes.length - 1
     var gap = removed
     var slot = (gap + 1) & mask
-    while (keys(slot) != null) {
+    while (hashes(slot) != 0) {
       val distance = (slot - hashes(slot)) & mask
       if (distance >= ((slot - gap) & mask)) {
-        keys(gap) = keys(slot)
-        values(gap) = values(slot)
         hashes(gap) = hashes(slot)
+        entries(2 * gap) = entries(2 * slot)
+        entries(2 * gap + 1) = entries(2 * slot + 1)
         gap = slot
       }
       slot = (slot + 1) & mask
     }
-    keys(gap) = null
-    values(gap) = null
+    hashes(gap) = 0
+    entries(2 * gap) = null
+    entries(2 * gap + 1) = null
   }
 }
 
 private[backend] object BytesMap {
   private final val InitialCapacity = 8
+  private val longs =
+    MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.LITTLE_ENDIAN)
 
-  /** murmur3-like hash of the first `length` bytes, four at a time. */
+  /** Hash of the first `length` bytes, eight at a time; never 0. The steps are those of MurmurHash3
+    * and its finaliser for 64 bits, by Austin Appleby.
+    */
   def hash(bytes: Array[Byte], length: Int): Int = {
-    var h = length
+    var h = length.toLong
     var i = 0
-    while (i + 4 <= length) {
-      val k = (bytes(i) & 0xff) | (bytes(i + 1) & 0xff) << 8 | (bytes(i + 2) & 0xff) << 16 |
-        bytes(i + 3) << 24
-      h = Integer.rotateLeft(h ^ k * 0xcc9e2d51, 13) * 0x1b873593
-      i += 4
+    while (i + 8 <= length) {
+      val k: Long = longs.get(bytes, i)
+      h = java.lang.Long.rotateLeft(h ^ k * 0x87c37b91114253d5L, 27) * 0x4cf5ad432745937fL
+      i += 8
     }
     while (i < length) {
-      h = (h ^ (bytes(i) & 0xff)) * 0x01000193
+      h = (h ^ (bytes(i) & 0xff)) * 0x100000001b3L
       i += 1
     }
-    h ^= h >>> 16
-    h *= 0x85ebca6b
-    h ^= h >>> 13
-    h *= 0xc2b2ae35
-    h ^ (h >>> 16)
+    h ^= h >>> 33
+    h *= 0xff51afd7ed558ccdL
+    h ^= h >>> 33
+    h *= 0xc4ceb9fe1a85ec53L
+    h ^= h >>> 33
+    if (h.toInt == 0) 1 else h.toInt
   }
 }

@@ -2,7 +2,7 @@ package keystate.backend.heap
 
 import java.util.Arrays
 
-import keystate.backend.{Change, EntryIterator, StateFamily}
+import keystate.backend.{Change, EntryIterator, KeyOrder, StateFamily}
 import keystate.backend.heap.FamilyTable.Absent
 
 /** The entries of one family, a table per key group, with an undo log of the open transaction: the
@@ -64,7 +64,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   def changes(): Iterator[Change] =
     undo.indices.iterator.filter(undo(_) != null).flatMap { group =>
       val keys = undo(group).copyKeys()
-      Arrays.sort(keys, GroupTable.byteOrder)
+      KeyOrder.sort(keys, keys.length)
       keys.iterator.map(key => Change(family.id, group, key, get(group, key)))
     }
 

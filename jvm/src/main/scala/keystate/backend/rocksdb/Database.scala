@@ -145,7 +145,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   }
 
   /** Stores entries; a removal leaves nothing but a tombstone of RocksDB, which goes by itself. */
-  def write(changes: Iterator[Change]): Unit = {
+  def write(changes: Iterator[Change]): Unit = if (changes.hasNext) {
     val batch = new WriteBatch
     try {
       changes.foreach { change =>

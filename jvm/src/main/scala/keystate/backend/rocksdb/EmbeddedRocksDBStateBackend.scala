@@ -22,6 +22,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     config: RocksDBConfig
 ) extends KeyedStateBackend
     with RestoresFromFiles {
+  import EmbeddedRocksDBStateBackend._
+
   private val database = new Database(folder, config)
   private val tables = mutable.TreeMap.empty[Int, FamilyChanges]
   // Of the open transaction: families it made, families it dropped.
@@ -128,9 +130,24 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
 
   override def changeCount: Long = tables.valuesIterator.map(_.changeCount).sum
 
-  override def changesCommitted(): Unit = {
-    dropped.foreach(table => database.deleteFamily(table.family.id))
+  override def changesCommitted(): Unit = committed {
     if (changeCount > 0) database.write(changes())
+  }
+
+  override def changesCommitted(run: File): Unit =
+    if (run.length < MinIngestBytes) changesCommitted()
+    else
+      committed {
+        database.ingest(RunFile(run, KeyGroupRange(0, maxParallelism - 1), isWhole = true))
+        // Tombstones go when RocksDB compacts, the run's removals would stay.
+        tables.valuesIterator.filter(_.hasRemovals).foreach { table =>
+          database.write(table.changes().filter(_.value == null))
+        }
+      }
+
+  private def committed(store: => Unit): Unit = {
+    dropped.foreach(table => database.deleteFamily(table.family.id))
+    store
     tables.valuesIterator.foreach(_.changesCommitted())
     endTransaction()
   }
@@ -205,4 +222,10 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     made.clear()
     dropped.clear()
   }
+}
+
+private object EmbeddedRocksDBStateBackend {
+
+  /** Smaller runs are written entry by entry, for each ingested file is one more to look into. */
+  private final val MinIngestBytes = 512L * 1024
 }

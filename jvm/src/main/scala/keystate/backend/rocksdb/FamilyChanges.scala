@@ -9,6 +9,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private val notesLookups = family.layout == Layout.Point
   private var groups = new Array[GroupChanges](0)
   private var changed = 0L
+  private var removed = 0L
   private var noted = 0
   private var changedBytes = 0L
   private var committed = 0L
@@ -16,6 +17,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   def count: Long = entries
   def changeCount: Long = changed
+  def hasRemovals: Boolean = removed > 0
 
   /** Of keys and values that are held here. */
   def bytes: Long = changedBytes
@@ -41,7 +43,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     val changes = changesOf(group)
     val change = changes.get(key)
     if (PendingChange.isChange(change)) {
-      if (change.value == null) entries += 1 else changedBytes -= change.value.length
+      if (change.value == null) {
+        entries += 1
+        removed -= 1
+      } else changedBytes -= change.value.length
       changedBytes += value.length
       change.value = value
     } else {
@@ -58,8 +63,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       if (change.value != null) {
         entries -= 1
         changedBytes -= change.value.length
-        if (change.existed) change.value = null
-        else {
+        if (change.existed) {
+          change.value = null
+          removed += 1
+        } else {
           // Made and removed in the same transaction: no change.
           changes.remove(key)
           changed -= 1
@@ -68,6 +75,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       }
     } else if (exists(change, group, key)) {
       entries -= 1
+      removed += 1
       add(changes, key, new PendingChange(null, existed = true))
     } else if (change == null) note(group, key, present = false)
   }
@@ -99,6 +107,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   def rollback(): Unit = {
     entries = committed
     changed = 0
+    removed = 0
     noted = 0
     changedBytes = 0
     groups = new Array[GroupChanges](0)

@@ -1,8 +1,8 @@
 package keystate.backend.rocksdb
 
-import java.util.{Arrays, Comparator, NavigableMap, TreeMap}
+import java.util.{NavigableMap, TreeMap}
 
-import keystate.backend.Layout
+import keystate.backend.{KeyOrder, Layout}
 import keystate.backend.heap.BytesMap
 
 /** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
@@ -44,8 +44,6 @@ private[rocksdb] trait ChangesCursor {
 }
 
 private[rocksdb] object GroupChanges {
-  val order: Comparator[Array[Byte]] = Arrays.compareUnsigned(_, _)
-
   def apply(layout: Layout): GroupChanges =
     if (layout == Layout.Point) new HashedChanges else new SortedChanges
 
@@ -83,7 +81,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
         count += 1
       }
     }
-    Arrays.sort(keys, 0, count, GroupChanges.order)
+    KeyOrder.sort(keys, count)
     new ChangesCursor {
       private var i = 0
       override def key: Array[Byte] = if (i < count) keys(i) else null
@@ -98,7 +96,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
 }
 
 private[rocksdb] final class SortedChanges extends GroupChanges {
-  private val changes = new TreeMap[Array[Byte], PendingChange](GroupChanges.order)
+  private val changes = new TreeMap[Array[Byte], PendingChange](KeyOrder.comparator)
 
   override def get(key: Array[Byte]): PendingChange = changes.get(key)
   override def put(key: Array[Byte], change: PendingChange): Unit = {
@@ -111,7 +109,7 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   }
 
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
-    if (start != null && end != null && GroupChanges.order.compare(start, end) > 0)
+    if (start != null && end != null && KeyOrder.comparator.compare(start, end) > 0)
       GroupChanges.Empty
     else {
       val view: NavigableMap[Array[Byte], PendingChange] =

@@ -32,6 +32,8 @@ private[keystate] final class KeyGroupStateStore(
 
   @volatile private var status: Status = Open
   private val columnFamilies = mutable.HashMap.empty[String, ColumnFamily]
+  private var lastName: String = _
+  private var last: ColumnFamily = _
   private var rowsValidated = false
   private var committed: Option[StateStoreCheckpointInfo] = None
   private var lastMetrics = StateStoreMetrics(0, 0, Map.empty)
@@ -86,13 +88,12 @@ private[keystate] final class KeyGroupStateStore(
       useMultipleValuesPerKey,
       isInternal
     )
-    columnFamilies.remove(name)
-    ()
+    forget(name)
   }
 
   override def removeColFamilyIfExists(name: String): Boolean = {
     checkOpen("remove a column family")
-    columnFamilies.remove(name)
+    forget(name)
     provider.removeColumnFamily(name)
   }
 
@@ -251,7 +252,18 @@ private[keystate] final class KeyGroupStateStore(
 
   private def open(operation: String, columnFamily: String): ColumnFamily = {
     checkOpen(operation)
-    columnFamilies.getOrElseUpdate(columnFamily, provider.columnFamily(operation, columnFamily))
+    // Callers pass the same String again and again.
+    if (columnFamily ne lastName) {
+      last =
+        columnFamilies.getOrElseUpdate(columnFamily, provider.columnFamily(operation, columnFamily))
+      lastName = columnFamily
+    }
+    last
+  }
+
+  private def forget(columnFamily: String): Unit = {
+    columnFamilies.remove(columnFamily)
+    lastName = null
   }
 
   private def checkOpen(operation: String): Unit = {

@@ -16,23 +16,27 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
   private var lastStamp = 0L
   private var owner: Option[AcquiredThreadInfo] = None
   private var closed = false
+  // The stamp of who has the store open.
+  @volatile private var owningStamp = StoreLock.NoStamp
 
   def acquire(): Long = synchronized {
     await("acquire")
     if (closed) throw new IllegalStateException(s"the provider of $id is closed")
     owner = Some(AcquiredThreadInfo())
     lastStamp += 1
+    owningStamp = lastStamp
     lastStamp
   }
 
-  def check(stamp: Long): Unit = synchronized {
-    if (!owns(stamp)) throw StateStoreErrors.invalidStamp(stamp, lastStamp)
-  }
+  /** Asked with each operation on a store. */
+  def check(stamp: Long): Unit =
+    if (stamp != owningStamp) throw StateStoreErrors.invalidStamp(stamp, owningStamp)
 
   /** Does nothing when the stamp is not the owner's any more. */
   def release(stamp: Long): Unit = synchronized {
-    if (owns(stamp)) {
+    if (stamp == owningStamp) {
       owner = None
+      owningStamp = StoreLock.NoStamp
       notifyAll()
     }
   }
@@ -48,8 +52,6 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
     }
     first
   }
-
-  private def owns(stamp: Long): Boolean = owner.isDefined && stamp == lastStamp
 
   private def await(operation: String): Unit = {
     val start = System.nanoTime
@@ -67,4 +69,10 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
         s"${StoreConfig.LockTimeout}; else it is stuck here:$stack"
     )
   }
+}
+
+private object StoreLock {
+
+  /** Less than every stamp. */
+  private final val NoStamp = 0L
 }

@@ -1,0 +1,31 @@
+package keystate.backend
+
+import java.util.Arrays
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+class KeyOrderSuite extends AnyFunSuite {
+
+  test("sort agrees with a comparison of whole keys") {
+    val seed = System.nanoTime
+    info(s"seed $seed")
+    val random = new Random(seed)
+    for {
+      count <- Seq(0, 1, 32, 33, 100, 5000)
+      prefix <- Seq(0, 3, 20)
+      length <- Seq(0, 1, 3, 8, 9, 30)
+      range <- Seq(2, 256)
+    } {
+      val common = random.nextBytes(prefix)
+      val keys = Array.fill(count + 5) {
+        common ++ Array.fill(random.nextInt(length + 1))(random.nextInt(range).toByte)
+      }
+      val expected = keys.clone
+      Arrays.sort(expected, 0, count, KeyOrder.comparator)
+      KeyOrder.sort(keys, count)
+      assert(keys.map(_.toSeq).toSeq == expected.map(_.toSeq).toSeq, (count, prefix, length, range))
+    }
+  }
+}

@@ -358,7 +358,6 @@ def test_command_in_this_process(
     checkpoint = str(fed.checkpoint)
     code, out = run("inspect", checkpoint)
     assert code == 0, out
-    print(out)
     assert any(line.split() == ["total", "value", "-", "bigint", "-", "2"] for line in
                out.splitlines())  # fmt: skip
     code, out = run("read-state", checkpoint, "--state", "total")

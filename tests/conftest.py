@@ -89,10 +89,12 @@ class Stream:
         codec = StructCodec(self._schema)
         for rows in batches:
             table = pa.Table.from_arrays(codec.encode_columns(rows), schema=pa.schema(codec.arrow))
-            path = self._input / f"{self._files:06}.parquet"
+            name = f"{self._files:06}.parquet"
+            path = self._input / f"_{name}"
             pq.write_table(table, path)
-            # The file source takes files in the order of their times.
+            # The file source takes files in the order of their times, and none with this name.
             os.utime(path, (1e9 + self._files, 1e9 + self._files))
+            path.rename(self._input / name)
             self._files += 1
 
     def run(

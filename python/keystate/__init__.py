@@ -92,6 +92,7 @@ from keystate.stream import (
     keyed,
     stream,
 )
+from keystate.ttl import StateTtlConfig, Time
 
 __version__ = versions()["keystate"]
 
@@ -161,7 +162,9 @@ __all__ = [
     "StateAccessError",
     "StateBackend",
     "StateDescriptor",
+    "StateTtlConfig",
     "StateTypeError",
+    "Time",
     "TimeDomain",
     "TimerService",
     "ValueState",

@@ -19,6 +19,7 @@ from keystate._ddl import parse_ddl
 from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
 from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueStateDescriptor
+from keystate.ttl import StateTtlConfig
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class StateSpec:
     value_shape: Shape | None = None
     key_shape: Shape | None = None
     order: KeyOrder = NATURAL
+    ttl: StateTtlConfig | None = None
 
     def value_codec(self) -> Codec:
         """The codec of values, elements or accumulators."""
@@ -52,7 +54,24 @@ class StateSpec:
             "value_type": self.value_type.jsonValue(),
             "order": self.order.value,
             "key_type": self.key_type.jsonValue() if self.key_type is not None else None,
+            "ttl": _ttl_json(self.ttl) if self.ttl is not None else None,
         }
+
+
+def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
+    strategies = ttl.get_cleanup_strategies()
+    sweep = strategies.get_incremental_cleanup_strategy()
+    compaction = strategies.get_rocksdb_compact_filter_cleanup_strategy()
+    times, visibilities = StateTtlConfig.TtlTimeCharacteristic, StateTtlConfig.StateVisibility
+    return {
+        "millis": ttl.to_milliseconds(),
+        "event_time": ttl.get_ttl_time_characteristic() is times.EventTime,
+        "updated_on_read": ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
+        "return_expired": ttl.get_state_visibility() is visibilities.ReturnExpiredIfNotCleanedUp,
+        "sweep_size": sweep.get_cleanup_size() if sweep is not None else 0,
+        "sweep_on_records": sweep is not None and sweep.run_cleanup_for_every_record(),
+        "drop_on_merge": strategies.in_full_snapshot() or compaction is not None,
+    }
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,7 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         value_shape,
         key_shape,
         descriptor.order,
+        descriptor.ttl,
     )
     try:
         spec.value_codec()

@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pyspark.sql.types import DataType
 
 from keystate.functions import AggregateFunction, ReduceFunction
+from keystate.ttl import StateTtlConfig as StateTtlConfig
+from keystate.ttl import Time as Time
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -311,6 +313,7 @@ class StateDescriptor(ABC):
         key_type: type of a map's keys.
         kind: how the state is stored: ``value``, ``list``, ``map`` or ``sorted_map``.
         descriptor: the kind of state, for messages.
+        ttl: how long values live; ``None`` for ever.
     """
 
     kind: str
@@ -323,6 +326,17 @@ class StateDescriptor(ABC):
         self.name = name
         self.value_type = value_type
         self.key_type = key_type
+        self.ttl: StateTtlConfig | None = None
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Lets values expire. May be switched on, off or changed at a restart.
+
+        Values that were written without a time to live count as written when the query first comes
+        across them.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise TypeError(f"state '{self.name}': expected a StateTtlConfig, got {ttl_config!r}")
+        self.ttl = ttl_config if ttl_config.is_enabled() else None
 
     def get_name(self) -> str:
         """The state's name."""

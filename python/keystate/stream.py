@@ -36,6 +36,7 @@ from keystate.functions import (
 )
 from keystate.runtime import RuntimeContext
 from keystate.state import MapStateDescriptor, TypeLike, ValueStateDescriptor
+from keystate.ttl import needs_notes
 
 _TIME_MODES = ("auto", "event_time", "processing_time", "none")
 
@@ -404,6 +405,11 @@ def _check_value_states(spec: OperatorSpec) -> None:
             raise DeclarationError(
                 f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
                 "states only"
+            )
+        if needs_notes(state.ttl):
+            raise DeclarationError(
+                f"state '{state.name}': process_batches has a time to live by processing time "
+                "only, updated when values are written"
             )
 
 

@@ -301,8 +301,9 @@ def make_state(
     """The state of a descriptor."""
     from keystate._worker.collections import WorkerListState, WorkerMapState
     from keystate._worker.sorted_map import WorkerSortedMapState
+    from keystate._worker.ttl import noting
 
-    factories: dict[str, StateFactory] = {
+    classes: dict[str, Any] = {
         "value": WorkerValueState,
         "reducing": WorkerReducingState,
         "aggregating": WorkerAggregatingState,
@@ -311,7 +312,10 @@ def make_state(
         "map": WorkerMapState,
         "sorted map": WorkerSortedMapState,
     }
-    return factories[descriptor.descriptor](spec, index, cursor, descriptor)
+    state: WorkerState = noting(classes[descriptor.descriptor], spec)(
+        spec, index, cursor, descriptor
+    )
+    return state
 
 
 def flatten(values: Iterable[Iterable[Any]]) -> list[Any]:

@@ -18,6 +18,7 @@ from keystate._ordering import sort_key
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.operator import INTEGERS
+from keystate.errors import DeclarationError
 
 _BOOLEANS = codec(T.BooleanType())
 
@@ -148,7 +149,16 @@ class MapStore(Store):
 
 
 def make_store(spec: StateSpec, index: int) -> Store:
-    """The store of a state."""
+    """The store of a state.
+
+    Raises:
+        DeclarationError: the state has a time to live, which the harness does not keep track of.
+    """
+    if spec.ttl is not None:
+        raise DeclarationError(
+            f"state '{spec.name}' has a time to live, which keystate.testing does not support: "
+            "leave enable_time_to_live out, or run the function in a query"
+        )
     kinds = {"value": Store, "list": ListStore, "map": MapStore, "sorted_map": MapStore}
     return kinds[spec.kind](spec, index)
 

@@ -48,19 +48,11 @@ final class Entry(val key: Array[Byte], val value: Array[Byte])
   */
 trait EntryIterator extends Iterator[Entry] with AutoCloseable
 
-/** The working copy of one store's state: what a state backend implements and every state type,
-  * TTL and timer is written over. A state is addressed by its family id, an entry by key group and
-  * key. Byte arrays handed in or out are not copied and must not be changed afterwards.
-  *
-  * One writer at a time; the owner of the backend does the locking.
+/** The entries of states: what every state type is written over. A state is addressed by its family
+  * id, an entry by key group and key. Byte arrays handed in or out are not copied and must not be
+  * changed afterwards.
   */
-trait KeyedStateBackend extends AutoCloseable {
-
-  /** Makes a family known; again with an equal one is harmless. */
-  def register(family: StateFamily): Unit
-
-  /** Forgets a family and all its entries. */
-  def drop(familyId: Int): Unit
+trait StateEntries {
 
   /** The value, or null. */
   def get(family: Int, group: Int, key: Array[Byte]): Array[Byte]
@@ -78,11 +70,6 @@ trait KeyedStateBackend extends AutoCloseable {
 
   def remove(family: Int, group: Int, key: Array[Byte]): Unit
 
-  /** Takes over an entry of a committed run: like `put`, or `remove` where the value is null, but not
-    * a change.
-    */
-  def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit
-
   /** Entries of a group from `start` (inclusive; null: from the first) to `end` (exclusive; null: to
     * the last). On a `Grouped` family both bounds belong to the same key, and a null `end` stops
     * after that key's entries. On a `Point` family both must be null, and the order is undefined.
@@ -91,6 +78,24 @@ trait KeyedStateBackend extends AutoCloseable {
 
   /** Like [[scan]], from the last entry to the first. Not for `Point` families. */
   def scanReverse(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator
+}
+
+/** The working copy of one store's state: what a state backend implements.
+  *
+  * One writer at a time; the owner of the backend does the locking.
+  */
+trait KeyedStateBackend extends StateEntries with AutoCloseable {
+
+  /** Makes a family known; again with an equal one is harmless. */
+  def register(family: StateFamily): Unit
+
+  /** Forgets a family and all its entries. */
+  def drop(familyId: Int): Unit
+
+  /** Takes over an entry of a committed run: like `put`, or `remove` where the value is null, but not
+    * a change.
+    */
+  def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit
 
   /** How many entries the family holds in all groups. A backend that was restored from files may
     * still count entries whose time to live ended before that.

@@ -65,6 +65,19 @@ object StateValue {
     value
   }
 
+  /** The same value with another timestamp. */
+  def withTimestamp(value: Array[Byte], timestamp: Long): Array[Byte] = {
+    val flags = flagsOf(value)
+    val at = if ((flags & SchemaIdFlag) != 0) 3 else 1
+    val rest = rowOffset(value)
+    val stamped = new Array[Byte](at + 8 + value.length - rest)
+    System.arraycopy(value, 0, stamped, 0, at)
+    stamped(0) = (flags | TimestampFlag).toByte
+    ByteBuffer.wrap(stamped).putLong(at, timestamp)
+    System.arraycopy(value, rest, stamped, at + 8, value.length - rest)
+    stamped
+  }
+
   private def flagsOf(value: Array[Byte]): Int = {
     val flags = value(0)
     if ((flags & ~KnownFlags) != 0)

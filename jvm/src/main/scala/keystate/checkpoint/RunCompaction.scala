@@ -2,7 +2,8 @@ package keystate.checkpoint
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.Change
+import keystate.backend.{Change, StateValue}
+import keystate.ttl.Expiry
 
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
   * small however long a query runs.
@@ -71,10 +72,22 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
         checkCancelled()
         cursors += files.read(run, families, manifest.readGroups, manifest.version)
       }
-      val merge = new RunMerge(cursors.result(), keepRemovals)
+      val merge = new RunMerge(cursors.result(), keepRemovals, expiredIn(manifest))
       val newest = runs.last
       Option.when(merge.hasNext)(files.write(cancellable(merge), newest.version, newest.id))
     } finally cursors.result().foreach(_.close())
+  }
+
+  /** By the clock of the version that is merged: what had expired in it is hidden from later ones. */
+  private def expiredIn(manifest: Manifest): Change => Boolean = {
+    val until = manifest.families.flatMap { family =>
+      Expiry.droppedUntil(family.properties).map(family.id -> _)
+    }.toMap
+    change =>
+      until.get(change.family).exists { time =>
+        val timestamp = StateValue.timestamp(change.value)
+        timestamp != StateValue.NoTimestamp && timestamp <= time
+      }
   }
 
   private def cancellable(changes: Iterator[Change]): Iterator[Change] = changes.map { change =>

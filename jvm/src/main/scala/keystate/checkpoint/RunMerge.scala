@@ -10,9 +10,14 @@ import keystate.backend.Change
   *   oldest first; closing this closes them
   * @param keepRemovals
   *   false when there is no older run in which a removed entry could still be
+  * @param isExpired
+  *   tells the entries that may go as if they had been removed
   */
-private[checkpoint] final class RunMerge(cursors: IndexedSeq[RunCursor], keepRemovals: Boolean)
-    extends RunCursor {
+private[checkpoint] final class RunMerge(
+    cursors: IndexedSeq[RunCursor],
+    keepRemovals: Boolean,
+    isExpired: Change => Boolean = _ => false
+) extends RunCursor {
 
   private final class Head(val change: Change, val age: Int)
 
@@ -41,7 +46,11 @@ private[checkpoint] final class RunMerge(cursors: IndexedSeq[RunCursor], keepRem
       advance(newest.age)
       while (heads.nonEmpty && RunFormat.order.equiv(heads.head.change, newest.change))
         advance(heads.dequeue().age)
-      if (keepRemovals || newest.change.value != null) change = newest.change
+      val entry =
+        if (newest.change.value != null && isExpired(newest.change))
+          newest.change.copy(value = null)
+        else newest.change
+      if (keepRemovals || entry.value != null) change = entry
     }
     change
   }

@@ -67,6 +67,10 @@ private[keystate] final class KeyGroupStateStore(
     provider.versions.registerFamily(name, layout, properties)
   }
 
+  /** The sweeps of a task's states. */
+  def sweeps(context: KeyedContext): StateSweeps =
+    new StateSweeps(context, provider.versions.manifest.groups, provider.sweeps)
+
   def family(name: String): Option[StateFamily] = provider.versions.family(name)
 
   // Spark's contract.

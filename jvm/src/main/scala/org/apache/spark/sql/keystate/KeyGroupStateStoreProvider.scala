@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate
 
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -18,6 +19,7 @@ import org.apache.spark.util.{NextIterator, Utils}
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{LocalFolder, MissingVersionException, StoreLocation, VersionedStore}
+import keystate.ttl.TtlSweep
 
 /** Keystate's state store provider: state by key group, committed as described at
   * `keystate.checkpoint.VersionedStore`. Set it as `spark.sql.streaming.stateStore.providerClass`.
@@ -45,6 +47,9 @@ class KeyGroupStateStoreProvider
   // By column family: it is defined once in a provider's life, not with each version.
   private val codecs = new ConcurrentHashMap[String, SparkCodec]
   private val schemas = new ConcurrentHashMap[String, (StructType, StructType)]
+
+  /** Where the sweeps of states with a time to live stand, by family. */
+  private[keystate] val sweeps = mutable.HashMap.empty[Int, TtlSweep]
 
   override def init(
       stateStoreId: StateStoreId,

@@ -9,7 +9,8 @@ import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.{KeyedStateBackend, StateEntries}
+import keystate.ttl.{Expiry, TtlEntries}
 
 /** The user's function of a keyed operator, in whatever language. */
 private[keystate] trait KeyedFunction extends Serializable {
@@ -54,6 +55,8 @@ private[keystate] trait KeyedRun {
   *   the backend's ids of what the operator keeps, in the order of `spec.families`
   * @param processingTime
   *   the micro-batch's time
+  * @param expiries
+  *   what has expired in this task, of states with a time to live
   */
 private[keystate] final class KeyedContext(
     val spec: OperatorSpec,
@@ -68,9 +71,15 @@ private[keystate] final class KeyedContext(
     val streaming: Boolean,
     val batchId: Long,
     val queryRun: String,
-    val processingTime: Option[Long]
+    val processingTime: Option[Long],
+    val expiries: Map[String, Expiry]
 ) {
   val task: TaskContext = TaskContext.get()
+
+  /** What each state is read and written through. */
+  val entries: Seq[StateEntries] = spec.states.map { state =>
+    expiries.get(state.name).fold[StateEntries](backend)(new TtlEntries(backend, _))
+  }
 
   val timers: Option[TimerChannel] =
     Option.when(spec.timers)(new TimerChannel(families.last, backend, maxParallelism))

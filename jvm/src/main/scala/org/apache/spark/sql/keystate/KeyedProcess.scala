@@ -60,13 +60,18 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       broadcast: Option[BroadcastSide]
   ): KeyedProcessExec = {
     val streaming = child.isStreaming
+    val mode = timeMode(spec, child)
+    if (streaming && mode != TimeMode.EventTime())
+      spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
+        throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
+      }
     new KeyedProcessExec(
       function.udf,
       keys,
       output,
       // Only Spark's metadata sees it: the function decides what it emits in either mode.
       OutputMode.Update(),
-      timeMode(spec, child),
+      mode,
       // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
       stateInfo = if (streaming) None else Some(batchStateInfo(child)),
       batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),

@@ -33,6 +33,7 @@ import org.apache.spark.util.{CollectionAccumulator, CompletionIterator}
 
 import keystate.backend.KeyedStateBackend
 import keystate.backend.heap.HeapStateBackend
+import keystate.ttl.Expiry
 
 /** Runs a keyed function over its partition of the keys, with the state in our own store.
   *
@@ -286,7 +287,8 @@ private[keystate] class KeyedProcessExec(
       backend: KeyedStateBackend,
       families: Seq[Int],
       maxParallelism: Int,
-      parallelism: Int
+      parallelism: Int,
+      expiries: Map[String, Expiry] = Map.empty
   ): KeyedContext = new KeyedContext(
     spec,
     child.output,
@@ -300,7 +302,8 @@ private[keystate] class KeyedProcessExec(
     isStreaming,
     getStateInfo.storeVersion,
     getStateInfo.queryRunId.toString,
-    batchTimestampMs
+    batchTimestampMs,
+    expiries
   )
 
   private def processStream(
@@ -320,19 +323,27 @@ private[keystate] class KeyedProcessExec(
       case _ => rows
     }
     spec.broadcast.foreach(state => BroadcastStates.check(state, own.family(state.name)))
-    val families = spec.families.map(f => own.registerFamily(f.name, f.layout, f.properties).id)
-    val task = context(own.backend, families, maxParallelism, getStateInfo.numPartitions)
+    val watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
+    val expiries = StateTtl.expiries(spec, batchTimestampMs, watermark, own.family)
+    val families = spec.families.map { f =>
+      val properties = f.properties ++ expiries.get(f.name).toSeq.flatMap(_.properties)
+      own.registerFamily(f.name, f.layout, properties).id
+    }
+    val task =
+      context(own.backend, families, maxParallelism, getStateInfo.numPartitions, expiries)
     task.broadcastInput = input(elements)
-    task.watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
+    task.watermark = watermark
+    val sweeps = own.sweeps(task)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
-    val run = runner.run(onTime, due, task)
+    val run = runner.run(sweeps.counting(onTime), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       counted(run.output), {
         longMetric("numUpdatedStateRows") += run.updated
         longMetric("numRemovedStateRows") += run.removed
         if (checkBroadcast) noteDigests(task)
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
+        sweeps.run(run.updated + run.removed)
         task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
         longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
         setStoreMetrics(store)

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate
 
+import java.util.Arrays
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
@@ -130,7 +132,14 @@ private[keystate] object KeystateCodec {
   private def order(family: StateFamily): KeyOrder =
     family.properties.get("order").fold[KeyOrder](KeyOrder.Natural)(KeyOrder.byName)
 
-  /** The first chunk of a list has number 0. */
-  def isFirstChunk(entry: Entry): Boolean =
-    (EntryKeys.userKeyOffset(entry.key) until entry.key.length).forall(entry.key(_) == 0)
+  /** Of the chunks of lists, the first of each key. It is not number 0 once that has expired. */
+  def firstChunks(chunks: Iterator[Entry]): Iterator[Entry] = {
+    var last = Array.emptyByteArray
+    chunks.filter { chunk =>
+      val length = EntryKeys.userKeyOffset(chunk.key)
+      val isNext = !Arrays.equals(last, 0, last.length, chunk.key, 0, length)
+      if (isNext) last = Arrays.copyOf(chunk.key, length)
+      isNext
+    }
+  }
 }

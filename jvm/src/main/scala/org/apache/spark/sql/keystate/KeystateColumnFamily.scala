@@ -84,7 +84,7 @@ private[keystate] final class KeystateColumnFamily(
     val pair = new UnsafeRowPair
     val rows =
       if (codec.isList)
-        entries.filter(KeystateCodec.isFirstChunk).map { chunk =>
+        KeystateCodec.firstChunks(entries).map { chunk =>
           pair.withRows(codec.keyRow(chunk.key), codec.elements(chunk.value).nextOption().orNull)
         }
       else

@@ -16,6 +16,13 @@ private[keystate] object KeystateErrors {
         "watermark: call df.withWatermark(column, delay) before keystate.keyed(df, ...)."
     )
 
+  def eventTimeTtlWithoutWatermark(state: String): KeystateException = new KeystateException(
+    "KEYSTATE_NO_WATERMARK",
+    s"State '$state' has a time to live by event time, but the operator has no watermark: call " +
+      "df.withWatermark(column, delay) before keystate.keyed(df, ...), with time_mode 'auto' or " +
+      "'event_time'."
+  )
+
   def providerMissing(provider: String): KeystateException = new KeystateException(
     "KEYSTATE_PROVIDER_MISSING",
     s"The state store provider is $provider. Keystate's operators need " +

@@ -10,7 +10,8 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.StateEntries
+import keystate.ttl.TtlEntries
 
 /** List state. A list is stored in chunks under the user keys 0, 1, 2 ... (int64 big-endian), each
   * an array of elements, so that appending rewrites at most the last, small chunk. A list longer
@@ -20,7 +21,7 @@ private[keystate] final class ListChannel(
     spec: StateSpec,
     index: Int,
     family: Int,
-    backend: KeyedStateBackend,
+    backend: StateEntries,
     inlineEntries: Int
 ) extends StateChannel {
   import ListChannel._
@@ -125,7 +126,7 @@ private[keystate] final class ListChannel(
       try Option.when(chunks.hasNext)(chunks.next())
       finally chunks.close()
     last match {
-      case Some(chunk) if chunk.value.length < SmallChunk =>
+      case Some(chunk) if chunk.value.length < SmallChunk && isCurrent(chunk.value) =>
         backend.put(family, group, chunk.key, encode(concat(read(chunk.value), elements)))
       case Some(chunk) =>
         val number = ByteBuffer.wrap(chunk.key).getLong(EntryKeys.userKeyOffset(chunk.key)) + 1
@@ -133,6 +134,12 @@ private[keystate] final class ListChannel(
       case None =>
         backend.put(family, group, chunkKey(key, 0), encode(elements))
     }
+  }
+
+  /** The elements of a chunk have one time to live. */
+  private def isCurrent(chunk: Array[Byte]): Boolean = backend match {
+    case ttl: TtlEntries => ttl.isCurrent(chunk)
+    case _ => true
   }
 
   private def encode(array: ArrayData): Array[Byte] = {

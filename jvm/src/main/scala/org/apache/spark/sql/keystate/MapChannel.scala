@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
-import keystate.backend.{Entry, KeyedStateBackend}
+import keystate.backend.{Entry, StateEntries}
 
 /** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map with more than
   * `inlineEntries` entries is not sent ahead; the worker gets nulls and asks for what it needs.
@@ -16,7 +16,7 @@ private[keystate] final class MapChannel(
     spec: StateSpec,
     index: Int,
     family: Int,
-    backend: KeyedStateBackend,
+    backend: StateEntries,
     inlineEntries: Int
 ) extends StateChannel {
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)

@@ -6,6 +6,7 @@ import org.json4s.jackson.JsonMethods
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 
 import keystate.backend.{Layout, StateFamily}
+import keystate.ttl.TimeToLive
 
 /** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
   * value.
@@ -46,7 +47,8 @@ private[keystate] final case class StateSpec(
     descriptor: String,
     valueType: DataType,
     keyType: Option[DataType],
-    order: KeyOrder
+    order: KeyOrder,
+    ttl: Option[TimeToLive] = None
 ) {
 
   /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
@@ -130,6 +132,7 @@ private[keystate] object OperatorSpec {
       case JNothing | JNull => None
       case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
     },
-    order = KeyOrder.byName((json \ "order").extract[String])
+    order = KeyOrder.byName((json \ "order").extract[String]),
+    ttl = StateTtl.fromJson(json \ "ttl")
   )
 }

@@ -8,7 +8,8 @@ import org.apache.spark.sql.types.{ArrayType, DataType, StructField}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
-import keystate.backend.{KeyedStateBackend, StateValue}
+import keystate.backend.{StateEntries, StateValue}
+import keystate.ttl.TtlEntries
 
 /** The JVM's side of one state: sends what is stored ahead of the rows that may need it, and writes
   * back what the function changed.
@@ -73,18 +74,25 @@ private[keystate] object StateChannel {
       spec: StateSpec,
       index: Int,
       family: Int,
-      backend: KeyedStateBackend,
+      backend: StateEntries,
       inlineEntries: Int
-  ): StateChannel = spec.kind match {
-    case StateKind.Value => new ValueChannel(spec, index, family, backend)
-    case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
-    case StateKind.Map | StateKind.SortedMap =>
-      new MapChannel(spec, index, family, backend, inlineEntries)
-    case StateKind.Broadcast => StateKind.notKeyed
+  ): StateChannel = {
+    val channel = spec.kind match {
+      case StateKind.Value => new ValueChannel(spec, index, family, backend)
+      case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
+      case StateKind.Map | StateKind.SortedMap =>
+        new MapChannel(spec, index, family, backend, inlineEntries)
+      case StateKind.Broadcast => StateKind.notKeyed
+    }
+    backend match {
+      case entries: TtlEntries if spec.ttl.exists(_.needsStamps) =>
+        new StampedChannel(channel, spec, index, family, entries)
+      case _ => channel
+    }
   }
 
   /** Removes all entries of a key; returns how many there were. */
-  def clear(backend: KeyedStateBackend, family: Int, group: Int, key: Array[Byte]): Long = {
+  def clear(backend: StateEntries, family: Int, group: Int, key: Array[Byte]): Long = {
     val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
     try {
       var removed = 0L

@@ -5,14 +5,14 @@ import org.apache.arrow.vector.complex.ListVector
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.StateEntries
 
 /** Value state, and every state that keeps an accumulator as a value: one stored entry a key. */
 private[keystate] final class ValueChannel(
     spec: StateSpec,
     index: Int,
     family: Int,
-    backend: KeyedStateBackend
+    backend: StateEntries
 ) extends StateChannel {
   private val projection = UnsafeProjection.create(spec.rowSchema)
 

@@ -1,0 +1,216 @@
+"""States with a time to live: what the worker has to tell for them.
+
+The JVM gives values their timestamps and keeps back those that have expired: the clock stands
+still in a task, so a value that the worker has stays good. Only where reading a value makes it live
+on, or where the clock is the watermark, does the worker note what was used, and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._codec import Misfit
+from keystate._spec import StateSpec
+from keystate._worker.messages import empty_column, list_column
+from keystate._worker.states import WorkerState
+from keystate.functions import TimeDomain
+from keystate.ttl import StateTtlConfig, needs_notes
+
+_VALUE_READS = ("value", "get")
+
+
+def noting(cls: Any, spec: StateSpec) -> Any:
+    """The class of states that also note their use, if this one's time to live needs that."""
+    ttl = spec.ttl
+    if ttl is None or not needs_notes(ttl):
+        return cls
+    on_read = ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
+    by_event_time = (
+        ttl.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.EventTime
+    )
+    notes = {"list": _NotingList, "map": _NotingMap, "sorted_map": _NotingSortedMap}
+    note = notes.get(spec.kind, _NotingValue)
+    members = {"_on_read": on_read, "_by_event_time": by_event_time}
+    if note is _NotingValue:
+        writes = {name for name in ("update", "add") if hasattr(cls, name)}
+        reads = {name for name in _VALUE_READS if on_read and hasattr(cls, name)}
+        members |= {name: _with_note(getattr(cls, name)) for name in writes | reads}
+    return type(cls.__name__, (note, cls), members)
+
+
+def _with_note(method: Any) -> Any:
+    def noted(self: Any, *args: Any) -> Any:
+        result = method(self, *args)
+        self._note(self._cursor.slot)
+        return result
+
+    return noted
+
+
+class _Noting(WorkerState):
+    """What was used since the last changes: (slot and what else tells the entry) to time."""
+
+    _on_read: bool
+    _by_event_time: bool
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._used: dict[Any, int] = {}
+
+    def forget(self) -> None:
+        super().forget()
+        self._used = {}
+
+    def _note(self, entry: Any) -> None:
+        time = self._time() if self._by_event_time else 0
+        if time >= self._used.get(entry, time):
+            self._used[entry] = time
+
+    def _time(self) -> int:
+        """The event time of the row or timer; the JVM takes the watermark if it is later."""
+        cursor = self._cursor
+        if cursor.timer is not None and cursor.time_domain() is not TimeDomain.EVENT_TIME:
+            return 0
+        return cursor.timestamp() or 0
+
+    def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
+        used = [entry for entry in self._used if start <= self._slot_of(entry) < stop]
+        notes = self._encode_used(used, [self._used.pop(entry) for entry in used])
+        encoded = {self._column(f"used_{name}"): list_column(a) for name, a in notes.items()}
+        return {**super().changes(start, stop), **encoded}
+
+    def no_changes(self) -> dict[str, pa.Array]:
+        types = {"slot": pa.int32(), "time": pa.int64(), **self._used_types()}
+        empty = {self._column(f"used_{name}"): empty_column(kind) for name, kind in types.items()}
+        return {**super().no_changes(), **empty}
+
+    def _slot_of(self, entry: Any) -> int:
+        slot: int = entry[0]
+        return slot
+
+    def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
+        return {
+            "slot": pa.array([self._slot_of(entry) for entry in used], pa.int32()),
+            "time": pa.array(times, pa.int64()),
+        }
+
+    def _used_types(self) -> dict[str, pa.DataType]:
+        return {}
+
+
+class _NotingValue(_Noting):
+    """Notes slots; the methods are added by :func:`noting`."""
+
+    def _slot_of(self, entry: Any) -> int:
+        slot: int = entry
+        return slot
+
+
+class _NotingList(_Noting):
+    """Notes a slot, and whether all of the list was used or what was added last."""
+
+    def get(self) -> list[Any]:
+        elements: list[Any] = super().get()  # type: ignore[misc]
+        if self._on_read:
+            self._note((self._cursor.slot, True))
+        return elements
+
+    def add(self, value: Any) -> None:
+        super().add(value)  # type: ignore[misc]
+        self._note((self._cursor.slot, False))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        values = list(values)
+        super().add_all(values)  # type: ignore[misc]
+        if values:
+            self._note((self._cursor.slot, False))
+
+    def update(self, values: Iterable[Any]) -> None:
+        values = list(values)
+        super().update(values)  # type: ignore[misc]
+        if values:
+            self._note((self._cursor.slot, False))
+
+    def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
+        whole = pa.array([entry[1] for entry in used], pa.bool_())
+        return {**super()._encode_used(used, times), "whole": whole}
+
+    def _used_types(self) -> dict[str, pa.DataType]:
+        return {"whole": pa.bool_()}
+
+
+class _NotingMap(_Noting):
+    """Notes slots and user keys."""
+
+    _hashable: Any
+    _key_codec: Any
+
+    def _note_key(self, key: Any) -> None:
+        if self._hashable is not None:
+            key = self._hashable(key)
+        self._note((self._cursor.slot, key))
+
+    def _noted(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        for entry in entries:
+            self._note_key(entry[0])
+            yield entry
+
+    def get(self, key: Any) -> Any:
+        value = super().get(key)  # type: ignore[misc]
+        if self._on_read and value is not None:
+            self._note_key(key)
+        return value
+
+    def contains(self, key: Any) -> bool:
+        there: bool = super().contains(key)  # type: ignore[misc]
+        if self._on_read and there:
+            self._note_key(key)
+        return there
+
+    def put(self, key: Any, value: Any) -> None:
+        super().put(key, value)  # type: ignore[misc]
+        self._note_key(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        items: Iterable[tuple[Any, Any]] = super().items()  # type: ignore[misc]
+        return self._noted(items) if self._on_read else items
+
+    def keys(self) -> Iterable[Any]:
+        if self._on_read:
+            return [key for key, _ in self.items()]
+        keys: Iterable[Any] = super().keys()  # type: ignore[misc]
+        return keys
+
+    def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
+        keys = [key for _, key in used]
+        try:
+            encoded = self._key_codec.encode(keys)
+        except Misfit:
+            encoded = self._encode(self._key_codec, keys, [slot for slot, _ in used])
+        return {**super()._encode_used(used, times), "k": encoded}
+
+    def _used_types(self) -> dict[str, pa.DataType]:
+        return {"k": self._key_codec.arrow}
+
+
+class _NotingSortedMap(_NotingMap):
+    def first_entry(self) -> tuple[Any, Any] | None:
+        return self._noted_one(super().first_entry())  # type: ignore[misc]
+
+    def last_entry(self) -> tuple[Any, Any] | None:
+        return self._noted_one(super().last_entry())  # type: ignore[misc]
+
+    def sub_iterator(
+        self, start: Any, end: Any, *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        entries: Iterator[tuple[Any, Any]]
+        entries = super().sub_iterator(start, end, reverse=reverse)  # type: ignore[misc]
+        return self._noted(entries) if self._on_read else entries
+
+    def _noted_one(self, entry: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
+        if self._on_read and entry is not None:
+            self._note_key(entry[0])
+        return entry

@@ -1,0 +1,361 @@
+"""Time to live: state that is forgotten when it was not used for a while."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+
+class Time:
+    """A duration, by PyFlink's name; a :class:`datetime.timedelta` does as well."""
+
+    def __init__(self, milliseconds: int) -> None:
+        if type(milliseconds) is not int:
+            raise TypeError(f"a duration in ms must be an int, got {milliseconds!r}")
+        self._milliseconds = milliseconds
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """A duration in ms."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """A duration in seconds."""
+        return Time(seconds * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """A duration in minutes."""
+        return Time(minutes * 60_000)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """A duration in hours."""
+        return Time(hours * 3_600_000)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """A duration in days."""
+        return Time(days * 86_400_000)
+
+    def to_milliseconds(self) -> int:
+        """The duration in ms."""
+        return self._milliseconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Time) and other._milliseconds == self._milliseconds
+
+    def __hash__(self) -> int:
+        return hash(self._milliseconds)
+
+    def __repr__(self) -> str:
+        return f"Time({self._milliseconds} ms)"
+
+
+class StateTtlConfig:
+    """How long a state's values live: build one with :meth:`new_builder`.
+
+    A value, or each element of a list, or each entry of a map, expires when its time to live has
+    passed since it was last written, or read. Time is that of the micro-batch (or the watermark),
+    which does not move within a batch.
+    """
+
+    class UpdateType(enum.Enum):
+        """What makes a value live on."""
+
+        #: Nothing expires.
+        Disabled = 0
+        #: Writing it.
+        OnCreateAndWrite = 1
+        #: Writing and reading it.
+        OnReadAndWrite = 2
+
+    class StateVisibility(enum.Enum):
+        """Whether an expired value may be seen."""
+
+        #: It may be returned once, if it was not cleaned up before.
+        ReturnExpiredIfNotCleanedUp = 0
+        #: Never.
+        NeverReturnExpired = 1
+
+    class TtlTimeCharacteristic(enum.Enum):
+        """By which clock values expire."""
+
+        #: The micro-batch's recorded time.
+        ProcessingTime = 0
+        #: The watermark; a value lives from its row's event time on. Not in Flink.
+        EventTime = 1
+
+    class CleanupStrategies:
+        """How expired values are removed that no key comes across any more."""
+
+        class Strategies(enum.Enum):
+            """The strategies."""
+
+            FULL_STATE_SCAN_SNAPSHOT = 0
+            INCREMENTAL_CLEANUP = 1
+            ROCKSDB_COMPACTION_FILTER = 2
+
+        class CleanupStrategy:
+            """Base of what configures a strategy."""
+
+        class EmptyCleanupStrategy(CleanupStrategy):
+            """A strategy without options."""
+
+        class IncrementalCleanupStrategy(CleanupStrategy):
+            """Looks at so many entries for each one written, or for each record."""
+
+            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+                if type(cleanup_size) is not int or cleanup_size <= 0:
+                    raise ValueError(f"cleanup_size must be a positive int, got {cleanup_size!r}")
+                self._cleanup_size = cleanup_size
+                self._run_cleanup_for_every_record = bool(run_cleanup_for_every_record)
+
+            def get_cleanup_size(self) -> int:
+                """How many entries."""
+                return self._cleanup_size
+
+            def run_cleanup_for_every_record(self) -> bool:
+                """Whether for each record, rather than each entry written."""
+                return self._run_cleanup_for_every_record
+
+        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+            """Options of Flink's compaction filter; merging in the background takes its place."""
+
+            def __init__(
+                self,
+                query_time_after_num_entries: int,
+                periodic_compaction_time: datetime.timedelta | Time | None = None,
+            ) -> None:
+                self._query_time_after_num_entries = query_time_after_num_entries
+                self._periodic_compaction_time = periodic_compaction_time
+
+            def get_query_time_after_num_entries(self) -> int:
+                """After how many entries Flink asks for the time."""
+                return self._query_time_after_num_entries
+
+            def get_periodic_compaction_time(self) -> datetime.timedelta | Time | None:
+                """How often Flink compacts files that are not written to."""
+                return self._periodic_compaction_time
+
+        def __init__(
+            self, strategies: Mapping[Strategies, Any], is_cleanup_in_background: bool
+        ) -> None:
+            self._strategies = dict(strategies)
+            self._is_cleanup_in_background = is_cleanup_in_background
+
+        def is_cleanup_in_background(self) -> bool:
+            """Whether the default strategies apply where none was chosen."""
+            return self._is_cleanup_in_background
+
+        def in_full_snapshot(self) -> bool:
+            """Whether cleaning full snapshots was chosen."""
+            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+        def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+            """The incremental strategy, chosen or by default."""
+            chosen: StateTtlConfig.CleanupStrategies.IncrementalCleanupStrategy | None
+            chosen = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
+            if chosen is None and self._is_cleanup_in_background:
+                return self.IncrementalCleanupStrategy(5, False)
+            return chosen
+
+        def get_rocksdb_compact_filter_cleanup_strategy(
+            self,
+        ) -> RocksdbCompactFilterCleanupStrategy | None:
+            """The compaction filter, chosen or by default."""
+            chosen: StateTtlConfig.CleanupStrategies.RocksdbCompactFilterCleanupStrategy | None
+            chosen = self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER)
+            if chosen is None and self._is_cleanup_in_background:
+                return self.RocksdbCompactFilterCleanupStrategy(1000)
+            return chosen
+
+    class Builder:
+        """Builds a :class:`StateTtlConfig`; each method returns the builder."""
+
+        def __init__(self, ttl: datetime.timedelta | Time) -> None:
+            self._ttl = ttl
+            self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
+            self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
+            self._time = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+            self._in_background = True
+            self._strategies: dict[Any, Any] = {}
+
+        def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
+            """Sets what makes a value live on."""
+            self._update_type = StateTtlConfig.UpdateType(update_type)
+            return self
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """A value lives on when it is written; the default."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """A value lives on when it is written or read."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(
+            self, state_visibility: StateTtlConfig.StateVisibility
+        ) -> StateTtlConfig.Builder:
+            """Sets whether an expired value may be seen."""
+            self._visibility = StateTtlConfig.StateVisibility(state_visibility)
+            return self
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """An expired value may be returned once, if it was not cleaned up before."""
+            return self.set_state_visibility(
+                StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
+            )
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            """An expired value is never returned; the default."""
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(
+            self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+        ) -> StateTtlConfig.Builder:
+            """Sets the clock."""
+            self._time = StateTtlConfig.TtlTimeCharacteristic(ttl_time_characteristic)
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Values expire by the micro-batch's recorded time; the default."""
+            return self.set_ttl_time_characteristic(
+                StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+            )
+
+        def use_event_time(self) -> StateTtlConfig.Builder:
+            """Values expire by the watermark. Not in Flink."""
+            return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.EventTime)
+
+        def set_ttl(self, ttl: datetime.timedelta | Time) -> StateTtlConfig.Builder:
+            """Sets how long a value lives."""
+            self._ttl = ttl
+            return self
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Files are merged without what has expired, in the background."""
+            strategies = StateTtlConfig.CleanupStrategies
+            return self._clean(
+                strategies.Strategies.FULL_STATE_SCAN_SNAPSHOT, strategies.EmptyCleanupStrategy()
+            )
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool
+        ) -> StateTtlConfig.Builder:
+            """Each task looks at some entries and removes those that have expired.
+
+            Args:
+                cleanup_size: how many, for each entry that the function wrote or removed.
+                run_cleanup_for_every_record: for each record instead.
+            """
+            strategies = StateTtlConfig.CleanupStrategies
+            return self._clean(
+                strategies.Strategies.INCREMENTAL_CLEANUP,
+                strategies.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record),
+            )
+
+        def cleanup_in_rocksdb_compact_filter(
+            self,
+            query_time_after_num_entries: int,
+            periodic_compaction_time: datetime.timedelta | Time | None = None,
+        ) -> StateTtlConfig.Builder:
+            """Files are merged without what has expired, as by :meth:`cleanup_full_snapshot`.
+
+            The arguments are accepted for Flink's sake: a merge goes by one time.
+            """
+            strategies = StateTtlConfig.CleanupStrategies
+            return self._clean(
+                strategies.Strategies.ROCKSDB_COMPACTION_FILTER,
+                strategies.RocksdbCompactFilterCleanupStrategy(
+                    query_time_after_num_entries, periodic_compaction_time
+                ),
+            )
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Of what no key comes across, only the strategies that were chosen remove anything."""
+            self._in_background = False
+            return self
+
+        def build(self) -> StateTtlConfig:
+            """The configuration.
+
+            Raises:
+                TypeError: the time to live is no duration.
+                ValueError: it is less than a millisecond.
+            """
+            return StateTtlConfig(
+                self._update_type,
+                self._visibility,
+                self._time,
+                self._ttl,
+                StateTtlConfig.CleanupStrategies(self._strategies, self._in_background),
+            )
+
+        def _clean(self, strategy: Any, options: Any) -> StateTtlConfig.Builder:
+            self._strategies[strategy] = options
+            return self
+
+    @staticmethod
+    def new_builder(ttl: datetime.timedelta | Time) -> StateTtlConfig.Builder:
+        """A builder for this time to live."""
+        return StateTtlConfig.Builder(ttl)
+
+    def __init__(
+        self,
+        update_type: UpdateType,
+        state_visibility: StateVisibility,
+        ttl_time_characteristic: TtlTimeCharacteristic,
+        ttl: datetime.timedelta | Time,
+        cleanup_strategies: CleanupStrategies,
+    ) -> None:
+        if not isinstance(ttl, (datetime.timedelta, Time)):
+            raise TypeError(f"a time to live must be a timedelta or a Time, got {ttl!r}")
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
+        if self.to_milliseconds() <= 0:
+            raise ValueError(f"a time to live must be at least a millisecond, got {ttl!r}")
+
+    def get_update_type(self) -> UpdateType:
+        """What makes a value live on."""
+        return self._update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Whether an expired value may be seen."""
+        return self._state_visibility
+
+    def get_ttl(self) -> datetime.timedelta | Time:
+        """How long a value lives."""
+        return self._ttl
+
+    def to_milliseconds(self) -> int:
+        """How long a value lives, in ms."""
+        if isinstance(self._ttl, Time):
+            return self._ttl.to_milliseconds()
+        return self._ttl // datetime.timedelta(milliseconds=1)
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """By which clock values expire."""
+        return self._ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        """Whether anything expires."""
+        return self._update_type is not StateTtlConfig.UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """How expired values are removed."""
+        return self._cleanup_strategies
+
+
+def needs_notes(ttl: StateTtlConfig | None) -> bool:
+    """Whether only the worker can tell when a value was used."""
+    return ttl is not None and (
+        ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
+        or ttl.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.EventTime
+    )

@@ -1,0 +1,311 @@
+"""States with a time to live, in queries whose clock is set by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from contract.ttl_cases import CASES, CONFIGS, TtlStates
+from keystate import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateTtlConfig,
+    Time,
+    ValueStateDescriptor,
+)
+from pyspark.errors import StreamingQueryException
+from timed import run_at
+
+ROWS = "key long, number int, kind string, config string, operation string, argument string"
+RESULTS = "key long, number int, result string"
+T0 = 1_700_000_000_000
+
+
+Expected = dict[tuple[int, int], tuple[str, str]]
+
+
+def table(configs: tuple[str, ...] = CONFIGS) -> tuple[list[tuple[int, list[Any]]], Expected]:
+    """The cases as batches by time, and the expected results by key and number of the step."""
+    timed, expected = [], {}
+    for key, case in enumerate(case for case in CASES if case.config in configs):
+        for number, (time, operation, argument, result) in enumerate(case.steps):
+            row = (key, number, case.kind, case.config, operation, json.dumps(argument))
+            timed.append((time, row))
+            expected[key, number] = (f"{case.name}: {operation} at {time}", json.dumps(result))
+    timed.sort(key=lambda step: step[0])
+    batches = [
+        (T0 + time, [row for _, row in steps])
+        for time, steps in groupby(timed, key=lambda step: step[0])
+    ]
+    return batches, expected
+
+
+def check(emitted: list[Any], expected: Expected) -> None:
+    found = {(r.key, r.number): (expected[r.key, r.number][0], r.result) for r in emitted}
+    assert found == expected
+
+
+def interpret(df: Any) -> Any:
+    return keystate.keyed(df, "key").process(TtlStates(), RESULTS)
+
+
+WAYS = {
+    "ahead": {},
+    "asked": {"spark.keystate.worker.inlineEntries": "0"},
+    "rocksdb, evicted": {
+        "spark.keystate.backend": "rocksdb",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
+        "spark.keystate.worker.maxCachedKeys": "2",
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cases(way: str, stream: Callable[..., Any], settings: Callable[..., None]) -> None:
+    settings(**WAYS[way])
+    # Counting the entries of a large list or map is a look at them too.
+    batches, expected = table(("write", "read") if way == "asked" else CONFIGS)
+    check(run_at(stream(ROWS), interpret, batches), expected)
+
+
+def test_cases_over_restarts(stream: Callable[..., Any], settings: Callable[..., None]) -> None:
+    """Every batch is a run of its own, and the number of partitions changes each time."""
+    batches, expected = table()
+    fed = stream(ROWS)
+    emitted = []
+    for i, batch in enumerate(batches):
+        settings(**{"spark.sql.shuffle.partitions": str(1 + i % 3)})
+        emitted += run_at(fed, interpret, [batch])
+    check(emitted, expected)
+
+
+class Last(KeyedProcessFunction):
+    """The numbers that a key had, by time: all of one state or another, as it is made."""
+
+    def __init__(self, ttl: StateTtlConfig | None) -> None:
+        self.ttl = ttl
+
+    def open(self, ctx: Any) -> None:
+        value = ValueStateDescriptor("value", "long", default=-1)
+        seen = ListStateDescriptor("seen", "long")
+        by_number = MapStateDescriptor("by_number", "long", "long")
+        for declared in (value, seen, by_number):
+            if self.ttl is not None:
+                declared.enable_time_to_live(self.ttl)
+        self.value = ctx.get_state(value)
+        self.seen = ctx.get_list_state(seen)
+        self.by_number = ctx.get_map_state(by_number)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, self.value.value(), list(self.seen), sorted(self.by_number.items())
+        if row.number is not None:
+            self.value.update(row.number)
+            self.seen.add(row.number)
+            self.by_number[row.number] = row.number
+
+
+LAST = "key long, value long, seen array<long>, by_number array<struct<k: long, v: long>>"
+
+
+def last(ttl: StateTtlConfig | None) -> Callable[[Any], Any]:
+    return lambda df: keystate.keyed(df, "key").process(Last(ttl), LAST)
+
+
+def after(milliseconds: int) -> StateTtlConfig:
+    return StateTtlConfig.new_builder(timedelta(milliseconds=milliseconds)).build()
+
+
+def shown(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return [(r.key, r.value, r.seen, [tuple(e) for e in r.by_number]) for r in rows]
+
+
+def nothing(key: int) -> tuple[Any, ...]:
+    return key, -1, [], []
+
+
+def all_of(key: int, *numbers: int) -> tuple[Any, ...]:
+    return key, numbers[-1], list(numbers), [(n, n) for n in numbers]
+
+
+def test_switched_on_changed_and_off(stream: Callable[..., Any]) -> None:
+    fed = stream("key long, number long")
+    run_at(fed, last(None), [(T0, [(1, 7)])])
+    # Switched on: what is there counts as written now.
+    assert shown(run_at(fed, last(after(100)), [(T0 + 5000, [(1, 8)])])) == [all_of(1, 7)]
+    # Longer, by the same timestamps.
+    assert shown(run_at(fed, last(after(300)), [(T0 + 5299, [(1, None)])])) == [all_of(1, 7, 8)]
+    # Off: nothing expires; what is written has no timestamp.
+    later = [(T0 + 9000, [(1, 9)]), (T0 + 9001, [(1, None)])]
+    assert shown(run_at(fed, last(None), later)) == [all_of(1, 7, 8), all_of(1, 7, 8, 9)]
+    # On again: the value, and the list's newest chunk, begin anew; entries of before are gone.
+    emitted = run_at(fed, last(after(100)), [(T0 + 10_000, [(1, None)])])
+    assert shown(emitted)[0][1] == 9
+    assert shown(emitted)[0][3] == [(9, 9)]
+
+
+def test_a_clock_that_is_set_back(stream: Callable[..., Any]) -> None:
+    fed = stream("key long, number long")
+    batches = [(T0, [(1, 7)]), (T0 + 100, [(2, 1)]), (T0 + 50, [(1, None)])]
+    emitted = run_at(fed, last(after(100)), batches)
+    assert shown(emitted) == [nothing(1), nothing(2), nothing(1)]
+
+
+class Failing(Last):
+    """Fails at a number until a file is there."""
+
+    def __init__(self, ttl: StateTtlConfig, number: int, repaired: Path) -> None:
+        super().__init__(ttl)
+        self.number = number
+        self.repaired = repaired
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.number == self.number and not self.repaired.exists():
+            raise ValueError("not yet")
+        yield from super().process_element(row, ctx)
+
+
+def test_a_replayed_batch_expires_the_same(stream: Callable[..., Any], tmp_path: Path) -> None:
+    fed = stream("key long, number long")
+    repaired = tmp_path / "repaired"
+
+    def build(df: Any) -> Any:
+        function = Failing(after(100), 99, repaired)
+        return keystate.keyed(df, "key").process(function, LAST)
+
+    with pytest.raises(StreamingQueryException, match="not yet"):
+        run_at(fed, build, [(T0, [(1, 7), (2, 8)]), (T0 + 99, [(1, 99), (2, None)])])
+    repaired.touch()
+    # The query starts a year later; the batch that failed has the time it was given.
+    emitted = run_at(fed, build, [(T0 + 31_536_000_000, [(2, None)])])
+    assert sorted(shown(emitted)[:2]) == [all_of(1, 7), all_of(2, 8)]
+    assert shown(emitted)[2] == nothing(2)
+
+
+def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
+    ttl = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time().build()
+    fed = stream("key long, number long, at timestamp")
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(Last(ttl), LAST)
+
+    def at(second: int) -> datetime:
+        return datetime(2024, 1, 1, 0, 0, second)
+
+    # A row is late at the watermark, which is the latest time of the batches before.
+    fed.feed([(1, 7, at(5)), (2, 3, at(9)), (1, 6, at(2))])
+    fed.feed([(3, 1, at(14))])
+    fed.feed([(1, None, at(15)), (2, None, at(15)), (2, 4, at(17)), (2, 5, at(16))])
+    fed.feed([(4, 1, at(26))])
+    fed.feed([(2, None, at(27)), (3, None, at(27))])
+    fed.feed([(2, None, at(28))])
+    emitted = shown(fed.run(build))
+    # By row time: of key 1 the value lives until 15, its entry 6 until 12. Of key 2 entry 5 lives
+    # until 26 and entry 4 until 27; so do both elements of the list, which came in one batch.
+    by_key = {key: [row for row in emitted if row[0] == key] for key in (1, 2, 3, 4)}
+    assert by_key[1][-1] == (1, 6, [7, 6], [(7, 7)])
+    assert by_key[2][1:4] == [all_of(2, 3), all_of(2, 3), (2, 4, [3, 4], [(3, 3), (4, 4)])]
+    assert by_key[2][4] == (2, 5, [4, 5], [(4, 4)])
+    assert by_key[2][5] == nothing(2)
+    assert by_key[3][-1] == nothing(3)
+
+
+def test_event_time_needs_a_watermark(stream: Callable[..., Any]) -> None:
+    ttl = StateTtlConfig.new_builder(Time.seconds(1)).use_event_time().build()
+    fed = stream("key long, number long")
+    fed.feed([(1, 1)])
+    with pytest.raises(StreamingQueryException, match="State 'value' has a time to live by event"):
+        fed.run(last(ttl))
+
+
+def test_spark_reads_states_that_expire(spark: Any, stream: Callable[..., Any]) -> None:
+    fed = stream("key long, number long")
+    batches = [(T0, [(1, 7)]), (T0 + 60, [(1, 8)]), (T0 + 120, [(1, 9)])]
+    run_at(fed, last(after(100)), batches)
+
+    def read(name: str, **options: str) -> Any:
+        reader = spark.read.format("statestore").option("stateVarName", name)
+        return reader.options(**options).load(str(fed.checkpoint))
+
+    assert [r.value.value for r in read("value").collect()] == [9]
+    # The first chunk of the list has expired.
+    assert [[e.value for e in r.list_value] for r in read("seen", flattenCollectionTypes="false")
+            .collect()] == [[8, 9]]  # fmt: skip
+    assert sorted(r.user_map_value.value for r in read("by_number").collect()) == [8, 9]
+
+
+def test_in_a_batch_query_nothing_expires(spark: Any) -> None:
+    rows = spark.createDataFrame([(1, 7), (1, 8)], "key long, number long").coalesce(1)
+    for ttl in (
+        after(1),
+        StateTtlConfig.new_builder(Time(1)).update_ttl_on_read_and_write().build(),
+        StateTtlConfig.new_builder(Time(1)).use_event_time().build(),
+    ):
+        assert shown(last(ttl)(rows).collect()) == [nothing(1), all_of(1, 7)]
+
+
+def test_keys_that_never_come_again_are_swept(
+    stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings(**{"spark.sql.shuffle.partitions": "1"})
+    ttl = StateTtlConfig.new_builder(Time(100)).cleanup_incrementally(5, True).build()
+    fed = stream("key long, number long")
+    batches = [(T0, [(key, 1) for key in range(100)])]
+    batches += [(T0 + 200 + i, [(1000, i)] * 5) for i in range(8)]
+    counted: list[int] = []
+    emitted = run_at(
+        fed, last(ttl), batches, lambda p: counted.append(p.stateOperators[0].numRowsTotal)
+    )
+    assert len(emitted) == 140
+    # 3 states of 100 keys; at the end the last key's are left: a value, 8 entries, 8 chunks.
+    assert counted[0] == 300
+    assert counted[-1] <= 17
+
+
+def test_configuration() -> None:
+    config = (
+        StateTtlConfig.new_builder(Time.minutes(2))
+        .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+        .set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+        .cleanup_full_snapshot()
+        .cleanup_incrementally(3, True)
+        .cleanup_in_rocksdb_compact_filter(500)
+        .disable_cleanup_in_background()
+        .build()
+    )
+    assert config.get_ttl() == Time(120_000)
+    assert config.to_milliseconds() == 120_000
+    assert config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
+    strategies = config.get_cleanup_strategies()
+    assert strategies.in_full_snapshot()
+    assert not strategies.is_cleanup_in_background()
+    incremental = strategies.get_incremental_cleanup_strategy()
+    assert (incremental.get_cleanup_size(), incremental.run_cleanup_for_every_record()) == (3, True)
+    rocksdb = strategies.get_rocksdb_compact_filter_cleanup_strategy()
+    assert rocksdb.get_query_time_after_num_entries() == 500
+
+    defaults = StateTtlConfig.new_builder(timedelta(days=1)).build()
+    assert defaults.get_update_type() is StateTtlConfig.UpdateType.OnCreateAndWrite
+    assert defaults.get_state_visibility() is StateTtlConfig.StateVisibility.NeverReturnExpired
+    assert (
+        defaults.get_cleanup_strategies().get_incremental_cleanup_strategy().get_cleanup_size() == 5
+    )
+    bare = StateTtlConfig.new_builder(Time(1)).disable_cleanup_in_background().build()
+    assert bare.get_cleanup_strategies().get_incremental_cleanup_strategy() is None
+
+    state = ValueStateDescriptor("x", "long")
+    off = StateTtlConfig.new_builder(Time(1)).set_update_type(StateTtlConfig.UpdateType.Disabled)
+    state.enable_time_to_live(off.build())
+    assert state.ttl is None
+    with pytest.raises(TypeError, match="expected a StateTtlConfig"):
+        state.enable_time_to_live(timedelta(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least a millisecond"):
+        StateTtlConfig.new_builder(timedelta(0)).build()
+    with pytest.raises(TypeError, match="timedelta or a Time"):
+        StateTtlConfig.new_builder(10).build()  # type: ignore[arg-type]

@@ -10,21 +10,27 @@ import pickle
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_state
-from keystate._worker.source_state import SourceListState
+from keystate._worker.instance_state import InstanceListState
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.state import ListState, ListStateDescriptor, StateDescriptor
 
+OperatorStates = tuple[tuple[StateSpec, bool], ...]
 
-def discover_states(function: bytes) -> tuple[StateSpec, ...]:
-    """The states that a pickled function plan gets in ``open``, in that order.
+
+def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorStates]:
+    """The states that a pickled function plan gets, in that order.
+
+    Returns:
+        The keyed states, and the operator states, of which some are union states.
 
     Raises:
-        DeclarationError: ``open`` failed, or a state is not well declared.
+        DeclarationError: ``initialize_state`` or ``open`` failed, or a state is not well declared.
     """
     context = _DiscoveryContext()
     plan = pickle.loads(function)
+    operator_states = _discover_operator_states(plan.function, context)
     try:
         plan.open(context)
     except DeclarationError:
@@ -35,19 +41,22 @@ def discover_states(function: bytes) -> tuple[StateSpec, ...]:
             f"learn its states: {type(e).__name__}: {e}"
         ) from e
     plan.close()
-    return tuple(context.states.values())
+    return tuple(context.states.values()), operator_states
 
 
-def discover_operator_states(function: bytes) -> tuple[tuple[StateSpec, bool], ...]:
+def discover_operator_states(function: bytes) -> OperatorStates:
     """The operator states that a pickled source gets, and which of them are union states.
 
     Raises:
         DeclarationError: ``initialize_state`` failed, or a state is not well declared.
     """
-    copy = pickle.loads(function)
+    return _discover_operator_states(pickle.loads(function), None)
+
+
+def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> OperatorStates:
     if not isinstance(copy, CheckpointedFunction):
         return ()
-    context = _OperatorStateDiscovery()
+    context = _OperatorStateDiscovery(keyed)
     try:
         copy.initialize_state(context)
     except DeclarationError:
@@ -63,7 +72,8 @@ def discover_operator_states(function: bytes) -> tuple[tuple[StateSpec, bool], .
 class _OperatorStateDiscovery:
     """Takes notes of operator states; there is nothing to restore, and they are empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, keyed: KeyedStateStore | None) -> None:
+        self._keyed = keyed
         self.states: dict[str, tuple[StateSpec, bool]] = {}
 
     def is_restored(self) -> bool:
@@ -76,7 +86,9 @@ class _OperatorStateDiscovery:
         return self
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        raise DeclarationError("a source has no keyed state")
+        if self._keyed is None:
+            raise DeclarationError("a source has no keyed state")
+        return self._keyed
 
     def get_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         return self._note(descriptor, False)
@@ -91,7 +103,7 @@ class _OperatorStateDiscovery:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
         spec = resolve_state(descriptor)
         self.states[descriptor.name] = (spec, union)
-        return SourceListState(spec)
+        return InstanceListState(spec)
 
 
 class _DiscoveryContext(RuntimeContext):

@@ -76,7 +76,12 @@ def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """One operator."""
+    """One operator.
+
+    Attributes:
+        checkpointed: whether the function takes part in checkpoints, or listens to them.
+        operator_states: its operator states, and which of them are union states.
+    """
 
     name: str | None
     max_parallelism: int | None
@@ -84,6 +89,8 @@ class OperatorSpec:
     timers: bool
     states: tuple[StateSpec, ...]
     broadcast: tuple[StateSpec, ...] = ()
+    checkpointed: bool = False
+    operator_states: tuple[tuple[StateSpec, bool], ...] = ()
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -92,17 +99,18 @@ class OperatorSpec:
             "states": [state.to_json() for state in self.states],
             "broadcast": [state.to_json() for state in self.broadcast],
         }
-        return json.dumps({**fields, "time_mode": self.time_mode, "timers": self.timers, **states})
+        flags = {"timers": self.timers, "checkpointed": self.checkpointed}
+        return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 
 
 def check_names(spec: OperatorSpec) -> None:
     """Raises DeclarationError when two states of an operator have one name."""
     names: set[str] = set()
-    for state in (*spec.states, *spec.broadcast):
+    for state in (*spec.states, *spec.broadcast, *(state for state, _ in spec.operator_states)):
         if state.name in names:
             raise DeclarationError(
-                f"two states are named '{state.name}': every state of a function, keyed or "
-                "broadcast, needs a name of its own"
+                f"two states are named '{state.name}': every state of a function, of whatever "
+                "kind, needs a name of its own"
             )
         names.add(state.name)
 

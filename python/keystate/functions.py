@@ -112,6 +112,27 @@ class TimerService(Protocol):
         """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
 
 
+class ProcessFunction(Function, ABC):
+    """A function of one row of a stream without keys, with any number of results."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | Any:
+        """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
+
+
+class SinkFunction(Function, ABC):
+    """Takes rows out of the query.
+
+    A micro-batch that failed is run again, so a row can come more than once. To write each only
+    once, write rows by an id, or keep them until :class:`CheckpointListener` says that their batch
+    counts.
+    """
+
+    @abstractmethod
+    def invoke(self, value: Any, context: Context) -> None:
+        """Takes one row."""
+
+
 class KeyedProcessFunction(Function, ABC):
     """A function of one row and its key's state, with any number of results."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate import _bridge
 from keystate._discovery import discover_states
@@ -25,14 +26,19 @@ from keystate._worker.task import KeyedTask
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.functions import (
     BroadcastProcessFunction,
+    CheckpointedFunction,
+    CheckpointListener,
     FilterFunction,
     FlatMapFunction,
     Function,
     KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
+    ListCheckpointed,
     MapFunction,
+    ProcessFunction,
     ReduceFunction,
+    SinkFunction,
 )
 from keystate.runtime import RuntimeContext
 from keystate.state import MapStateDescriptor, TypeLike, ValueStateDescriptor
@@ -163,6 +169,21 @@ class KeyedStream:
         reducer = (_RollingReduce if self._df.isStreaming else _LastReduce)(plan, self._df.schema)
         return self.process(reducer, self._df.schema, name=name)
 
+    def add_sink(
+        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
+    ) -> DataStreamWriter:
+        """Ends in a function that takes the rows.
+
+        Args:
+            fn: a :class:`~keystate.functions.SinkFunction`, or a callable with the arguments of its
+                ``invoke``.
+            name: the operator's name.
+
+        Returns:
+            The query to be started: it needs a checkpoint location and, if wanted, a trigger.
+        """
+        return _sink_writer(self._apply(_sink_plan(fn, self._df), _NOTHING, name))
+
     def _apply(
         self,
         plan: FunctionPlan,
@@ -198,11 +219,25 @@ def keyed_task(
     check_columns(row_type, "the input")
     check_columns(key_type, "the key")
     function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-    states = discover_states(function)
+    states, operator_states = discover_states(function)
+    checkpointed = isinstance(
+        plan.function, (CheckpointedFunction, ListCheckpointed, CheckpointListener)
+    )
+    if checkpointed and broadcast is not None:
+        raise DeclarationError(
+            "a function of broadcast elements can't have operator state: keep it in broadcast state"
+        )
     broadcast_states = broadcast.states if broadcast is not None else ()
     broadcast_type = broadcast.df.schema if broadcast is not None else None
     spec = OperatorSpec(
-        name, max_parallelism, time_mode, bool(plan.on_timer), states, broadcast_states
+        name,
+        max_parallelism,
+        time_mode,
+        bool(plan.on_timer),
+        states,
+        broadcast_states,
+        checkpointed,
+        operator_states,
     )
     if plan.style == "batches":
         _check_value_states(spec)
@@ -228,9 +263,69 @@ class DataStream:
         _bridge.check_session(df)
         self._df = df
 
+    def process(
+        self,
+        fn: ProcessFunction | Callable[..., Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row and its context.
+
+        Args:
+            fn: a :class:`~keystate.functions.ProcessFunction`, or a callable with the arguments of
+                its ``process_element``. It has no keyed state; for operator state it is a
+                :class:`~keystate.functions.CheckpointedFunction` too.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared.
+        """
+        plan = _plan(fn, ProcessFunction, "process_element", "process")
+        return self._apply(plan, output_schema, name)
+
+    def flat_map(
+        self,
+        fn: FlatMapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with any number of results."""
+        return self._apply(_plan(fn, FlatMapFunction, "flat_map", "flat_map"), output_schema, name)
+
+    def map(
+        self,
+        fn: MapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with one result."""
+        return self._apply(_plan(fn, MapFunction, "map", "map"), output_schema, name)
+
+    def filter(
+        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
+    ) -> DataFrame:
+        """Keeps the rows for which a function says so."""
+        plan = _plan(fn, FilterFunction, "filter", "filter")
+        return self._apply(plan, self._df.schema, name)
+
+    def add_sink(
+        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
+    ) -> DataStreamWriter:
+        """Ends in a function that takes the rows; see :meth:`KeyedStream.add_sink`."""
+        return _sink_writer(self._apply(_sink_plan(fn, self._df), _NOTHING, name))
+
     def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
         """Connects a broadcast stream; see :func:`keystate.broadcast`."""
         return BroadcastConnectedStream(self._df, [], None, broadcast)
+
+    def _apply(self, plan: FunctionPlan, output_schema: TypeLike, name: str | None) -> DataFrame:
+        row_type, no_key = self._df.schema, T.StructType([])
+        task = keyed_task(plan, row_type, no_key, output_schema, name, None, "none")
+        return _bridge.process(self._df, [], task, task.output_type, task.spec)
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
@@ -326,6 +421,20 @@ class BroadcastConnectedStream:
         return _bridge.process(
             self._df, self._keys, task, task.output_type, task.spec, self._broadcast.df
         )
+
+
+#: What a sink emits: a column that never has a row.
+_NOTHING = "nothing boolean"
+
+
+def _sink_plan(fn: Any, df: DataFrame) -> FunctionPlan:
+    if not df.isStreaming:
+        raise DeclarationError("add_sink() needs a stream; write a batch DataFrame with df.write")
+    return _plan(fn, SinkFunction, "invoke", "sink")
+
+
+def _sink_writer(df: DataFrame) -> DataStreamWriter:
+    return df.writeStream.format("noop").outputMode("append")
 
 
 class _RollingReduce(KeyedProcessFunction):

@@ -19,7 +19,7 @@ def run(name: str) -> list[str]:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return [line for line in done.stdout.splitlines() if line.startswith(("(", "day"))]
+    return [line for line in done.stdout.splitlines() if line.startswith(("(", "day", "100 "))]
 
 
 def test_count_window_average() -> None:
@@ -36,3 +36,7 @@ def test_rules() -> None:
         "('bob', 'books', 700)",
         "day 3",
     ]
+
+
+def test_buffering_sink() -> None:
+    assert run("buffering_sink.py") == ["100 numbers were written, each of them once"]

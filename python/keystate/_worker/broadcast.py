@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, codec, shorten
 from keystate._spec import OperatorSpec, StateSpec
-from keystate._worker.context import RowContext, event_time
+from keystate._worker.context import PlainRowContext, RowContext, event_time
 from keystate._worker.messages import Columns, empty_column, list_column
 from keystate._worker.operator import FunctionPlan, Operator
 from keystate.errors import DeclarationError, OutputTypeError, StateAccessError, StateTypeError
@@ -263,16 +263,8 @@ class _BroadcastRowContext(RowContext):
             return view
 
 
-class _PlainRowContext(_BroadcastRowContext):
+class _PlainBroadcastRowContext(_BroadcastRowContext, PlainRowContext):
     """The same where there are no keys."""
-
-    def get_current_key(self) -> Any:
-        """There is none."""
-        raise StateAccessError("the stream is not keyed: use keystate.keyed(df, ...)")
-
-    def timer_service(self) -> NoReturn:
-        """There is none."""
-        raise StateAccessError("timers belong to keys: use keystate.keyed(df, ...)")
 
 
 def _find(states: dict[str, Any], descriptor: Any) -> Any:
@@ -290,7 +282,6 @@ def _find(states: dict[str, Any], descriptor: Any) -> Any:
 class BroadcastOperator(Operator):
     """A function of rows and broadcast elements."""
 
-    _make_context = _BroadcastRowContext
     _context: _BroadcastRowContext
 
     def __init__(
@@ -303,10 +294,7 @@ class BroadcastOperator(Operator):
         output_type: T.StructType,
         control: dict[str, Any],
     ) -> None:
-        if not key_type.fields:
-            self._make_context = _PlainRowContext
         super().__init__(plan, spec, key_type, row_type, output_type, control)
-        self._keyed = bool(key_type.fields)
         self._elements = BroadcastElementContext(self._context, broadcast_type)
         self._broadcast_rows = codec(broadcast_type)
         self._broadcast = [
@@ -318,6 +306,9 @@ class BroadcastOperator(Operator):
         self._state_index = {state.name: i for i, state in enumerate(spec.states)}
         self._tag = ""
         self._new_tag: str | None = None  # while broadcast elements are processed
+
+    def _make_context(self) -> RowContext:
+        return _BroadcastRowContext() if self._keyed else _PlainBroadcastRowContext()
 
     def begin_task(self, control: dict[str, Any]) -> None:
         super().begin_task(control)
@@ -402,11 +393,7 @@ class BroadcastOperator(Operator):
     def _where(self) -> str:
         element = self._elements.row
         where = "" if element is None else f"while processing broadcast element {shorten(element)}"
-        if self._keyed:
-            key = super()._where()
-            return ", ".join(filter(None, [where, key]))
-        row = self._context.row
-        return where if row is None else f"while processing row {shorten(row)}"
+        return ", ".join(filter(None, [where, super()._where()]))
 
 
 def make_operator(broadcast_type: T.StructType | None) -> Callable[..., Operator]:

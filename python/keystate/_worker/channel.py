@@ -105,9 +105,25 @@ class Channel:
             self._socket.close()
             self._socket = None
 
+    def operator_state(self, unions: bool) -> str:
+        """The subtask's operator state as JSON; empty when there is none.
+
+        Args:
+            unions: whether there are union lists, which are those of all subtasks.
+        """
+        answer, _ = self._exchange({"op": "operator_state", "unions": unions})
+        state: str = answer["state"]
+        return state
+
     def _ask(
         self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], pa.RecordBatch]:
+        answer, data = self._exchange(question, keys)
+        return answer, pa.ipc.open_stream(data).read_next_batch()
+
+    def _exchange(
+        self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
+    ) -> tuple[dict[str, Any], bytes]:
         if self._socket is None:
             self._socket = socket.create_connection(self._address)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -118,7 +134,7 @@ class Channel:
         data = self._read()
         if "error" in answer:
             raise KeystateError(f"the state could not be read: {answer['error']}")
-        return answer, pa.ipc.open_stream(data).read_next_batch()
+        return answer, data
 
     def _read(self) -> bytes:
         (length,) = struct.unpack(">i", self._exactly(4))

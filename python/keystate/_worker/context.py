@@ -130,6 +130,14 @@ def _millis(time: Any) -> int:
     return _millis(time[1])
 
 
+class PlainRowContext(RowContext):
+    """The context of a row of a stream without keys."""
+
+    def get_current_key(self) -> Any:
+        """There is none."""
+        raise StateAccessError("the stream is not keyed: use keystate.keyed(df, ...)")
+
+
 class WorkerRuntimeContext(RuntimeContext):
     """The runtime context of a function in a worker."""
 

@@ -15,8 +15,9 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, codec, shorten
 from keystate._spec import OperatorSpec
-from keystate._worker.context import RowContext, WorkerRuntimeContext
+from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
+from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.states import StateFactory, WorkerState, make_state
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import FunctionError, KeystateError, OutputTypeError
@@ -33,8 +34,8 @@ class FunctionPlan:
         function: the user's function object, or a plain callable.
         method: the method that takes a row; empty for a plain callable.
         style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
-            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``batches`` (many rows
-            at once).
+            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``sink`` (row and
+            context, no result), ``batches`` (many rows at once).
         on_timer: the method that takes a timer; empty when the function has no timers.
         on_broadcast: the method that takes a broadcast element; empty when there are none.
     """
@@ -67,7 +68,6 @@ class Operator:
     """An opened function with its states; serves task after task while its worker lives."""
 
     _make_state: StateFactory = staticmethod(make_state)
-    _make_context: Callable[[], RowContext] = RowContext
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Operator:
         control: dict[str, Any],
     ) -> None:
         self._plan = plan
+        self._keyed = bool(key_type.fields)
         self._context = self._make_context()
         self._rows = codec(row_type)
         self._keys = codec(key_type)
@@ -88,6 +89,13 @@ class Operator:
         self._is_row = row_test(output_type)
         self._no_results = pa.array([], self._output.arrow)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state)
+        self._context.control = control
+        self._keeper: InstanceKeeper | None = None
+        if spec.checkpointed:
+            self._keeper = InstanceKeeper(
+                plan.function, spec, runtime, self._context.channel, control
+            )
+            self._guard(self._keeper.initialize)
         self._guard(lambda: plan.open(runtime))
         missing = [s.name for s in spec.states if s.name not in runtime.states]
         if missing:
@@ -108,11 +116,18 @@ class Operator:
 
     # -- the conversation with the JVM ----------------------------------------------------------
 
+    def goes_on(self, control: dict[str, Any]) -> bool:
+        """Whether this function's instance can serve a task."""
+        return self._keeper is None or self._keeper.goes_on(control)
+
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
         self._generation = control["generation"]
         self._forget()
         self._context.keys = self._new_keys()
+        if self._keeper is not None:
+            keeper = self._keeper
+            self._guard(lambda: keeper.begin_task(control))
 
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Processes a message's rows."""
@@ -136,6 +151,11 @@ class Operator:
     def end_task(self) -> Iterator[pa.RecordBatch]:
         """Returns the changes that are left."""
         yield from self._flush()
+        if self._keeper is not None:
+            keeper, control = self._keeper, self._context.control
+            snapshot: dict[str, pa.Array] = {}
+            self._guard(lambda: snapshot.update(keeper.snapshot(control)))
+            yield self._batch([], snapshot=snapshot)
         self._forget()
 
     def close(self) -> None:
@@ -157,6 +177,9 @@ class Operator:
             state.load(message, old)
         if self._timers is not None:
             self._timers.load(len(keys), old)
+
+    def _make_context(self) -> RowContext:
+        return RowContext() if self._keyed else PlainRowContext()
 
     # What a function of batches takes as it comes.
 
@@ -187,6 +210,7 @@ class Operator:
         changes: dict[str, pa.Array] | None = None,
         generation: int = -1,
         until: int = 0,
+        snapshot: dict[str, pa.Array] | None = None,
     ) -> pa.RecordBatch:
         if changes is None:
             changes = self._no_changes
@@ -197,6 +221,8 @@ class Operator:
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},
         }
+        if self._keeper is not None:
+            columns.update(self._keeper.no_snapshot() if snapshot is None else snapshot)
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     # -- calling the user's function ------------------------------------------------------------
@@ -226,6 +252,12 @@ class Operator:
         context, call, append = self._context, self._call, results.append
         for context.slot, row in zip(slots, rows):
             append(call(row))
+
+    def _run_sink(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        context, call = self._context, self._call
+        for context.slot, row in zip(slots, rows):
+            context.row = row
+            call(row, context)
 
     def _run_filter(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
         context, call, append = self._context, self._call, results.append
@@ -278,7 +310,9 @@ class Operator:
         """What is being processed, for messages."""
         context = self._context
         where = ""
-        if context.slot is not None:
+        if not self._keyed:
+            where = "" if context.row is None else f"while processing row {shorten(context.row)}"
+        elif context.slot is not None:
             where = f"while processing key {shorten(context.get_current_key())}"
             if context.timer is not None:
                 where += f", timer {context.timer[1]}"

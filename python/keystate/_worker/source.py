@@ -26,8 +26,8 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from keystate._spec import StateSpec
+from keystate._worker.instance_state import InstanceStates, redistribute
 from keystate._worker.source_instance import Instance
-from keystate._worker.source_state import InstanceStates, redistribute
 
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.005

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, shorten
+from keystate._worker.instance_state import InstanceStates, Snapshot
 from keystate._worker.operator import own_frames, row_test
-from keystate._worker.source_state import InstanceStates, Snapshot
 from keystate.errors import DeclarationError, FunctionError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener
 from keystate.runtime import RuntimeContext

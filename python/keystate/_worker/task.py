@@ -61,7 +61,11 @@ class KeyedTask:
                 control = message.control()
                 if operator is None:
                     identity = (self.token, control["query_run"], control["subtask"])
-                    operator = _operators.pop(identity, None) or self.open(control)
+                    operator = _operators.pop(identity, None)
+                    if operator is not None and not operator.goes_on(control):
+                        operator.close()
+                        operator = None
+                    operator = operator or self.open(control)
                     operator.begin_task(control)
                 yield from operator.answer(message, control)
             if operator is None:

@@ -9,8 +9,8 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   * No state is rewritten. Each new partition gets a version file that lists the runs of the old
   * partitions whose key groups it takes over, each run narrowed to the groups of the partition it
   * comes from; so runs of different partitions never speak of the same key, and their order does not
-  * matter. The operator group, which is broadcast state's, new partition i takes from old partition
-  * i mod n. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
+  * matter. The operator group new partition i takes from old partition i mod n: a copy of its
+  * broadcast state. Only operator state is read and dealt out anew, see [[OperatorState]]. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
   * their own, with v1 they are named `<version>_of<parallelism>.keystate`. Until the query's logs
   * name the new layout, the old one is what a restart finds; writing the new files again gives the
   * same.
@@ -24,6 +24,8 @@ object Rescaling {
     *   checkpoint format v1
     * @param newId
     *   gives the id of a new version file; not called with format v1
+    * @param local
+    *   for the run files that operator state is read from
     */
   def run(
       storage: CheckpointStorage,
@@ -32,13 +34,19 @@ object Rescaling {
       version: Long,
       ids: Seq[Option[String]],
       parallelism: Int,
-      newId: () => String
+      newId: () => String,
+      local: LocalFolder
   ): Seq[Option[String]] = {
     val old = ids.zipWithIndex.map { case (id, partition) =>
       read(storage, StoreLocation(operator, partition, store), version, id, Some(ids.size))
     }
     val maxParallelism = old.head.maxParallelism
     val families = commonFamilies(operator, store, old)
+    val operatorStates = new OperatorStates(storage, local)
+    val subtaskStates = OperatorState.redistribute(
+      old.flatMap(m => operatorStates.read(StoreLocation(operator, m.partition, store), m)),
+      parallelism
+    )
     (0 until parallelism).map { partition =>
       val location = StoreLocation(operator, partition, store)
       val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
@@ -62,7 +70,11 @@ object Rescaling {
         entryCounts = Map.empty,
         runs = runs
       )
-      VersionFile.write(storage, location, manifest)
+      VersionFile.write(
+        storage,
+        location,
+        operatorStates.replace(manifest, subtaskStates(partition))
+      )
       if (ids.head.isEmpty) None else id
     }
   }

@@ -68,6 +68,22 @@ final class VersionedStore(
     }
   }
 
+  /** The operator state that every subtask had in the loaded version.
+    *
+    * @param ids
+    *   the ids of the subtasks' version files; None with checkpoint format v1
+    */
+  def operatorStates(ids: Seq[Option[String]]): Seq[OperatorState] = {
+    val states = new OperatorStates(storage, local)
+    ids.zipWithIndex.flatMap { case (id, partition) =>
+      val other = location.copy(partition = partition)
+      val version =
+        if (partition == location.partition) manifest
+        else Rescaling.read(storage, other, manifest.version, id, settings.parallelism)
+      states.read(other, version)
+    }
+  }
+
   /** Begins anew with no state; the next commit makes the version after this one. */
   def loadEmpty(version: Long): Unit = {
     unload()

@@ -109,16 +109,20 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       ids: Seq[Option[String]],
       parallelism: Int
   ): Seq[Option[String]] = {
+    val local = newLocalFolder()
     val renamed =
-      Rescaling.run(
-        storage,
-        0,
-        StoreLocation.DefaultStore,
-        version,
-        ids,
-        parallelism,
-        () => newId().get
-      )
+      try
+        Rescaling.run(
+          storage,
+          0,
+          StoreLocation.DefaultStore,
+          version,
+          ids,
+          parallelism,
+          () => newId().get,
+          local
+        )
+      finally local.close()
     if (ids.head.isEmpty) Seq.fill(parallelism)(None) else renamed
   }
 }

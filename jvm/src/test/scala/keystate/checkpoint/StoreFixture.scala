@@ -30,12 +30,14 @@ trait StoreFixture {
     storage,
     settings,
     backends,
-    new LocalFolder(() => {
-      val folder = Files.createTempDirectory("keystate-test").toFile
-      scratchFolders.synchronized(scratchFolders += folder)
-      folder
-    })
+    newLocalFolder()
   )
+
+  def newLocalFolder(): LocalFolder = new LocalFolder(() => {
+    val folder = Files.createTempDirectory("keystate-test").toFile
+    scratchFolders.synchronized(scratchFolders += folder)
+    folder
+  })
 
   /** Files that stores left behind after they were closed. */
   protected def leftBehind: Seq[File] =

@@ -13,6 +13,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
 import keystate.backend.{KeyedStateBackend, Layout, StateFamily}
+import keystate.checkpoint.OperatorState
 
 /** One version of a partition's state, open for a task: Spark's operators use it as a StateStore,
   * Keystate's take the backend and work on that.
@@ -70,6 +71,10 @@ private[keystate] final class KeyGroupStateStore(
   /** The sweeps of a task's states. */
   def sweeps(context: KeyedContext): StateSweeps =
     new StateSweeps(context, provider.versions.manifest.groups, provider.sweeps)
+
+  /** What every subtask had as operator state in the version that this store began with. */
+  def operatorStates(ids: Seq[Option[String]]): Seq[OperatorState] =
+    if (version == 0) Nil else provider.versions.operatorStates(ids)
 
   def family(name: String): Option[StateFamily] = provider.versions.family(name)
 

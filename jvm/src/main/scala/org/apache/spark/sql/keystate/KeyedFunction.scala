@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.{KeyedStateBackend, StateEntries}
+import keystate.checkpoint.OperatorState
 import keystate.ttl.{Expiry, TtlEntries}
 
 /** The user's function of a keyed operator, in whatever language. */
@@ -89,6 +90,15 @@ private[keystate] final class KeyedContext(
     val ids = families.slice(first, first + spec.broadcast.size + 1)
     new BroadcastStates(spec.broadcast, ids, backend, maxParallelism)
   }
+
+  val operatorState: Option[OperatorStateStore] = Option.when(spec.checkpointed) {
+    // Before the timers, which are last.
+    val family = families(families.size - (if (spec.timers) 2 else 1))
+    new OperatorStateStore(family, backend, maxParallelism)
+  }
+
+  /** Reads the operator state that every subtask had when the batch began. */
+  var readOperatorStates: () => Seq[OperatorState] = () => Nil
 
   /** The batch's broadcast elements; None when nothing was broadcast. */
   var broadcastInput: Option[BroadcastInput] = None

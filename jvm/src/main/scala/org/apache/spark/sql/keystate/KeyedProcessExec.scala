@@ -280,6 +280,13 @@ private[keystate] class KeyedProcessExec(
   private def input(elements: Elements): Option[BroadcastInput] =
     elements.map(rows => new BroadcastInput(broadcast.get.columns, broadcastOutput, rows.value))
 
+  /** Of the partitions' version files in the state that the batch begins with. */
+  private lazy val checkpointIds: Seq[Option[String]] =
+    getStateInfo.stateStoreCkptIds match {
+      case Some(ids) => ids.toSeq.map(_.headOption)
+      case None => Seq.fill(getStateInfo.numPartitions)(None)
+    }
+
   private val runner = function.runner(conf, pythonMetrics)
 
   /** Made in a task. */
@@ -332,6 +339,7 @@ private[keystate] class KeyedProcessExec(
     val task =
       context(own.backend, families, maxParallelism, getStateInfo.numPartitions, expiries)
     task.broadcastInput = input(elements)
+    task.readOperatorStates = () => own.operatorStates(checkpointIds)
     task.watermark = watermark
     val sweeps = own.sweeps(task)
     val due =

@@ -40,7 +40,8 @@ private[keystate] final class KeyedTask(
     backend: KeyedStateBackend,
     project: InternalRow => InternalRow,
     context: JObject,
-    settings: KeyedTask.Settings
+    settings: KeyedTask.Settings,
+    operatorState: Option[OperatorStateStore]
 ) extends Conversation
     with AskedKeys {
   import KeyedTask._
@@ -51,6 +52,7 @@ private[keystate] final class KeyedTask(
   private var previousRead = 0 // its slots whose changes were read
   private var carried = new Array[Int](1024)
   private var rowsPerMessage = settings.firstMessageRows
+  private var sent = false
 
   /** Entries that the worker put and removed so far. */
   var updated = 0L
@@ -90,6 +92,10 @@ private[keystate] final class KeyedTask(
       } else if (dueTimers.nonEmpty) {
         send(fillTimers)
         true
+      } else if (operatorState.nonEmpty && !sent) {
+        // Every subtask takes part in a checkpoint, one without rows too.
+        send(_ => ())
+        true
       } else {
         false
       }
@@ -104,6 +110,7 @@ private[keystate] final class KeyedTask(
         }
       }
       val from = slots.size
+      sent = true
       fillIn(from)
       backend.synchronized(states.foreach(_.load(slots, from, carried)))
       finish()
@@ -191,6 +198,7 @@ private[keystate] final class KeyedTask(
         }
       }
     }
+    operatorState.foreach(_.receive(column))
     val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
     Iterator.range(0, rows.size).map(i => project(rows(i)))
   }

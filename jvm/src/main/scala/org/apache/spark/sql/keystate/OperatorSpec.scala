@@ -6,6 +6,7 @@ import org.json4s.jackson.JsonMethods
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 
 import keystate.backend.{Layout, StateFamily}
+import keystate.checkpoint.OperatorState
 import keystate.ttl.TimeToLive
 
 /** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
@@ -81,6 +82,9 @@ private[keystate] final case class StateSpec(
   *   whether the function can have timers
   * @param broadcast
   *   the broadcast states; none if no stream is broadcast to the operator
+  * @param checkpointed
+  *   whether the function takes part in checkpoints: each of its subtasks then has operator state, and
+  *   runs in every batch
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -88,16 +92,20 @@ private[keystate] final case class OperatorSpec(
     timeMode: String,
     timers: Boolean,
     states: Seq[StateSpec],
-    broadcast: Seq[StateSpec] = Nil
+    broadcast: Seq[StateSpec] = Nil,
+    checkpointed: Boolean = false
 ) {
 
-  /** What the operator keeps in its store: its states, its broadcast states and their tag, and last
-    * its timers if it has any. The ids are for a store of its own; one that lives on assigns them.
+  /** What the operator keeps in its store: its states, its broadcast states and their tag, its
+    * operator state, and last its timers, as far as it has them. The ids are for a store of its own; one that lives on assigns them.
     */
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(
         (BroadcastStates.FamilyName, Layout.Ordered, BroadcastStates.FamilyProperties)
+      ) ++
+      Option.when(checkpointed)(
+        (OperatorState.FamilyName, Layout.Ordered, OperatorStateStore.FamilyProperties)
       ) ++
       Option.when(timers)(
         (TimerChannel.FamilyName, TimerChannel.FamilyLayout, TimerChannel.FamilyProperties)
@@ -119,7 +127,8 @@ private[keystate] object OperatorSpec {
       timeMode = (root \ "time_mode").extract[String],
       timers = (root \ "timers").extract[Boolean],
       states = (root \ "states").children.map(state),
-      broadcast = (root \ "broadcast").children.map(state)
+      broadcast = (root \ "broadcast").children.map(state),
+      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false)
     )
   }
 

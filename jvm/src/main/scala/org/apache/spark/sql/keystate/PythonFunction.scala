@@ -113,11 +113,12 @@ private[keystate] final class PythonRunner(
       context.backend,
       toOutput,
       control(context),
-      settings
+      settings,
+      context.operatorState
     )
     val results =
       // Nothing to do without rows and timers: the worker would start for nothing.
-      if (!rows.hasNext && due.isEmpty) Iterator.empty
+      if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         serveQuestions(task, channels, context)
         val schema = KeyedTask.messageSchema(
@@ -142,9 +143,16 @@ private[keystate] final class PythonRunner(
       context: KeyedContext
   ): Unit = {
     val spec = context.spec
-    if (spec.broadcast.nonEmpty || spec.states.exists(_.kind != StateKind.Value)) {
+    if (
+      spec.broadcast.nonEmpty || spec.checkpointed ||
+      spec.states.exists(_.kind != StateKind.Value)
+    ) {
       val pages = new PageFormat(timeZone, largeVarTypes)
-      val questions = new StateQuestions(task, channels, context.backend, pages)
+      val keyed = new StateQuestions(task, channels, context.backend, pages)
+      val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
+        task.announce("operator_tag" -> own.tag)
+        new OperatorStateQuestions(own, context.readOperatorStates, context.backend, keyed)
+      }
       task.announce(context.broadcastStates match {
         case None => serve(questions, context)
         case Some(states) =>

@@ -14,7 +14,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import org.apache.spark.sql.internal.SQLConf
 
-import keystate.checkpoint.Rescaling
+import org.apache.spark.util.Utils
+
+import keystate.checkpoint.{LocalFolder, Rescaling}
 
 /** Changes the number of partitions of a stopped query.
   *
@@ -38,10 +40,15 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private val root = new Path(checkpoint)
   private val files = CheckpointFileManager.create(root, hadoopConf)
   private val offsets = new OffsetEntries(session, new Path(root, "offsets").toString)
+  private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
   private val commits = new CommitEntries(session, new Path(root, "commits").toString)
 
   /** Returns the number of partitions before; the same as `partitions` when nothing was to do. */
-  def run(partitions: Int): Int = offsets.getLatest() match {
+  def run(partitions: Int): Int =
+    try change(partitions)
+    finally local.close()
+
+  private def change(partitions: Int): Int = offsets.getLatest() match {
     case None => partitions
     case Some((latest, entry)) =>
       val committed = commits.getLatest()
@@ -111,7 +118,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     version,
     ids,
     partitions,
-    () => UUID.randomUUID.toString
+    () => UUID.randomUUID.toString,
+    local
   )
 
   private def rescalePending(batch: Long, layout: Int, partitions: Int): Unit = {

@@ -1,4 +1,4 @@
-"""Operator state of a source: lists in the memory of each instance, whole in every snapshot."""
+"""Operator state: lists in the memory of each instance, whole in every snapshot."""
 
 from __future__ import annotations
 
@@ -21,18 +21,25 @@ T = TypeVar("T")
 #: What an instance's states hold: encoded elements by the state's name.
 Snapshot = dict[str, list[str]]
 
-#: The state of a ListCheckpointed source, which has no name and no declared type.
+#: The state of a ListCheckpointed function, which has no name and no declared type.
 LIST = "$list"
 
 
 class InstanceStates:
-    """The operator states of one instance; the store and the context that a source is given."""
+    """The operator states of one instance; the store and the context that a function is given."""
 
-    def __init__(self, specs: dict[str, StateSpec], batch: int | None, restored: Snapshot) -> None:
+    def __init__(
+        self,
+        specs: dict[str, StateSpec],
+        batch: int | None,
+        restored: Snapshot,
+        keyed: KeyedStateStore | None = None,
+    ) -> None:
+        self._keyed = keyed
         self._specs = specs
         self._batch = batch
         self._restored = restored
-        self._states: dict[str, SourceListState] = {}
+        self._states: dict[str, InstanceListState] = {}
 
     def initialize(self, function: Any) -> None:
         """Gives the function what it had."""
@@ -66,8 +73,10 @@ class InstanceStates:
         return self
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """A source has none."""
-        raise DeclarationError("a source has no keyed state")
+        """The keyed states; a source has none."""
+        if self._keyed is None:
+            raise DeclarationError("a source has no keyed state")
+        return self._keyed
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """A list that is spread evenly when the parallelism changes."""
@@ -78,8 +87,8 @@ class InstanceStates:
         return self._state(state_descriptor)
 
     def get_broadcast_state(self, state_descriptor: Any) -> Any:
-        """A source has none."""
-        raise DeclarationError("a source has no broadcast state")
+        """Broadcast states are those of the descriptors that ``keystate.broadcast`` got."""
+        raise DeclarationError("get broadcast state from the context of each element")
 
     def _state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         name = descriptor.name
@@ -89,7 +98,7 @@ class InstanceStates:
                 "initialize_state(), unconditionally"
             )
         if name not in self._states:
-            state = SourceListState(self._specs[name])
+            state = InstanceListState(self._specs[name])
             state.decode(self._restored.get(name, []))
             self._states[name] = state
         return self._states[name]
@@ -111,7 +120,7 @@ class SnapshotContext:
         return self._time
 
 
-class SourceListState(ListState[Any]):
+class InstanceListState(ListState[Any]):
     """Elements as they are; encoded, and so checked, for a snapshot."""
 
     def __init__(self, spec: StateSpec) -> None:
@@ -158,7 +167,7 @@ class SourceListState(ListState[Any]):
             if column.type != self._codec.arrow:
                 raise StateTypeError(
                     f"state '{self._spec.name}' is {column.type} in the checkpoint and "
-                    f"{self._codec.name} in the source: declare it as before, or give the new "
+                    f"{self._codec.name} in the function: declare it as before, or give the new "
                     "state another name"
                 )
             self._elements += self._codec.decode(column)

@@ -1,0 +1,41 @@
+package keystate.checkpoint
+
+import keystate.backend.Change
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+
+/** Reads and replaces subtasks' operator state in version files, without loading the versions. */
+private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local: LocalFolder) {
+
+  /** The operator state of a version; None when it has none. */
+  def read(location: StoreLocation, manifest: Manifest): Option[OperatorState] =
+    family(manifest).flatMap { family =>
+      val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+      val files = new RunFiles(location, storage, local)
+      // Every batch writes it anew, so it is found in one of the newest runs.
+      manifest.runs.reverseIterator
+        .filter(_.groups.contains(group))
+        .flatMap { run =>
+          val entries =
+            files.read(run, Set(family), KeyGroupRange(group, group), manifest.version)
+          try entries.filter(_.key.sameElements(OperatorState.StateKey)).toVector
+          finally entries.close()
+        }
+        .nextOption()
+        .map(change => OperatorState.fromJson(change.value))
+    }
+
+  /** The same version with another operator state. */
+  def replace(manifest: Manifest, state: OperatorState): Manifest =
+    family(manifest).fold(manifest) { family =>
+      val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+      val entries = Iterator(
+        Change(family, group, OperatorState.StateKey, OperatorState.toJson(state)),
+        Change(family, group, OperatorState.TagKey, Array.emptyByteArray)
+      )
+      val run = InlineRun.encode(entries, Int.MaxValue.toLong, manifest.version, manifest.id)
+      manifest.copy(runs = manifest.runs ++ run)
+    }
+
+  private def family(manifest: Manifest): Option[Int] =
+    manifest.families.find(_.name == OperatorState.FamilyName).map(_.id)
+}

@@ -1,0 +1,65 @@
+package org.apache.spark.sql.keystate
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonAST.{JObject, JString}
+
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.KeyedStateBackend
+import keystate.checkpoint.OperatorState
+import keystate.keygroup.KeyGroups
+
+/** A subtask's operator state in its backend, and the tag of the function instance that it is from: a
+  * worker whose instance has that tag goes on with it, any other begins with a new one.
+  */
+private[keystate] final class OperatorStateStore(
+    family: Int,
+    backend: KeyedStateBackend,
+    maxParallelism: Int
+) {
+  private val group = KeyGroups.operatorGroup(maxParallelism)
+
+  /** Empty while there is no state, and after a rescale. */
+  def tag: String = get(OperatorState.TagKey).fold("")(new String(_, UTF_8))
+
+  def state: Option[OperatorState] = get(OperatorState.StateKey).map(OperatorState.fromJson)
+
+  private def get(key: Array[Byte]) = Option(backend.get(family, group, key))
+
+  /** Takes what the worker says with its last answer. */
+  def receive(column: String => ArrowColumnVector): Unit = {
+    val state = column("operator_state")
+    if (!state.isNullAt(0)) backend.synchronized {
+      backend.put(family, group, OperatorState.StateKey, state.getBinary(0))
+      backend.put(family, group, OperatorState.TagKey, column("operator_tag").getBinary(0))
+    }
+  }
+}
+
+private[keystate] object OperatorStateStore {
+  val FamilyProperties: Map[String, String] = Map("kind" -> "operator_state")
+}
+
+/** Answers a new function instance's question for its operator state. */
+private[keystate] final class OperatorStateQuestions(
+    own: OperatorStateStore,
+    readAll: () => Seq[OperatorState],
+    backend: KeyedStateBackend,
+    others: StateServer.Answerer
+) extends StateServer.Answerer {
+  private implicit val formats: Formats = DefaultFormats
+
+  override def apply(question: JObject, data: Array[Byte]): (JObject, Array[Byte]) =
+    (question \ "op").extract[String] match {
+      case "operator_state" =>
+        val restored = backend.synchronized(own.state).map { state =>
+          if ((question \ "unions").extract[Boolean]) OperatorState.withUnions(state, readAll())
+          else state
+        }
+        val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
+        (JObject("state" -> JString(json)), Array.emptyByteArray)
+      case _ => others(question, data)
+    }
+}

@@ -1,0 +1,65 @@
+package keystate.checkpoint
+
+import org.scalacheck.Gen
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
+  private def split(name: String, elements: String*) = OperatorList(name, union = false, elements)
+  private def union(name: String, elements: String*) = OperatorList(name, union = true, elements)
+
+  private def elements(states: Seq[OperatorState], name: String): Seq[Seq[String]] =
+    states.map(_.lists.filter(_.name == name).flatMap(_.elements))
+
+  private def dealt(old: Seq[Seq[String]], parallelism: Int): Seq[Seq[String]] = {
+    val states = old.map(part => OperatorState(1, Seq(split("a", part: _*))))
+    elements(OperatorState.redistribute(states, parallelism), "a")
+  }
+
+  test("the elements of a list are dealt out in their order, as evenly as possible") {
+    assert(dealt(Seq(Seq("1", "2", "3", "4")), 3) == Seq(Seq("1", "2"), Seq("3"), Seq("4")))
+    assert(dealt(Seq(Seq("1"), Seq("2", "3"), Nil), 1) == Seq(Seq("1", "2", "3")))
+    assert(
+      dealt(Seq(Seq("1", "2"), Seq("3"), Nil, Seq("4", "5")), 3) ==
+        Seq(Seq("1", "2"), Seq("3", "4"), Seq("5"))
+    )
+    assert(
+      dealt(Seq(Seq("1", "2", "3"), Seq("4")), 5) ==
+        Seq(Seq("1"), Seq("2"), Seq("3"), Seq("4"), Nil)
+    )
+    assert(dealt(Seq(Nil, Nil), 3) == Seq(Nil, Nil, Nil))
+  }
+
+  test("where one list's remainder ends, the next one's begins") {
+    val old = Seq(OperatorState(1, Seq(split("a", "1"), split("b", "2"), split("c", "3", "4"))))
+    val states = OperatorState.redistribute(old, 3)
+    assert(elements(states, "a") == Seq(Seq("1"), Nil, Nil))
+    assert(elements(states, "b") == Seq(Nil, Seq("2"), Nil))
+    assert(elements(states, "c") == Seq(Seq("4"), Nil, Seq("3")))
+  }
+
+  test("union lists are read from all subtasks, and none is doubled by a rescale") {
+    val old = Seq(OperatorState(1, Seq(union("u", "1"))), OperatorState(2, Seq(union("u", "2"))))
+    val states = OperatorState.redistribute(OperatorState.redistribute(old, 4), 3)
+    assert(states.map(_.batch).toSet == Set(2))
+    states.foreach { own =>
+      val restored = OperatorState.withUnions(own, states)
+      assert(elements(Seq(restored), "u") == Seq(Seq("1", "2")))
+    }
+  }
+
+  test("nothing is lost or doubled, and subtasks differ by one element at most") {
+    val lists = Gen.listOf(Gen.listOf(Gen.alphaNumStr))
+    forAll(lists, Gen.choose(1, 9)) { (old, parallelism) =>
+      val parts = dealt(old, parallelism)
+      assert(parts.flatten == old.flatten)
+      assert(parts.size == parallelism)
+      assert(parts.map(_.size).max - parts.map(_.size).min <= 1)
+    }
+  }
+
+  test("JSON") {
+    val state = OperatorState(7, Seq(split("a", "x", ""), union("\"ü\"", "y"), split("none")))
+    assert(OperatorState.fromJson(OperatorState.toJson(state)) == state)
+  }
+}

@@ -1,0 +1,87 @@
+"""Operator state of an operator's function: given to an instance, and taken after each task."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._spec import OperatorSpec
+from keystate._worker.channel import Channel
+from keystate._worker.instance_state import InstanceStates
+from keystate.functions import CheckpointListener
+from keystate.runtime import KeyedStateStore
+
+
+class InstanceKeeper:
+    """Keeps a function instance and its subtask's operator state together.
+
+    What an instance holds is state too. So each snapshot gets a tag of its own, which is stored
+    with it, and the instance serves the next task only if that begins with this very snapshot.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        spec: OperatorSpec,
+        keyed: KeyedStateStore,
+        channel: Channel,
+        control: dict[str, Any],
+    ) -> None:
+        self._function = function
+        self._unions = {state.name for state, union in spec.operator_states if union}
+        self._tag: str = control["operator_tag"]
+        self._snapshot_of: int | None = None
+        stored = channel.operator_state(bool(self._unions))
+        restored = json.loads(stored) if stored else {"batch": None, "lists": []}
+        self._states = InstanceStates(
+            {state.name: state for state, _ in spec.operator_states},
+            restored["batch"],
+            {entry["name"]: entry["elements"] for entry in restored["lists"]},
+            keyed,
+        )
+
+    def initialize(self) -> None:
+        """Gives the function what its subtask had."""
+        self._states.initialize(self._function)
+
+    def goes_on(self, control: dict[str, Any]) -> bool:
+        """Whether a task begins with what this instance has."""
+        tag: str = control["operator_tag"]
+        return self._tag == tag
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        """Tells the function that its last batch counts: the next one has begun."""
+        batch = self._snapshot_of
+        if batch is not None and batch < control["batch_id"]:
+            self._snapshot_of = None
+            if isinstance(self._function, CheckpointListener):
+                self._function.notify_checkpoint_complete(batch)
+
+    def snapshot(self, control: dict[str, Any]) -> dict[str, pa.Array]:
+        """The columns with the state after a task."""
+        batch, time = control["batch_id"], control["processing_time"]
+        lists = self._states.snapshot(self._function, batch, time)
+        self._tag = uuid.uuid4().hex
+        self._snapshot_of = batch
+        state = {
+            "batch": batch,
+            "lists": [
+                {"name": name, "union": name in self._unions, "elements": elements}
+                for name, elements in lists.items()
+            ],
+        }
+        return _columns(self._tag.encode(), json.dumps(state).encode())
+
+    def no_snapshot(self) -> dict[str, pa.Array]:
+        """The same columns, empty."""
+        return _columns(None, None)
+
+
+def _columns(tag: bytes | None, state: bytes | None) -> dict[str, pa.Array]:
+    return {
+        "operator_tag": pa.array([tag], pa.binary()),
+        "operator_state": pa.array([state], pa.binary()),
+    }

@@ -1,0 +1,266 @@
+"""Operator state: kept with the checkpoint, dealt out anew when the parallelism changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    CheckpointedFunction,
+    CheckpointListener,
+    DeclarationError,
+    KeyedProcessFunction,
+    ListCheckpointed,
+    ListStateDescriptor,
+    ProcessFunction,
+    SinkFunction,
+    ValueStateDescriptor,
+)
+from pyspark.errors import StreamingQueryException
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+@pytest.fixture(params=["1", "2"])
+def checkpoint_format(request: Any, settings: Callable[..., None]) -> None:
+    settings(**{FORMAT: request.param})
+
+
+class Buffer(ProcessFunction, CheckpointedFunction):
+    """Keeps rows back until it has `size` of them, as the seeds' sink does."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.kept = store.get_list_state(ListStateDescriptor("kept", "long"))
+        self.seen = store.get_union_list_state(ListStateDescriptor("seen", "subtask int, n long"))
+        self.buffer = list(self.kept.get())
+        self.restored = context.is_restored()
+        self.all_seen = sum(row.n for row in self.seen.get())
+        self.n = 0
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.get_index_of_this_subtask()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        self.buffer.append(row.x)
+        if len(self.buffer) >= self.size:
+            for x in self.buffer:
+                yield x, self.subtask, self.restored, self.all_seen
+            self.buffer = []
+
+    def snapshot_state(self, context: Any) -> None:
+        assert context.get_checkpoint_timestamp() > 0
+        self.kept.update(self.buffer)
+        self.seen.update([(self.subtask, self.n)])
+
+
+def buffered(size: int) -> Callable[[Any], Any]:
+    schema = "x long, subtask int, restored boolean, seen long"
+    return lambda df: keystate.stream(df).process(Buffer(size), schema)
+
+
+def test_kept_over_batches_restarts_and_rescales(
+    stream: Any, settings: Any, checkpoint_format: None
+) -> None:
+    """No element is lost or doubled, however many subtasks there are."""
+    fed = stream("x long")
+    out: list[Any] = []
+    fed_rows = 0
+    for partitions in (1, 3, 1, 4, 3, 2, 5, 5):
+        settings(**{PARTITIONS: str(partitions)})
+        for _ in range(2):
+            fed.feed([(x,) for x in range(fed_rows, fed_rows + 7)])
+            fed_rows += 7
+        rows = fed.run(buffered(1_000_000))
+        assert rows == []
+    fed.feed([(fed_rows,)])
+    out = fed.run(buffered(1))
+    emitted = [row.x for row in out]
+    # A subtask empties its buffer at its first row; the others still have theirs.
+    for i in range(1, 40):
+        fed.feed([(fed_rows + i,)])
+    out += fed.run(buffered(1))
+    emitted = Counter(row.x for row in out)
+    assert set(emitted.values()) == {1}
+    assert set(emitted) == set(range(fed_rows + 40))
+    assert all(row.restored for row in out)
+
+
+def test_union_state(stream: Any, settings: Any, checkpoint_format: None) -> None:
+    """Every subtask is restored with what all of them had."""
+    fed = stream("x long")
+    fed.feed([(x,) for x in range(20)])
+    assert {row.seen for row in fed.run(buffered(1))} == {0}
+    fed.feed([(x,) for x in range(20)])
+    assert {row.seen for row in fed.run(buffered(1))} == {20}
+    settings(**{PARTITIONS: "5"})
+    fed.feed([(x,) for x in range(30)])
+    out = fed.run(buffered(1))
+    assert {row.seen for row in out} == {20}
+    assert len({row.subtask for row in out}) == 5
+    settings(**{PARTITIONS: "3"})
+    fed.feed([(x,) for x in range(30)])
+    assert {row.seen for row in fed.run(buffered(1))} == {30}
+
+
+class Tally(KeyedProcessFunction, ListCheckpointed[Any], CheckpointListener):
+    """Keyed, with a list of its own, told of checkpoints, and failing when asked to."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.subtask = ctx.get_index_of_this_subtask()
+        self.total = getattr(self, "total", 0)
+
+    def restore_state(self, state: list[Any]) -> None:
+        self.total = sum(part["total"] for part in state)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        self.total += row.x
+        flag = self.folder / "fail"
+        if row.x == 13 and flag.exists():
+            flag.unlink()
+            raise ValueError("once")
+        yield row.x, self.count.value(), self.total
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        self.note(f"snapshot {checkpoint_id}")
+        return [{"total": self.total}]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.note(f"complete {checkpoint_id}")
+
+    def note(self, text: str) -> None:
+        with (self.folder / f"log{self.subtask}").open("a") as log:
+            log.write(text + "\n")
+
+
+def test_an_attempt_that_fails_leaves_no_trace(
+    stream: Any, settings: Any, tmp_path: Path, checkpoint_format: None
+) -> None:
+    settings(**{PARTITIONS: "1"})
+    (tmp_path / "fail").touch()
+    fed = stream("x long")
+    fed.feed([(1,), (2,)], [(13,), (4,)], [(5,)])
+    schema = "x long, n long, total long"
+
+    def tally(df: Any) -> Any:
+        return keystate.keyed(df, "x").process(Tally(str(tmp_path)), schema)
+
+    totals = {row.x: row.total for row in fed.run(tally)}
+    assert not (tmp_path / "fail").exists(), "it did not fail"
+    assert max(totals.values()) == 25
+    assert totals[5] == 25
+    log = (tmp_path / "log0").read_text().split("\n")
+    completed = [line for line in log if line.startswith("complete")]
+    # The instance of batch 0 was in use until the failure; a new one took over batch 1.
+    assert completed == ["complete 0", "complete 1"] or completed == ["complete 1"]
+    assert [line for line in log if line.startswith("snap")] == [
+        "snapshot 0",
+        "snapshot 1",
+        "snapshot 2",
+    ]
+    fed.feed([(6,)])
+    assert [row.total for row in fed.run(tally)] == [31]
+
+
+class Collects(SinkFunction):
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def open(self, ctx: Any) -> None:
+        self.file = self.folder / f"{ctx.get_index_of_this_subtask()}"
+
+    def invoke(self, value: Any, context: Any) -> None:
+        with self.file.open("a") as file:
+            file.write(f"{value.x}\n")
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_sinks(spark: Any, stream: Any, tmp_path: Path, keyed: bool) -> None:
+    fed = stream("x long")
+    fed.feed([(x,) for x in range(10)], [(x,) for x in range(10, 20)])
+    source = spark.readStream.schema("x long").parquet(str(fed._input))
+    rows = keystate.keyed(source, "x") if keyed else keystate.stream(source)
+    out = tmp_path / "out"
+    out.mkdir()
+    writer = rows.add_sink(Collects(str(out)))
+    location = writer.option("checkpointLocation", str(fed.checkpoint))
+    location.trigger(availableNow=True).start().awaitTermination()
+    written = [int(line) for path in out.iterdir() for line in path.read_text().split()]
+    assert sorted(written) == list(range(20))
+    assert len(list(out.iterdir())) == 2
+
+
+def test_plain_functions(spark: Any) -> None:
+    df = spark.range(0, 100, 1, 3)
+    rows = keystate.stream(df)
+    assert rows.map(lambda row: row.id * 2, "long").count() == 100
+    assert rows.filter(lambda row: row.id < 10).count() == 10
+    assert rows.flat_map(lambda row: [row.id] * 2, "id long").count() == 200
+    assert rows.process(lambda row, ctx: [(row.id,)], "id long").distinct().count() == 100
+
+
+class Misdeclared(ProcessFunction, CheckpointedFunction):
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.state = store.get_list_state(ListStateDescriptor("s", "long"))
+        if self.what == "twice":
+            store.get_list_state(ListStateDescriptor("s", "long"))
+        if self.what == "init":
+            raise ValueError("mine")
+        if self.what == "keyed":
+            context.get_keyed_state_store().get_state(ValueStateDescriptor("v", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if self.what == "key":
+            ctx.get_current_key()
+        return []
+
+    def snapshot_state(self, context: Any) -> None:
+        if self.what == "snapshot":
+            raise ValueError("mine")
+        self.state.update(["x" if self.what == "type" else 1])
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("twice", "two states are named 's'"),
+        ("init", r"initialize_state\(\) failed on the driver.*mine"),
+        ("keyed", "state 'v' needs a key"),
+    ],
+)
+def test_declarations(spark: Any, what: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        keystate.stream(spark.range(3)).process(Misdeclared(what), "id long")
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("snapshot", "FunctionError: ValueError: mine"),
+        ("type", "state 's': expected bigint, got str 'x'"),
+        ("key", "the stream is not keyed"),
+    ],
+)
+def test_failures(stream: Any, what: str, message: str) -> None:
+    fed = stream("x long")
+    fed.feed([(1,)])
+    with pytest.raises(StreamingQueryException, match=message):
+        fed.run(lambda df: keystate.stream(df).process(Misdeclared(what), "id long"))

@@ -18,6 +18,39 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       assert(leftBehind.isEmpty)
     }
 
+  test("a subtask has the broadcast state of one old subtask, not of another's files") {
+    val storage = new MemoryStorage
+    def open(partition: Int, parallelism: Int) = {
+      val settings = StoreSettings(Some(maxParallelism), Some(parallelism))
+      newStore(storage, settings, StoreLocation(0, partition, StoreLocation.DefaultStore))
+    }
+    def commit(store: VersionedStore)(changes: => Unit): Unit = {
+      store.load(Option.when(store.isLoaded)(store.manifest.version).getOrElse(0L), None)
+      register(store)
+      changes
+      store.commit(None)
+      ()
+    }
+    val old = (0 until 4).map(open(_, 4))
+    try
+      old.zipWithIndex.foreach { case (store, partition) =>
+        // The old value is in a file in the second subtask and inline in the first.
+        commit(store) {
+          change(store, "p", maxParallelism, "rule", "old")
+          if (partition == 1) change(store, "p", 8, "key", large(1))
+        }
+        commit(store)(change(store, "p", maxParallelism, "rule", "new"))
+      }
+    finally old.foreach(_.close())
+    rescale(storage, 2, Seq.fill(4)(None), 2)
+    val store = open(0, 2)
+    try {
+      store.load(2, None)
+      register(store)
+      assert(operatorContent(store) == Map("rule" -> "new"))
+    } finally store.close()
+  }
+
   private def run(seed: Long, withIds: Boolean): Unit = {
     val random = new Random(seed)
     val storage = new MemoryStorage

@@ -81,12 +81,14 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       groups: KeyGroupRange,
       entryCounts: Option[Map[Int, Long]]
   ): Unit = {
-    // Where runs begin and end of which the file has more than may be seen.
+    // Where runs begin and end of which the file has more than may be seen. The operator group is
+    // not beside the others, so it is cut off from them whatever the runs have.
     val partial = runs.collect { case RunFile(_, taken, false) => taken }
     val bounds = partial.flatMap(taken => Seq(taken.first, taken.last + 1)).distinct
     val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
     database.cut(
-      bounds.filter(g => groups.first < g && g <= groups.last || g == operatorGroup)
+      bounds.filter(g => groups.first < g && g <= groups.last) ++
+        Option.when(partial.nonEmpty)(operatorGroup)
     )
     runs.foreach {
       case file: RunFile => database.ingest(file)

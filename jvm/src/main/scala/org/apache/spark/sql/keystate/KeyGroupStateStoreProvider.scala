@@ -43,6 +43,7 @@ class KeyGroupStateStoreProvider
   private var schemaProvider: Option[StateSchemaProvider] = None
   private[keystate] var lock: StoreLock = _
   private[keystate] var versions: VersionedStore = _
+  private[keystate] val subtask = new SubtaskScope
 
   // By column family: it is defined once in a provider's life, not with each version.
   private val codecs = new ConcurrentHashMap[String, SparkCodec]
@@ -175,7 +176,9 @@ class KeyGroupStateStoreProvider
 
   override def close(): Unit = if (versions != null) {
     versions.cancelMaintenance()
-    if (lock.close()) versions.close()
+    if (lock.close())
+      try subtask.close()
+      finally versions.close()
   }
 
   override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = StoreMetrics.all

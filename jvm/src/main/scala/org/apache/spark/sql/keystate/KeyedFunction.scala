@@ -58,6 +58,8 @@ private[keystate] trait KeyedRun {
   *   the micro-batch's time
   * @param expiries
   *   what has expired in this task, of states with a time to live
+  * @param subtask
+  *   keeps what lives longer than the task
   */
 private[keystate] final class KeyedContext(
     val spec: OperatorSpec,
@@ -73,7 +75,8 @@ private[keystate] final class KeyedContext(
     val batchId: Long,
     val queryRun: String,
     val processingTime: Option[Long],
-    val expiries: Map[String, Expiry]
+    val expiries: Map[String, Expiry],
+    val subtask: SubtaskScope
 ) {
   val task: TaskContext = TaskContext.get()
 

@@ -295,6 +295,7 @@ private[keystate] class KeyedProcessExec(
       families: Seq[Int],
       maxParallelism: Int,
       parallelism: Int,
+      subtask: SubtaskScope,
       expiries: Map[String, Expiry] = Map.empty
   ): KeyedContext = new KeyedContext(
     spec,
@@ -310,7 +311,8 @@ private[keystate] class KeyedProcessExec(
     getStateInfo.storeVersion,
     getStateInfo.queryRunId.toString,
     batchTimestampMs,
-    expiries
+    expiries,
+    subtask
   )
 
   private def processStream(
@@ -336,8 +338,14 @@ private[keystate] class KeyedProcessExec(
       val properties = f.properties ++ expiries.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
     }
-    val task =
-      context(own.backend, families, maxParallelism, getStateInfo.numPartitions, expiries)
+    val task = context(
+      own.backend,
+      families,
+      maxParallelism,
+      getStateInfo.numPartitions,
+      own.provider.subtask,
+      expiries
+    )
     task.broadcastInput = input(elements)
     task.readOperatorStates = () => own.operatorStates(checkpointIds)
     task.watermark = watermark
@@ -369,7 +377,9 @@ private[keystate] class KeyedProcessExec(
     val backend = new HeapStateBackend(maxParallelism)
     spec.families.foreach(backend.register)
     val parallelism = TaskContext.get().numPartitions()
-    val task = context(backend, spec.families.map(_.id), maxParallelism, parallelism)
+    val subtask = new SubtaskScope
+    TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
+    val task = context(backend, spec.families.map(_.id), maxParallelism, parallelism, subtask)
 
     task.broadcastInput = input(elements)
 

@@ -144,6 +144,60 @@ private[keystate] object KeystateErrors {
     s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."
   )
 
+  // Of functions in the JVM; those in Python have errors of their own.
+
+  def declaration(problem: String, cause: Throwable = null): KeystateException =
+    new KeystateException("KEYSTATE_DECLARATION", problem, cause)
+
+  def extensionMissing(extension: String): KeystateException = new KeystateException(
+    "KEYSTATE_EXTENSION_MISSING",
+    s"spark.sql.extensions lacks $extension: start the session with it, an extension can't be added " +
+      "to one that is running."
+  )
+
+  def timerWithoutWatermark(operator: Option[String]): KeystateException = new KeystateException(
+    "KEYSTATE_NO_WATERMARK",
+    s"An event-time timer of operator${named(operator)} needs a watermark: call " +
+      "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
+  )
+
+  def noCurrentKey(state: String): KeystateException = new KeystateException(
+    "KEYSTATE_NO_CURRENT_KEY",
+    s"State '$state', or an iterator over it, was used where its key is not being processed: use it " +
+      "in processElement or onTimer only, and an iterator in the call that made it."
+  )
+
+  def nullUserKey(state: StateSpec): KeystateException = new KeystateException(
+    "KEYSTATE_NULL_KEY",
+    s"State '${state.name}', ${state.describe}, can't have the key null."
+  )
+
+  /** Names the state whose type a value does not fit. */
+  def inState[T](state: StateSpec)(encode: => T): T =
+    try encode
+    catch {
+      case e: Exception =>
+        throw new KeystateException(
+          "KEYSTATE_STATE_TYPE",
+          s"A value does not fit state '${state.name}', ${state.describe}: ${e.getMessage}",
+          e
+        )
+    }
+
+  def result(operator: Option[String], dataType: String, cause: Exception): KeystateException =
+    new KeystateException(
+      "KEYSTATE_RESULT_TYPE",
+      s"A result of operator${named(operator)} does not fit its type $dataType: ${cause.getMessage}",
+      cause
+    )
+
+  def functionFailed(operator: Option[String], where: String, cause: Throwable): KeystateException =
+    new KeystateException(
+      "KEYSTATE_FUNCTION_FAILED",
+      s"The function of operator${named(operator)} failed: $cause, while processing $where",
+      cause
+    )
+
   private def named(operator: Option[String]): String = operator.fold("")(n => s" '$n'")
 
   val ProviderClass: String = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"

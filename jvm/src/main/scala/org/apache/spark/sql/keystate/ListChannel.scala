@@ -1,21 +1,16 @@
 package org.apache.spark.sql.keystate
 
-import java.nio.ByteBuffer
-
 import org.apache.arrow.vector.complex.ListVector
 
-import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
+import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.StateEntries
-import keystate.ttl.TtlEntries
 
-/** List state. A list is stored in chunks under the user keys 0, 1, 2 ... (int64 big-endian), each
-  * an array of elements, so that appending rewrites at most the last, small chunk. A list longer
-  * than `inlineEntries` is not sent ahead; the worker gets a null and reads it by page.
+/** List state. A list longer than `inlineEntries` is not sent ahead; the worker gets a null and reads
+  * it by page.
   */
 private[keystate] final class ListChannel(
     spec: StateSpec,
@@ -24,10 +19,7 @@ private[keystate] final class ListChannel(
     backend: StateEntries,
     inlineEntries: Int
 ) extends StateChannel {
-  import ListChannel._
-
-  private val projection = UnsafeProjection.create(spec.rowSchema)
-  private val holder = new GenericInternalRow(1)
+  private val lists = new ListChunks(spec)
 
   override def sender(column: String => ListVector): StateSender = new Sender(column(s"s$index"))
 
@@ -62,18 +54,12 @@ private[keystate] final class ListChannel(
       val found = Seq.newBuilder[ArrayData]
       var size = 0
       while (entries.hasNext && size <= inlineEntries) {
-        val chunk = read(entries.next().value)
+        val chunk = lists.decode(entries.next().value)
         size += chunk.numElements()
         found += chunk
       }
       Option.when(size <= inlineEntries)(found.result())
     } finally entries.close()
-  }
-
-  private def read(value: Array[Byte]): ArrayData = {
-    val row = new UnsafeRow(1)
-    StateRows.point(row, value)
-    row.getArray(0)
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
@@ -90,7 +76,7 @@ private[keystate] final class ListChannel(
       if (resets.getBoolean(i)) removed += StateChannel.clear(backend, family, group, key)
       val elements = added.getArray(i)
       if (elements.numElements() > 0) {
-        append(group, key, elements)
+        lists.append(backend, family, group, key, elements)
         put += 1
       }
       i += 1
@@ -110,7 +96,7 @@ private[keystate] final class ListChannel(
       val data = format.write(new StructType().add("value", spec.valueType)) { writers =>
         var size = 0
         while (chunks.hasNext && size < request.limit) {
-          val chunk = read(chunks.next().value)
+          val chunk = lists.decode(chunks.next().value)
           (0 until chunk.numElements()).foreach(writers.head.write(chunk, _))
           size += chunk.numElements()
         }
@@ -119,44 +105,4 @@ private[keystate] final class ListChannel(
       Page(data, Option.when(chunks.hasNext)(chunks.next().key))
     } finally chunks.close()
   }
-
-  private def append(group: Int, key: Array[Byte], elements: ArrayData): Unit = {
-    val chunks = backend.scanReverse(family, group, EntryKeys.prefix(key), null)
-    val last =
-      try Option.when(chunks.hasNext)(chunks.next())
-      finally chunks.close()
-    last match {
-      case Some(chunk) if chunk.value.length < SmallChunk && isCurrent(chunk.value) =>
-        backend.put(family, group, chunk.key, encode(concat(read(chunk.value), elements)))
-      case Some(chunk) =>
-        val number = ByteBuffer.wrap(chunk.key).getLong(EntryKeys.userKeyOffset(chunk.key)) + 1
-        backend.put(family, group, chunkKey(key, number), encode(elements))
-      case None =>
-        backend.put(family, group, chunkKey(key, 0), encode(elements))
-    }
-  }
-
-  /** The elements of a chunk have one time to live. */
-  private def isCurrent(chunk: Array[Byte]): Boolean = backend match {
-    case ttl: TtlEntries => ttl.isCurrent(chunk)
-    case _ => true
-  }
-
-  private def encode(array: ArrayData): Array[Byte] = {
-    holder.update(0, array)
-    StateRows.encode(projection(holder))
-  }
-
-  private def concat(a: ArrayData, b: ArrayData): ArrayData = new GenericArrayData(
-    a.toObjectArray(spec.valueType) ++ b.toObjectArray(spec.valueType)
-  )
-}
-
-private[keystate] object ListChannel {
-
-  /** Bytes below which the last chunk takes the next elements instead of a chunk of their own. */
-  private val SmallChunk = 4096
-
-  private def chunkKey(key: Array[Byte], number: Long): Array[Byte] =
-    EntryKeys.entry(key, ByteBuffer.allocate(8).putLong(number).array())
 }

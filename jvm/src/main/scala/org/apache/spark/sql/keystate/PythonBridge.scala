@@ -10,16 +10,8 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{
-  Alias,
-  Attribute,
-  NamedExpression,
-  PythonUDF,
-  RowOrdering
-}
-import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
+import org.apache.spark.sql.catalyst.expressions.{Alias, PythonUDF}
+import org.apache.spark.sql.catalyst.plans.logical.Project
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
@@ -48,19 +40,16 @@ object PythonBridge {
       spec: String
   ): DataFrame = {
     val df = data.asInstanceOf[ClassicDataset[_]]
-    val plan = df.queryExecution.analyzed
-    val keyed = resolveKeys(df, plan, keys.asScala.toSeq)
-    val extra = keyed.collect { case alias: Alias => alias }
-    val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
+    val input = KeyedInput.byColumns(df, keys.asScala.toSeq)
     ClassicDataset.ofRows(
       df.sparkSession,
       KeyedProcess(
         PythonFunction(expression(function).asInstanceOf[PythonUDF]),
-        keyed.map(_.toAttribute),
-        plan.output,
-        output(DataType.fromJson(outputSchema).asInstanceOf[StructType], plan.output),
+        input.keys,
+        input.columns,
+        input.output(DataType.fromJson(outputSchema).asInstanceOf[StructType]),
         OperatorSpec.fromJson(spec),
-        child
+        input.child
       )
     )
   }
@@ -189,37 +178,4 @@ object PythonBridge {
 
   private def resolved(session: ClassicSparkSession, checkpoint: String): String =
     StreamingUtils.resolvedCheckpointLocation(session.sessionState.newHadoopConf(), checkpoint)
-
-  /** A key that is a column stays that column; any other expression becomes an extra one. */
-  private def resolveKeys(
-      df: ClassicDataset[_],
-      plan: LogicalPlan,
-      keys: Seq[Column]
-  ): Seq[NamedExpression] = {
-    if (keys.isEmpty) return Nil
-    val resolved = df.select(keys: _*).queryExecution.analyzed match {
-      case Project(list, child) if child.sameResult(plan) => list
-      case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))
-    }
-    resolved.foreach { key =>
-      // Keys are compared by their bytes, which a collation may not distinguish them by.
-      val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
-      if (!comparable) {
-        throw KeystateErrors.keyType(key.name, key.dataType.sql)
-      }
-    }
-    resolved
-  }
-
-  /** An output column of the name and type of the input's event time column carries the watermark
-    * on to the next stateful operator.
-    */
-  private def output(schema: StructType, input: Seq[Attribute]): Seq[Attribute] = {
-    val eventTimes = input.filter(_.metadata.contains(EventTimeWatermark.delayKey))
-    DataTypeUtils.toAttributes(schema).map { column =>
-      eventTimes
-        .find(in => in.name == column.name && in.dataType == column.dataType)
-        .fold(column)(in => column.withMetadata(in.metadata).asInstanceOf[column.type])
-    }
-  }
 }

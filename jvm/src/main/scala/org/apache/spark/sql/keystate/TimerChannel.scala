@@ -67,6 +67,13 @@ private[keystate] final class TimerChannel(
     present
   }
 
+  /** Sets a key's timer, or deletes it. */
+  def set(domain: Byte, time: Long, group: Int, key: Array[Byte], wanted: Boolean): Unit = {
+    val entry = entryKey(domain, time, key)
+    if (wanted) backend.put(family, group, entry, Present)
+    else backend.remove(family, group, entry)
+  }
+
   /** Sets and deletes what a message from the worker says. */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): Unit = {
     val changed = columns("timer_slot").getArray(0)
@@ -76,9 +83,8 @@ private[keystate] final class TimerChannel(
     var i = 0
     while (i < changed.numElements()) {
       val slot = changed.getInt(i)
-      val entry = entryKey(domains.getByte(i), times.getLong(i), slots.key(slot))
-      if (set.getBoolean(i)) backend.put(family, slots.group(slot), entry, Present)
-      else backend.remove(family, slots.group(slot), entry)
+      val wanted = set.getBoolean(i)
+      this.set(domains.getByte(i), times.getLong(i), slots.group(slot), slots.key(slot), wanted)
       i += 1
     }
   }

@@ -1,0 +1,74 @@
+package org.apache.spark.sql.keystate
+
+import java.nio.ByteBuffer
+
+import scala.collection.mutable
+
+import org.apache.spark.SparkEnv
+import org.apache.spark.api.python.PythonEvalType
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.util.Utils
+
+import keystate.KeyedProcessFunction
+
+/** A function in the JVM. It runs in the operator that Python's functions run in too, so that either
+  * goes on from the other's checkpoint.
+  *
+  * @param function
+  *   the [[KeyedProcessFunction]], serialised
+  * @param input
+  *   bound to the columns that the function sees
+  * @param key
+  *   bound to the key columns
+  */
+private[keystate] final class JvmFunction(
+    function: Array[Byte],
+    val input: ExpressionEncoder[Any],
+    val key: ExpressionEncoder[Any],
+    val output: ExpressionEncoder[Any],
+    val states: Seq[DeclaredState]
+) extends KeyedFunction
+    with KeyedRunner {
+
+  /** Never called: Spark's operator, which ours extends, wants one. */
+  override def udf: PythonUDF = PythonUDF(
+    "keystate",
+    null,
+    output.schema,
+    Nil,
+    PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    udfDeterministic = true
+  )
+
+  override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): KeyedRunner = this
+
+  override def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: KeyedContext
+  ): KeyedRun = {
+    // Runs before the store is let go of, so no other attempt can have it by then.
+    context.task.addTaskFailureListener((_, _) => context.subtask.close())
+    context.subtask.getOrOpen(new JvmSubtask(this, context)).run(rows, due, context)
+  }
+
+  def newInstance(): KeyedProcessFunction[Any, Any, Any] = JvmFunction.deserialize(function)
+}
+
+private[keystate] object JvmFunction {
+  def serialize(function: AnyRef): Array[Byte] = {
+    val buffer = SparkEnv.get.closureSerializer.newInstance().serialize(function)
+    val bytes = new Array[Byte](buffer.remaining)
+    buffer.get(bytes)
+    bytes
+  }
+
+  def deserialize(function: Array[Byte]): KeyedProcessFunction[Any, Any, Any] =
+    SparkEnv.get.closureSerializer
+      .newInstance()
+      .deserialize(ByteBuffer.wrap(function), Utils.getContextOrSparkClassLoader)
+}

@@ -1,0 +1,148 @@
+package org.apache.spark.sql.keystate
+
+import scala.annotation.nowarn
+
+import org.apache.spark.sql.catalyst.util.GenericArrayData
+
+import keystate._
+import keystate.backend.StateEntries
+
+/** A state of a JVM function: reads and writes its entries directly, for the key of the cursor. */
+private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: KeyCursor) {
+  protected def family: Int = cursor.familyOf(index)
+  protected def store: StateEntries = cursor.entriesOf(index)
+  protected def check(): Unit = cursor.check(spec.name)
+}
+
+/** Value state. The object is kept while its element is processed. */
+private[keystate] final class JvmValueState(
+    spec: StateSpec,
+    index: Int,
+    codec: ObjectCodec,
+    cursor: KeyCursor,
+    default: Any
+) extends JvmState(spec, index, cursor)
+    with ValueState[Any] {
+  private var readFor = -1L
+  private var current: Any = _
+
+  override def value(): Any = {
+    check()
+    if (readFor != cursor.element) {
+      val bytes = store.get(family, cursor.group, cursor.key)
+      current = if (bytes == null) null else codec.decode(bytes)
+      readFor = cursor.element
+    }
+    if (current == null) default else current
+  }
+
+  override def update(value: Any): Unit =
+    if (value == null) clear()
+    else {
+      check()
+      val bytes = KeystateErrors.inState(spec)(codec.encode(value))
+      store.put(family, cursor.group, cursor.key, bytes)
+      cursor.updated += 1
+      current = value
+      readFor = cursor.element
+    }
+
+  override def clear(): Unit = {
+    check()
+    store.remove(family, cursor.group, cursor.key)
+    cursor.removed += 1
+    current = null
+    readFor = cursor.element
+  }
+}
+
+private[keystate] final class JvmReducingState(
+    value: ValueState[Any],
+    function: ReduceFunction[Any]
+) extends ReducingState[Any] {
+  override def get(): Any = value.value()
+  override def add(added: Any): Unit = {
+    val before = value.value()
+    value.update(if (before == null) added else function.reduce(before, added))
+  }
+  override def clear(): Unit = value.clear()
+}
+
+private[keystate] final class JvmAggregatingState(
+    accumulator: ValueState[Any],
+    function: AggregateFunction[Any, Any, Any]
+) extends AggregatingState[Any, Any] {
+  override def get(): Any = {
+    val current = accumulator.value()
+    if (current == null) null else function.getResult(current)
+  }
+  override def add(added: Any): Unit = {
+    val current = accumulator.value()
+    accumulator.update(
+      function.add(added, if (current == null) function.createAccumulator() else current)
+    )
+  }
+  override def clear(): Unit = accumulator.clear()
+}
+
+/** List state, in the chunks that [[ListChannel]] describes. */
+private[keystate] final class JvmListState(
+    spec: StateSpec,
+    index: Int,
+    codec: ObjectCodec,
+    cursor: KeyCursor
+) extends JvmState(spec, index, cursor)
+    with ListState[Any] {
+  private val chunks = new ListChunks(spec)
+
+  override def get(): Iterable[Any] = {
+    check()
+    val stored = chunks.read(store, family, cursor.group, cursor.key)
+    stored.view.flatMap(chunk =>
+      (0 until chunk.numElements()).iterator.map(codec.fromField(chunk, _))
+    )
+  }
+
+  override def add(value: Any): Unit = addAll(Iterator.single(value))
+
+  override def addAll(values: IterableOnce[Any]): Unit = {
+    check()
+    val elements = KeystateErrors.inState(spec)(values.iterator.map(codec.field).toArray[Any])
+    if (elements.nonEmpty) {
+      chunks.append(
+        store,
+        family,
+        cursor.group,
+        cursor.key,
+        new GenericArrayData(elements)
+      )
+      cursor.updated += 1
+    }
+  }
+
+  override def update(values: IterableOnce[Any]): Unit = {
+    // Read first: it may be what this list holds.
+    val replacing = values.iterator.toArray[Any]
+    clear()
+    addAll(replacing)
+  }
+
+  override def clear(): Unit = {
+    check()
+    cursor.removed += StateChannel.clear(store, family, cursor.group, cursor.key)
+  }
+}
+
+@nowarn("cat=deprecation")
+private[keystate] final class JvmFoldingState(
+    accumulator: ValueState[Any],
+    function: FoldFunction[Any, Any],
+    initial: Any
+) extends FoldingState[Any, Any] {
+  override def get(): Any = accumulator.value()
+  override def add(added: Any): Unit = {
+    val current = accumulator.value()
+    accumulator.update(function.fold(if (current == null) initial else current, added))
+  }
+  override def clear(): Unit = accumulator.clear()
+}

@@ -1,0 +1,200 @@
+package org.apache.spark.sql.keystate
+
+import java.util.ArrayDeque
+
+import scala.collection.mutable
+import scala.util.control.NonFatal
+
+import org.apache.spark.TaskKilledException
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.types.StructType
+
+import keystate.{Collector, OnTimerContext, TimeDomain, TimerService}
+
+/** An opened JVM function of one subtask, for task after task of a query's run. */
+private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedContext)
+    extends AutoCloseable {
+  private val cursor = new KeyCursor
+  private val toInput = function.input.createDeserializer()
+  private val toKey = function.key.createDeserializer()
+  private val toRow = function.output.createSerializer()
+  private var context = opening
+  private var row: InternalRow = _ // of the element at hand; null for a timer
+  private var timer: Timer = _ // that fires; null for an element
+  private val results = new ArrayDeque[InternalRow]
+
+  private val element = new Element
+  private val collector: Collector[Any] = result =>
+    results.addLast(
+      try toRow(result).copy()
+      catch {
+        case e: Exception =>
+          throw KeystateErrors.result(name, function.output.schema.catalogString, e)
+      }
+    )
+
+  private val user = function.newInstance()
+  private val runtime = new TaskRuntimeContext(function.states, cursor, () => context)
+  guard("open") {
+    user.setRuntimeContext(runtime)
+    user.open(runtime)
+  }
+
+  private def name = context.spec.name
+
+  /** Applies the function as the result is read. */
+  def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: KeyedContext
+  ): KeyedRun = {
+    this.context = context
+    cursor.enter(context)
+    new Pass(rows, due, context)
+  }
+
+  override def close(): Unit = {
+    cursor.leave()
+    user.close()
+  }
+
+  private final class Pass(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: KeyedContext
+  ) extends Iterator[InternalRow]
+      with KeyedRun {
+    private val keys = context.keyReader
+    private val timerKey = new UnsafeRow(keys.width)
+    private val updatedBefore = cursor.updated
+    private val removedBefore = cursor.removed
+
+    override def output: Iterator[InternalRow] = this
+    override def updated: Long = cursor.updated - updatedBefore
+    override def removed: Long = cursor.removed - removedBefore
+
+    override def hasNext: Boolean = {
+      while (results.isEmpty && (rows.hasNext || due.nonEmpty)) {
+        if (rows.hasNext) process(rows.next()) else fire(due.dequeue())
+      }
+      !results.isEmpty
+    }
+
+    override def next(): InternalRow = {
+      if (!hasNext) Iterator.empty.next()
+      results.poll()
+    }
+
+    private def process(input: InternalRow): Unit = {
+      cursor.moveTo(keys.key(input), keys.group(input))
+      row = context.toColumns(input)
+      val value = toInput(row)
+      try user.processElement(value, element, collector)
+      catch failed(s"key ${shorten(key)}, row ${shorten(value)}")
+      cursor.leave()
+    }
+
+    private def fire(due: Timer): Unit = if (context.timers.get.take(due)) {
+      timerKey.pointTo(due.key, due.key.length)
+      cursor.moveTo(timerKey, due.group)
+      timer = due
+      try user.onTimer(due.time, element, collector)
+      catch failed(s"key ${shorten(key)}, timer ${due.time}")
+      timer = null
+      cursor.leave()
+    }
+  }
+
+  /** A mistake that Keystate has found names itself; everything else is the function's failure. */
+  private def failed(where: => String): PartialFunction[Throwable, Nothing] = {
+    case e: TaskKilledException => throw e
+    case e: KeystateException => throw e
+    case NonFatal(e) => throw KeystateErrors.functionFailed(name, where, e)
+  }
+
+  private def guard(where: String)(call: => Unit): Unit =
+    try call
+    catch failed(where)
+
+  private def key: Any = toKey(cursor.currentRow)
+
+  private def shorten(value: Any): String = {
+    val text = value match {
+      case row: Row if row.length == 1 => String.valueOf(row.get(0))
+      case other => String.valueOf(other)
+    }
+    if (text.length <= 200) text else s"${text.take(200)}..."
+  }
+
+  /** What the function is told of the element or timer at hand. */
+  private final class Element extends OnTimerContext[Any] with TimerService {
+    private var keyOf = -1L
+    private var currentKey: Any = _
+
+    override def getCurrentKey: Any = {
+      if (!cursor.isOpen)
+        throw KeystateErrors.declaration("there is no current key outside of a call")
+      if (keyOf != cursor.element) {
+        currentKey = key
+        keyOf = cursor.element
+      }
+      currentKey
+    }
+
+    override def timestamp(): java.lang.Long =
+      if (timer != null) timer.time
+      else
+        context.eventTimeColumn match {
+          case Some(column) if !row.isNullAt(column) => millis(column)
+          case _ => null
+        }
+
+    /** A window is a struct of start and end; its event time is its end. */
+    private def millis(column: Int): Long = Math.floorDiv(
+      context.columns(column).dataType match {
+        case _: StructType => row.getStruct(column, 2).getLong(1)
+        case _ => row.getLong(column)
+      },
+      1000L
+    )
+
+    override def timeDomain(): TimeDomain = {
+      if (timer == null) throw KeystateErrors.declaration("no timer is firing")
+      if (timer.domain == TimerChannel.EventTime) TimeDomain.EVENT_TIME
+      else TimeDomain.PROCESSING_TIME
+    }
+
+    override def timerService(): TimerService = this
+
+    override def currentProcessingTime(): Long = context.processingTime.get
+
+    override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
+
+    override def registerEventTimeTimer(time: Long): Unit = {
+      if (context.streaming && context.watermark.isEmpty)
+        throw KeystateErrors.timerWithoutWatermark(name)
+      set(TimerChannel.EventTime, time, wanted = true)
+    }
+
+    override def registerProcessingTimeTimer(time: Long): Unit =
+      set(TimerChannel.ProcessingTime, time, wanted = true)
+
+    override def deleteEventTimeTimer(time: Long): Unit =
+      set(TimerChannel.EventTime, time, wanted = false)
+
+    override def deleteProcessingTimeTimer(time: Long): Unit =
+      set(TimerChannel.ProcessingTime, time, wanted = false)
+
+    private def set(domain: Byte, time: Long, wanted: Boolean): Unit = {
+      val timers = context.timers.getOrElse(
+        throw KeystateErrors.declaration(
+          "timers need an onTimer method in the KeyedProcessFunction"
+        )
+      )
+      cursor.check(TimerChannel.FamilyName)
+      timers.set(domain, time, cursor.group, cursor.key, wanted)
+    }
+  }
+}

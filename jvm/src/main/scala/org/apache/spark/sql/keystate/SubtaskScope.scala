@@ -1,0 +1,20 @@
+package org.apache.spark.sql.keystate
+
+/** Keeps one thing that a subtask opens, from task to task of a query's run. Its owner lets one task at
+  * a time use it.
+  */
+private[keystate] final class SubtaskScope extends AutoCloseable {
+  private var kept: AutoCloseable = _
+
+  def getOrOpen[T <: AutoCloseable](open: => T): T = synchronized {
+    if (kept == null) kept = open
+    kept.asInstanceOf[T]
+  }
+
+  /** Lets go of it; the next task opens another. */
+  override def close(): Unit = synchronized {
+    val closing = kept
+    kept = null
+    if (closing != null) closing.close()
+  }
+}

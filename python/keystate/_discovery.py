@@ -11,6 +11,7 @@ from typing import Any
 
 from keystate._spec import StateSpec, resolve_state
 from keystate._worker.instance_state import InstanceListState
+from keystate._worker.raw_state import RawInput, RawKeyedInput
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
 from keystate.runtime import KeyedStateStore, RuntimeContext
@@ -90,6 +91,12 @@ class _OperatorStateDiscovery:
             raise DeclarationError("a source has no keyed state")
         return self._keyed
 
+    def get_raw_operator_state_inputs(self) -> list[RawInput]:
+        return []
+
+    def get_raw_keyed_state_inputs(self) -> list[RawKeyedInput]:
+        return []
+
     def get_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         return self._note(descriptor, False)
 
@@ -132,6 +139,9 @@ class _DiscoveryContext(RuntimeContext):
         return 0
 
     def get_attempt_number(self) -> int:
+        return 0
+
+    def get_key_group(self, key: Any) -> int:
         return 0
 
 

@@ -81,6 +81,7 @@ class OperatorSpec:
     Attributes:
         checkpointed: whether the function takes part in checkpoints, or listens to them.
         operator_states: its operator states, and which of them are union states.
+        raw_keyed: whether it can have raw keyed state.
     """
 
     name: str | None
@@ -91,6 +92,7 @@ class OperatorSpec:
     broadcast: tuple[StateSpec, ...] = ()
     checkpointed: bool = False
     operator_states: tuple[tuple[StateSpec, bool], ...] = ()
+    raw_keyed: bool = False
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -99,7 +101,11 @@ class OperatorSpec:
             "states": [state.to_json() for state in self.states],
             "broadcast": [state.to_json() for state in self.broadcast],
         }
-        flags = {"timers": self.timers, "checkpointed": self.checkpointed}
+        flags = {
+            "timers": self.timers,
+            "checkpointed": self.checkpointed,
+            "raw_keyed": self.raw_keyed,
+        }
         return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 
 

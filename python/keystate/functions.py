@@ -10,7 +10,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -336,6 +336,43 @@ class OperatorStateStore(Protocol):
         """A list of which every subtask gets all elements of all subtasks when it is restored."""
 
 
+class StatePartitionStreamProvider(Protocol):
+    """Gives one raw stream that is restored."""
+
+    def get_stream(self) -> BinaryIO:
+        """The stream, from its beginning."""
+
+
+class KeyGroupStatePartitionStreamProvider(StatePartitionStreamProvider, Protocol):
+    """Gives the raw stream of one key group."""
+
+    def get_key_group_id(self) -> int:
+        """The key group."""
+
+
+class OperatorStateCheckpointOutputStream(Protocol):
+    """Takes the raw streams of a subtask."""
+
+    def start_new_partition(self) -> None:
+        """Begins another stream: what can go to another subtask by itself."""
+
+    def write(self, data: bytes) -> int:
+        """Appends to the stream that was begun last; the first one begins by itself."""
+
+
+class KeyedStateCheckpointOutputStream(Protocol):
+    """Takes the raw streams of a subtask's key groups."""
+
+    def get_key_group_list(self) -> Iterable[int]:
+        """The key groups of this subtask."""
+
+    def start_new_key_group(self, key_group: int) -> None:
+        """Begins a key group's stream, once for each that is to have one."""
+
+    def write(self, data: bytes) -> int:
+        """Appends to the stream that was begun last."""
+
+
 class FunctionInitializationContext(Protocol):
     """What :meth:`CheckpointedFunction.initialize_state` is told."""
 
@@ -351,6 +388,12 @@ class FunctionInitializationContext(Protocol):
     def get_keyed_state_store(self) -> KeyedStateStore:
         """The keyed states, of a function on a keyed stream."""
 
+    def get_raw_operator_state_inputs(self) -> Iterable[StatePartitionStreamProvider]:
+        """The raw streams that this subtask is restored with."""
+
+    def get_raw_keyed_state_inputs(self) -> Iterable[KeyGroupStatePartitionStreamProvider]:
+        """The raw streams of this subtask's key groups, by ascending group."""
+
 
 class FunctionSnapshotContext(Protocol):
     """What :meth:`CheckpointedFunction.snapshot_state` is told."""
@@ -360,6 +403,12 @@ class FunctionSnapshotContext(Protocol):
 
     def get_checkpoint_timestamp(self) -> int:
         """The checkpoint's time in ms since the epoch."""
+
+    def get_raw_operator_state_output(self) -> OperatorStateCheckpointOutputStream:
+        """Takes raw streams of this subtask, dealt out like the elements of a list."""
+
+    def get_raw_keyed_operator_state_output(self) -> KeyedStateCheckpointOutputStream:
+        """Takes raw streams of this subtask's key groups, which go where the groups go."""
 
 
 class CheckpointedFunction(ABC):

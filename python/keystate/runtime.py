@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
+from keystate.errors import StateAccessError
 from keystate.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -22,6 +23,8 @@ from keystate.state import (
     ValueState,
     ValueStateDescriptor,
 )
+
+NOT_KEYED = "the stream is not keyed: use keystate.keyed(df, ...)"
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -106,6 +109,14 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_attempt_number(self) -> int:
         """How often the task that opened the function had been tried before; 0 the first time."""
+
+    def get_key_group(self, key: Any) -> int:
+        """The key group of a key, which is as ``ctx.get_current_key()`` gives it.
+
+        Raises:
+            StateAccessError: there are no keys.
+        """
+        raise StateAccessError(NOT_KEYED)
 
     def get_task_name_with_subtasks(self) -> str:
         """The operator's name with this subtask's number from 1, as in ``average (1/4)``."""

@@ -238,6 +238,7 @@ def keyed_task(
         broadcast_states,
         checkpointed,
         operator_states,
+        isinstance(plan.function, CheckpointedFunction) and bool(key_type.fields),
     )
     if plan.style == "batches":
         _check_value_states(spec)

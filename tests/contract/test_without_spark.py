@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from keystate._codec import StructCodec
 from keystate._ddl import parse_ddl
-from keystate.testing._hash import KeyGroups
+from keystate._hash import KeyGroups
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from type_cases import CASES

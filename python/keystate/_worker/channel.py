@@ -115,6 +115,16 @@ class Channel:
         state: str = answer["state"]
         return state
 
+    def raw_keyed(self) -> Iterator[tuple[int, bytes]]:
+        """The raw streams of the subtask's key groups, each with its group."""
+        group = -1
+        while True:
+            answer, stream = self._exchange({"op": "raw_keyed", "from": group + 1})
+            if "group" not in answer:
+                return
+            group = answer["group"]
+            yield group, stream
+
     def _ask(
         self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], pa.RecordBatch]:

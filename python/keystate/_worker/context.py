@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from functools import cached_property
 from typing import Any
 
+from pyspark.sql import types as T
+
+from keystate._codec import Codec, Misfit, codec
+from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
 from keystate._worker.channel import Channel
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import TimeDomain
-from keystate.runtime import RuntimeContext
+from keystate.runtime import NOT_KEYED, RuntimeContext
 from keystate.state import StateDescriptor
 
 
@@ -135,7 +140,7 @@ class PlainRowContext(RowContext):
 
     def get_current_key(self) -> Any:
         """There is none."""
-        raise StateAccessError("the stream is not keyed: use keystate.keyed(df, ...)")
+        raise StateAccessError(NOT_KEYED)
 
 
 class WorkerRuntimeContext(RuntimeContext):
@@ -147,7 +152,9 @@ class WorkerRuntimeContext(RuntimeContext):
         control: dict[str, Any],
         cursor: RowContext,
         make_state: StateFactory,
+        key_type: T.StructType,
     ) -> None:
+        self._key_type = key_type
         self._make_state = make_state
         self._spec = spec
         self._control = control
@@ -182,3 +189,21 @@ class WorkerRuntimeContext(RuntimeContext):
 
     def get_attempt_number(self) -> int:
         return int(self._control["attempt"])
+
+    def get_key_group(self, key: Any) -> int:
+        if not self._key_type.fields:
+            return super().get_key_group(key)
+        row = key if len(self._key_type.fields) > 1 else (key,)
+        try:
+            encoded = self._key_codec.encode([row])
+        except Misfit as e:
+            raise TypeError(f"a key does not fit {self._key_codec.name}: {e}") from None
+        return self._key_groups.of(encoded)[0]
+
+    @cached_property
+    def _key_codec(self) -> Codec:
+        return codec(self._key_type)
+
+    @cached_property
+    def _key_groups(self) -> KeyGroups:
+        return KeyGroups(self._key_type, self.get_max_number_of_parallel_subtasks())

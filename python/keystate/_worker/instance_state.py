@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from keystate._codec import Misfit
 from keystate._spec import StateSpec
+from keystate._worker.raw_state import (
+    RAW,
+    RawInput,
+    RawKeyedInput,
+    RawKeyedOutput,
+    RawKeyedState,
+    RawOutput,
+    decode_raw,
+    no_keys,
+)
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.functions import CheckpointedFunction, ListCheckpointed
 from keystate.runtime import KeyedStateStore
@@ -34,7 +44,9 @@ class InstanceStates:
         batch: int | None,
         restored: Snapshot,
         keyed: KeyedStateStore | None = None,
+        raw_keyed: RawKeyedState | None = None,
     ) -> None:
+        self._raw_keyed = raw_keyed
         self._keyed = keyed
         self._specs = specs
         self._batch = batch
@@ -56,9 +68,13 @@ class InstanceStates:
             if not isinstance(elements, list):
                 raise StateTypeError(f"snapshot_state() must return a list, got {elements!r}")
             return {LIST: [base64.b64encode(pickle.dumps(e)).decode() for e in elements]}
+        written: Snapshot = {}
         if isinstance(function, CheckpointedFunction):
-            function.snapshot_state(SnapshotContext(batch, time))
-        return {**self._restored, **{name: s.encode() for name, s in self._states.items()}}
+            context = SnapshotContext(batch, time, self._raw_keyed)
+            function.snapshot_state(context)
+            written[RAW] = context.raw.encode()
+        written.update((name, state.encode()) for name, state in self._states.items())
+        return {**self._restored, **written}
 
     def is_restored(self) -> bool:
         """Whether there is state of an earlier run."""
@@ -86,6 +102,16 @@ class InstanceStates:
         """A list of which every instance gets all elements when it is restored."""
         return self._state(state_descriptor)
 
+    def get_raw_operator_state_inputs(self) -> list[RawInput]:
+        """The raw streams that this instance is restored with."""
+        return decode_raw(self._restored.get(RAW, []))
+
+    def get_raw_keyed_state_inputs(self) -> Iterator[RawKeyedInput]:
+        """The raw streams of this subtask's key groups."""
+        if self._raw_keyed is None:
+            raise no_keys()
+        return self._raw_keyed.inputs()
+
     def get_broadcast_state(self, state_descriptor: Any) -> Any:
         """Broadcast states are those of the descriptors that ``keystate.broadcast`` got."""
         raise DeclarationError("get broadcast state from the context of each element")
@@ -107,9 +133,11 @@ class InstanceStates:
 class SnapshotContext:
     """What ``snapshot_state`` is told."""
 
-    def __init__(self, batch: int, time: int) -> None:
+    def __init__(self, batch: int, time: int, raw_keyed: RawKeyedState | None) -> None:
         self._batch = batch
         self._time = time
+        self._raw_keyed = raw_keyed
+        self.raw = RawOutput()
 
     def get_checkpoint_id(self) -> int:
         """The batch that the snapshot ends."""
@@ -118,6 +146,16 @@ class SnapshotContext:
     def get_checkpoint_timestamp(self) -> int:
         """Its time in ms since the epoch."""
         return self._time
+
+    def get_raw_operator_state_output(self) -> RawOutput:
+        """Takes this subtask's raw streams."""
+        return self.raw
+
+    def get_raw_keyed_operator_state_output(self) -> RawKeyedOutput:
+        """Takes the raw streams of this subtask's key groups."""
+        if self._raw_keyed is None:
+            raise no_keys()
+        return self._raw_keyed.output()
 
 
 class InstanceListState(ListState[Any]):

@@ -88,7 +88,7 @@ class Operator:
         self._bare_output = len(output_type.fields) == 1
         self._is_row = row_test(output_type)
         self._no_results = pa.array([], self._output.arrow)
-        runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state)
+        runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state, key_type)
         self._context.control = control
         self._keeper: InstanceKeeper | None = None
         if spec.checkpointed:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from keystate._hash import key_groups_of
 from keystate._spec import OperatorSpec
 from keystate._worker.channel import Channel
 from keystate._worker.instance_state import InstanceStates
+from keystate._worker.messages import list_column
+from keystate._worker.raw_state import RawKeyedState
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 
@@ -36,16 +40,25 @@ class InstanceKeeper:
         self._snapshot_of: int | None = None
         stored = channel.operator_state(bool(self._unions))
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
+        self._raw_keyed: RawKeyedState | None = None
+        if spec.raw_keyed:
+            place = (control["subtask"], control["parallelism"], control["max_parallelism"])
+            # A batch's subtasks have keys of any group.
+            groups = key_groups_of(*(place if control["streaming"] else (0, 1, place[2])))
+            self._raw_keyed = RawKeyedState(groups, channel.raw_keyed)
         self._states = InstanceStates(
             {state.name: state for state, _ in spec.operator_states},
             restored["batch"],
             {entry["name"]: entry["elements"] for entry in restored["lists"]},
             keyed,
+            self._raw_keyed,
         )
 
     def initialize(self) -> None:
         """Gives the function what its subtask had."""
         self._states.initialize(self._function)
+        if self._raw_keyed is not None:
+            self._raw_keyed.end_restore()
 
     def goes_on(self, control: dict[str, Any]) -> bool:
         """Whether a task begins with what this instance has."""
@@ -73,15 +86,22 @@ class InstanceKeeper:
                 for name, elements in lists.items()
             ],
         }
-        return _columns(self._tag.encode(), json.dumps(state).encode())
+        raw = {} if self._raw_keyed is None else self._raw_keyed.take()
+        return self._columns(self._tag.encode(), json.dumps(state).encode(), raw)
 
     def no_snapshot(self) -> dict[str, pa.Array]:
         """The same columns, empty."""
-        return _columns(None, None)
+        return self._columns(None, None, {})
 
-
-def _columns(tag: bytes | None, state: bytes | None) -> dict[str, pa.Array]:
-    return {
-        "operator_tag": pa.array([tag], pa.binary()),
-        "operator_state": pa.array([state], pa.binary()),
-    }
+    def _columns(
+        self, tag: bytes | None, state: bytes | None, raw: Mapping[int, bytes | bytearray]
+    ) -> dict[str, pa.Array]:
+        columns = {
+            "operator_tag": pa.array([tag], pa.binary()),
+            "operator_state": pa.array([state], pa.binary()),
+        }
+        if self._raw_keyed is not None:
+            streams = pa.array(map(bytes, raw.values()), pa.binary())
+            columns["raw_groups"] = list_column(pa.array(raw, pa.int32()))
+            columns["raw_streams"] = list_column(streams)
+        return columns

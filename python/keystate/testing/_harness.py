@@ -14,13 +14,13 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec
+from keystate._hash import KeyGroups
 from keystate._spec import StateSpec, resolve_schema
 from keystate._worker.operator import row_test
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 from keystate.stream import function_plan, keyed_task
-from keystate.testing._hash import KeyGroups
 from keystate.testing._stores import Store, Timer, Timers, make_store
 from keystate.testing._subtask import Answer, Subtask, Work
 

@@ -11,6 +11,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.ttl.{Expiry, TtlEntries}
 
 /** The user's function of a keyed operator, in whatever language. */
@@ -95,10 +96,18 @@ private[keystate] final class KeyedContext(
   }
 
   val operatorState: Option[OperatorStateStore] = Option.when(spec.checkpointed) {
-    // Before the timers, which are last.
-    val family = families(families.size - (if (spec.timers) 2 else 1))
-    new OperatorStateStore(family, backend, maxParallelism)
+    new OperatorStateStore(family(OperatorState.FamilyName), backend, maxParallelism)
   }
+
+  val rawKeyedState: Option[RawKeyedState] = Option.when(spec.rawKeyed) {
+    // A batch's partitions hold keys of any group.
+    val groups =
+      if (streaming) KeyGroups.rangeOf(task.partitionId(), parallelism, maxParallelism)
+      else KeyGroupRange(0, maxParallelism - 1)
+    new RawKeyedState(family(RawKeyedState.FamilyName), backend, groups)
+  }
+
+  private def family(name: String) = families(spec.families.indexWhere(_.name == name))
 
   /** Reads the operator state that every subtask had when the batch began. */
   var readOperatorStates: () => Seq[OperatorState] = () => Nil

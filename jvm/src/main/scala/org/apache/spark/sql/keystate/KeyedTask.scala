@@ -41,7 +41,8 @@ private[keystate] final class KeyedTask(
     project: InternalRow => InternalRow,
     context: JObject,
     settings: KeyedTask.Settings,
-    operatorState: Option[OperatorStateStore]
+    operatorState: Option[OperatorStateStore],
+    rawKeyedState: Option[RawKeyedState]
 ) extends Conversation
     with AskedKeys {
   import KeyedTask._
@@ -198,7 +199,9 @@ private[keystate] final class KeyedTask(
         }
       }
     }
-    operatorState.foreach(_.receive(column))
+    operatorState.filter(_.receive(column)).foreach { _ =>
+      rawKeyedState.foreach(state => backend.synchronized(state.receive(column)))
+    }
     val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
     Iterator.range(0, rows.size).map(i => project(rows(i)))
   }

@@ -85,6 +85,8 @@ private[keystate] final case class StateSpec(
   * @param checkpointed
   *   whether the function takes part in checkpoints: each of its subtasks then has operator state, and
   *   runs in every batch
+  * @param rawKeyed
+  *   whether it can have raw keyed state as well
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -93,16 +95,21 @@ private[keystate] final case class OperatorSpec(
     timers: Boolean,
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
-    checkpointed: Boolean = false
+    checkpointed: Boolean = false,
+    rawKeyed: Boolean = false
 ) {
 
-  /** What the operator keeps in its store: its states, its broadcast states and their tag, its
-    * operator state, and last its timers, as far as it has them. The ids are for a store of its own; one that lives on assigns them.
+  /** What the operator keeps in its store: its states, its broadcast states and their tag, its raw
+    * keyed state, its operator state, and last its timers, as far as it has them. The ids are for a
+    * store of its own; one that lives on assigns them.
     */
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(
         (BroadcastStates.FamilyName, Layout.Ordered, BroadcastStates.FamilyProperties)
+      ) ++
+      Option.when(rawKeyed)(
+        (RawKeyedState.FamilyName, RawKeyedState.FamilyLayout, RawKeyedState.FamilyProperties)
       ) ++
       Option.when(checkpointed)(
         (OperatorState.FamilyName, Layout.Ordered, OperatorStateStore.FamilyProperties)
@@ -128,7 +135,8 @@ private[keystate] object OperatorSpec {
       timers = (root \ "timers").extract[Boolean],
       states = (root \ "states").children.map(state),
       broadcast = (root \ "broadcast").children.map(state),
-      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false)
+      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
+      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false)
     )
   }
 

@@ -28,13 +28,15 @@ private[keystate] final class OperatorStateStore(
 
   private def get(key: Array[Byte]) = Option(backend.get(family, group, key))
 
-  /** Takes what the worker says with its last answer. */
-  def receive(column: String => ArrowColumnVector): Unit = {
+  /** Takes what the worker says with its last answer; whether this is the one. */
+  def receive(column: String => ArrowColumnVector): Boolean = {
     val state = column("operator_state")
-    if (!state.isNullAt(0)) backend.synchronized {
+    val last = !state.isNullAt(0)
+    if (last) backend.synchronized {
       backend.put(family, group, OperatorState.StateKey, state.getBinary(0))
       backend.put(family, group, OperatorState.TagKey, column("operator_tag").getBinary(0))
     }
+    last
   }
 }
 

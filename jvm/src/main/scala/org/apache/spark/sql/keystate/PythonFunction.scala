@@ -114,7 +114,8 @@ private[keystate] final class PythonRunner(
       toOutput,
       control(context),
       settings,
-      context.operatorState
+      context.operatorState,
+      context.rawKeyedState
     )
     val results =
       // Nothing to do without rows and timers: the worker would start for nothing.
@@ -151,7 +152,10 @@ private[keystate] final class PythonRunner(
       val keyed = new StateQuestions(task, channels, context.backend, pages)
       val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
         task.announce("operator_tag" -> own.tag)
-        new OperatorStateQuestions(own, context.readOperatorStates, context.backend, keyed)
+        val raw = context.rawKeyedState.fold[StateServer.Answerer](keyed) { state =>
+          new RawKeyedState.Questions(state, context.backend, keyed)
+        }
+        new OperatorStateQuestions(own, context.readOperatorStates, context.backend, raw)
       }
       task.announce(context.broadcastStates match {
         case None => serve(questions, context)

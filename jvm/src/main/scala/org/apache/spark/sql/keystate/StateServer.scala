@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-import java.io.{BufferedOutputStream, DataInputStream, DataOutputStream, EOFException}
+import java.io.{BufferedOutputStream, DataInputStream, DataOutputStream, EOFException, IOException}
 import java.net.{InetAddress, ServerSocket, Socket}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
@@ -25,6 +25,8 @@ private[keystate] object StateServer extends Logging {
   /** Answers one question: what is asked, and Arrow keys. */
   type Answerer = (JObject, Array[Byte]) => (JObject, Array[Byte])
 
+  private val SecretLength = 36
+
   private val tasks = new ConcurrentHashMap[String, Answerer]
 
   private lazy val server: ServerSocket = {
@@ -42,7 +44,7 @@ private[keystate] object StateServer extends Logging {
 
   /** Makes a task's state available; the secret is what its worker has to know. */
   def register(answerer: Answerer): String = {
-    val secret = UUID.randomUUID().toString
+    val secret = UUID.randomUUID().toString // of SecretLength
     tasks.put(secret, answerer)
     secret
   }
@@ -61,7 +63,7 @@ private[keystate] object StateServer extends Logging {
         socket.setTcpNoDelay(true)
         val in = new DataInputStream(socket.getInputStream)
         val out = new DataOutputStream(new BufferedOutputStream(socket.getOutputStream))
-        val secret = new String(read(in), UTF_8)
+        val secret = readSecret(in)
         var answerer = tasks.get(secret)
         while (answerer != null) {
           val question = JsonMethods.parse(new String(read(in), UTF_8)).asInstanceOf[JObject]
@@ -83,6 +85,18 @@ private[keystate] object StateServer extends Logging {
       case _: EOFException => // the worker has asked all it wanted
       case NonFatal(e) => logWarning("A worker's state connection broke", e)
     }
+
+  /** Any program on this machine can connect, so what it says first is not believed: a length could
+    * ask for all memory. Whoever knows a task's secret is the task's worker.
+    */
+  private def readSecret(in: DataInputStream): String = {
+    val length = in.readInt()
+    if (length != SecretLength) throw new IOException(
+      s"A connection to Keystate's state server began with the length $length, not with a task's " +
+        "secret: it is not from a worker of this executor"
+    )
+    new String(in.readNBytes(length), UTF_8)
+  }
 
   private def read(in: DataInputStream): Array[Byte] = {
     val bytes = new Array[Byte](in.readInt())

@@ -41,6 +41,12 @@ class KeyGroups:
         return [self._hash(key, _SEED) % self._max_parallelism for key in _raw(keys, self._type)]
 
 
+def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
+    """The key groups of a subtask: those for which ``g * parallelism // max_parallelism`` is it."""
+    first, end = (-(-i * max_parallelism // parallelism) for i in (subtask, subtask + 1))
+    return range(first, end)
+
+
 def _raw(array: pa.Array, data_type: T.DataType) -> list[Any]:
     """What Spark has inside: times as numbers."""
     if isinstance(data_type, T.StructType):

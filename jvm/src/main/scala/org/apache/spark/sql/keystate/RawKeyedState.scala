@@ -41,7 +41,8 @@ private[keystate] final class RawKeyedState(
     (groups.first to groups.last).foreach { group =>
       val old = backend.get(family, group, Key)
       byGroup.get(group) match {
-        case Some(stream) => if (!Arrays.equals(old, stream)) backend.put(family, group, Key, stream)
+        case Some(stream) =>
+          if (!Arrays.equals(old, stream)) backend.put(family, group, Key, stream)
         case None => if (old != null) backend.remove(family, group, Key)
       }
     }

@@ -91,10 +91,11 @@ private[keystate] object StateServer extends Logging {
     */
   private def readSecret(in: DataInputStream): String = {
     val length = in.readInt()
-    if (length != SecretLength) throw new IOException(
-      s"A connection to Keystate's state server began with the length $length, not with a task's " +
-        "secret: it is not from a worker of this executor"
-    )
+    if (length != SecretLength)
+      throw new IOException(
+        s"A connection to Keystate's state server began with the length $length, not with a task's " +
+          "secret: it is not from a worker of this executor"
+      )
     new String(in.readNBytes(length), UTF_8)
   }
 

@@ -16,9 +16,17 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._ddl import parse_ddl
+from keystate._evolution import with_defaults
 from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
-from keystate.state import NATURAL, KeyOrder, StateDescriptor, TypeLike, ValueStateDescriptor
+from keystate.state import (
+    NATURAL,
+    FoldingStateDescriptor,
+    KeyOrder,
+    StateDescriptor,
+    TypeLike,
+    ValueStateDescriptor,
+)
 from keystate.ttl import StateTtlConfig
 
 
@@ -35,6 +43,11 @@ class StateSpec:
     key_shape: Shape | None = None
     order: KeyOrder = NATURAL
     ttl: StateTtlConfig | None = None
+    default: Any = None
+
+    def type_with_defaults(self) -> T.DataType:
+        """The value's type, with what fields are that older values do not have."""
+        return with_defaults(self.value_type, self.value_shape, self.default)
 
     def value_codec(self) -> Codec:
         """The codec of values, elements or accumulators."""
@@ -51,7 +64,7 @@ class StateSpec:
             "name": self.name,
             "kind": self.kind,
             "descriptor": self.descriptor,
-            "value_type": self.value_type.jsonValue(),
+            "value_type": self.type_with_defaults().jsonValue(),
             "order": self.order.value,
             "key_type": self.key_type.jsonValue() if self.key_type is not None else None,
             "ttl": _ttl_json(self.ttl) if self.ttl is not None else None,
@@ -100,6 +113,7 @@ class OperatorSpec:
         states = {
             "states": [state.to_json() for state in self.states],
             "broadcast": [state.to_json() for state in self.broadcast],
+            "operator_states": [state.to_json() for state, _ in self.operator_states],
         }
         flags = {
             "timers": self.timers,
@@ -124,6 +138,7 @@ def check_names(spec: OperatorSpec) -> None:
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     """Resolves the types of a descriptor. On the driver only, where Spark can parse DDL."""
     place = f"state '{descriptor.name}'"
+    _check_name(descriptor.name)
     value_type, value_shape = resolve_type(descriptor.value_type, place)
     key_type, key_shape = None, None
     if descriptor.key_type is not None:
@@ -139,19 +154,36 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         key_shape,
         descriptor.order,
         descriptor.ttl,
+        _default_of(descriptor),
     )
     try:
         spec.value_codec()
         if key_type is not None:
             spec.key_codec()
             sort_key(key_type, spec.order)
-        if isinstance(descriptor, ValueStateDescriptor):
-            spec.value_codec().encode([descriptor.default])
+        spec.value_codec().encode([spec.default])
+        spec.type_with_defaults()
     except Misfit as e:
         raise DeclarationError(f"the default of {place}: {e}") from None
     except TypeError as e:
         raise DeclarationError(f"{place}: {e}") from None
     return spec
+
+
+def _check_name(name: str) -> None:
+    """Names that Spark and Keystate use for themselves would be taken for theirs at run time."""
+    if not name or name != name.strip() or name == "default" or name.startswith("$"):
+        raise DeclarationError(
+            f"a state can't be named {name!r}: a name must not be empty, 'default', begin with "
+            "'$', or begin or end with white space"
+        )
+
+
+def _default_of(descriptor: StateDescriptor) -> Any:
+    """The value that a key's state begins with, where the descriptor tells it."""
+    if isinstance(descriptor, ValueStateDescriptor):
+        return descriptor.default
+    return descriptor.initial_value if isinstance(descriptor, FoldingStateDescriptor) else None
 
 
 def check_columns(schema: T.StructType, place: str) -> None:

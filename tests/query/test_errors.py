@@ -97,8 +97,8 @@ MISTAKES = {
     WrongWidth: ["OutputTypeError", "2 fields", "(7, 2, 3)"],
     Raises: ["FunctionError: KeyError: 'missing'", "in deeper", "while processing key 7"],
     LateState: ["state 'late' was not declared", "in open()"],
-    ChangedType: ["KEYSTATE_STATE_CHANGED", "State 'count'", "value: BIGINT", "value: STRING"],
-    ChangedKind: ["KEYSTATE_STATE_CHANGED", "State 'count'", "ValueState", "ListState"],
+    ChangedType: ["KEYSTATE_STATE_CHANGED", "State 'count'", "value<BIGINT>", "value<STRING>"],
+    ChangedKind: ["KEYSTATE_STATE_CHANGED", "State 'count'", "value<BIGINT>", "list<BIGINT>"],
 }
 
 

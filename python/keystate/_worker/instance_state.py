@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from keystate._codec import Misfit
+from keystate._evolution import Unreadable, from_text, read_as, to_text, type_name
 from keystate._spec import StateSpec
 from keystate._worker.raw_state import (
     RAW,
@@ -190,25 +191,26 @@ class InstanceListState(ListState[Any]):
             column = self._codec.encode([element])
         except Misfit as e:
             raise StateTypeError(f"state '{self._spec.name}': {e}") from None
-        batch = pa.RecordBatch.from_arrays([column], ["element"])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return base64.b64encode(sink.getvalue()).decode()
+        return to_text(column)
 
     def decode(self, encoded: Iterable[str]) -> None:
         """Takes over the elements of a snapshot."""
         self._elements = []
         for element in encoded:
-            table = pa.ipc.open_stream(base64.b64decode(element)).read_all()
-            column = table.column(0).combine_chunks()
+            column = from_text(element)
             if column.type != self._codec.arrow:
-                raise StateTypeError(
-                    f"state '{self._spec.name}' is {column.type} in the checkpoint and "
-                    f"{self._codec.name} in the function: declare it as before, or give the new "
-                    "state another name"
-                )
+                column = self._upgrade(column)
             self._elements += self._codec.decode(column)
+
+    def _upgrade(self, column: pa.Array) -> pa.Array:
+        try:
+            return read_as(column, self._spec.type_with_defaults())
+        except Unreadable as e:
+            raise StateTypeError(
+                f"state '{self._spec.name}' is {type_name(column.type)} in the checkpoint and "
+                f"{self._codec.name} in the function: {e}. Declare it as before, or give the new "
+                "state another name"
+            ) from None
 
 
 def redistribute(old: Sequence[Snapshot], unions: set[str], parallelism: int) -> list[Snapshot]:

@@ -78,6 +78,17 @@ object StateValue {
     stamped
   }
 
+  /** The same value with another schema id. */
+  def withSchemaId(value: Array[Byte], schemaId: Int): Array[Byte] = {
+    val flags = flagsOf(value)
+    val rest = if ((flags & SchemaIdFlag) != 0) 3 else 1
+    val marked = new Array[Byte](3 + value.length - rest)
+    marked(0) = (flags | SchemaIdFlag).toByte
+    ByteBuffer.wrap(marked).putShort(1, schemaId.toShort)
+    System.arraycopy(value, rest, marked, 3, value.length - rest)
+    marked
+  }
+
   private def flagsOf(value: Array[Byte]): Int = {
     val flags = value(0)
     if ((flags & ~KnownFlags) != 0)

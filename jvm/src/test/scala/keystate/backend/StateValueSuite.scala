@@ -27,6 +27,13 @@ class StateValueSuite extends AnyFunSuite {
     }
   }
 
+  test("another schema id leaves the rest as it is") {
+    for (timestamp <- Seq(StateValue.NoTimestamp, 5L); id <- Seq(StateValue.NoSchemaId, 1)) {
+      val value = StateValue.withSchemaId(StateValue.encode(row, 0, 3, id, timestamp), 300)
+      assert(value.toSeq == StateValue.encode(row, 0, 3, 300, timestamp).toSeq)
+    }
+  }
+
   test("the bytes, for they are on disk") {
     assert(
       StateValue.encode(row, 0, 1, 258, 3).toSeq == Seq[Byte](3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3, 9)

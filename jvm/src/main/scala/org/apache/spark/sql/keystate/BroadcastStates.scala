@@ -5,10 +5,10 @@ import java.util.zip.CRC32C
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, GenericInternalRow, UnsafeProjection}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{KeyedStateBackend, StateFamily}
+import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.keygroup.KeyGroups
 
 /** What is broadcast to a task: rows, the same in the same order for every task of a batch. */
@@ -40,7 +40,7 @@ private[keystate] final class BroadcastStates(
   private val tagKey = Array.emptyByteArray
 
   val channels: Seq[BroadcastChannel] = specs.zipWithIndex.map { case (spec, i) =>
-    new BroadcastChannel(spec, i, families(i), backend, group)
+    new BroadcastChannel(spec, i, families(i), EvolvedEntries.of(spec, backend), group)
   }
 
   /** Empty before the first element. */
@@ -53,25 +53,6 @@ private[keystate] final class BroadcastStates(
 private[keystate] object BroadcastStates {
   val FamilyName = "$broadcast"
   val FamilyProperties: Map[String, String] = Map("kind" -> "broadcast_tag")
-
-  /** Refuses a broadcast state whose types are not what the checkpoint holds. */
-  def check(spec: StateSpec, stored: Option[StateFamily]): Unit = stored.foreach { family =>
-    val recorded = family.properties
-    def same(property: String, declared: DataType) = recorded.get(property).exists { json =>
-      DataType.fromJson(json).asNullable == declared.asNullable
-    }
-    val fits = recorded.get("kind").contains(spec.kind.name) &&
-      same("valueType", spec.valueType) && spec.keyType.forall(same("keyType", _))
-    if (!fits) {
-      val types = Seq("keyType", "valueType").flatMap(recorded.get).map(DataType.fromJson(_).sql)
-      val kind = recorded.getOrElse("kind", "state")
-      throw KeystateErrors.stateChanged(
-        spec.name,
-        s"$kind<${types.mkString(", ")}>",
-        spec.describe
-      )
-    }
-  }
 }
 
 /** One broadcast state: an entry a key, in the order of the keys. */
@@ -79,7 +60,7 @@ private[keystate] final class BroadcastChannel(
     val spec: StateSpec,
     index: Int,
     family: Int,
-    backend: KeyedStateBackend,
+    backend: StateEntries,
     group: Int
 ) {
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)

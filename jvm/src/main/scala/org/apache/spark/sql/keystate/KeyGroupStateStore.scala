@@ -78,6 +78,14 @@ private[keystate] final class KeyGroupStateStore(
 
   def family(name: String): Option[StateFamily] = provider.versions.family(name)
 
+  def families: Iterable[StateFamily] = provider.versions.families
+
+  def dropFamily(family: StateFamily): Unit = {
+    checkOpen("remove a state")
+    provider.versions.dropFamily(family.name)
+    ()
+  }
+
   // Spark's contract.
 
   override def createColFamilyIfAbsent(

@@ -83,7 +83,8 @@ private[keystate] final class KeyedContext(
 
   /** What each state is read and written through. */
   val entries: Seq[StateEntries] = spec.states.map { state =>
-    expiries.get(state.name).fold[StateEntries](backend)(new TtlEntries(backend, _))
+    val current = EvolvedEntries.of(state, backend)
+    expiries.get(state.name).fold(current)(new TtlEntries(current, _))
   }
 
   val timers: Option[TimerChannel] =

@@ -31,7 +31,7 @@ import org.apache.spark.sql.streaming.{OutputMode, StateOperatorProgress, TimeMo
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator}
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.{KeyedStateBackend, StateFamily}
 import keystate.backend.heap.HeapStateBackend
 import keystate.ttl.Expiry
 
@@ -180,8 +180,18 @@ private[keystate] class KeyedProcessExec(
   @transient private lazy val record: OperatorRecord =
     OperatorRecord.resolve(getStateInfo, spec, session)
 
-  @transient private lazy val states =
-    new OperatorSchema(spec, DataTypeUtils.fromAttributes(groupingAttributes))
+  @transient private lazy val recorded: Seq[StateFamily] =
+    RecordedStates.read(getStateInfo, checkpointIds.head, session.sessionState.newHadoopConf())
+
+  private val purges = isStreaming && RecordedStates.purges(conf)
+
+  @transient private lazy val states = {
+    val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
+    new OperatorSchema(
+      spec.states ++ kept.map(StateSpec.of).filter(_.kind != StateKind.Broadcast),
+      DataTypeUtils.fromAttributes(groupingAttributes)
+    )
+  }
 
   override def getColFamilySchemas(
       shouldBeNullable: Boolean
@@ -193,7 +203,9 @@ private[keystate] class KeyedProcessExec(
   override def getStateVariableInfos(): Map[String, TransformWithStateVariableInfo] =
     states.variables
 
-  /** Called when a query plans its first batch: refuses what the checkpoint does not fit. */
+  /** Called when a query plans its first batch: refuses what the checkpoint does not fit. Tasks look
+    * again, each at its own version.
+    */
   override def validateAndMaybeEvolveStateSchema(
       hadoopConf: Configuration,
       batchId: Long,
@@ -201,17 +213,8 @@ private[keystate] class KeyedProcessExec(
   ): List[StateSchemaValidationResult] = {
     checkProvider()
     RescaleOnRestart.check(getStateInfo.queryRunId)
-    states.checkAgainstCheckpoint(getStateInfo, hadoopConf, batchId)
-    validateAndWriteStateSchema(
-      hadoopConf,
-      batchId,
-      stateSchemaVersion,
-      getStateInfo,
-      stateSchemaDirPath(),
-      session,
-      operatorStateMetadataVersion,
-      stateStoreEncodingFormat = StateStoreEncoding.UnsafeRow.toString
-    )
+    spec.continuing(name => recorded.find(_.name == name))
+    List(states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId))
   }
 
   private def checkProvider(): Unit = {
@@ -291,6 +294,7 @@ private[keystate] class KeyedProcessExec(
 
   /** Made in a task. */
   private def context(
+      spec: OperatorSpec,
       backend: KeyedStateBackend,
       families: Seq[Int],
       maxParallelism: Int,
@@ -331,7 +335,8 @@ private[keystate] class KeyedProcessExec(
         applyRemovingRowsOlderThanWatermark(rows, late)
       case _ => rows
     }
-    spec.broadcast.foreach(state => BroadcastStates.check(state, own.family(state.name)))
+    val spec = this.spec.continuing(own.family)
+    if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
     val watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
     val expiries = StateTtl.expiries(spec, batchTimestampMs, watermark, own.family)
     val families = spec.families.map { f =>
@@ -339,6 +344,7 @@ private[keystate] class KeyedProcessExec(
       own.registerFamily(f.name, f.layout, properties).id
     }
     val task = context(
+      spec,
       own.backend,
       families,
       maxParallelism,
@@ -379,7 +385,7 @@ private[keystate] class KeyedProcessExec(
     val parallelism = TaskContext.get().numPartitions()
     val subtask = new SubtaskScope
     TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
-    val task = context(backend, spec.families.map(_.id), maxParallelism, parallelism, subtask)
+    val task = context(spec, backend, spec.families.map(_.id), maxParallelism, parallelism, subtask)
 
     task.broadcastInput = input(elements)
 

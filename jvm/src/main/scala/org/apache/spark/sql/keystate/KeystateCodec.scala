@@ -37,6 +37,13 @@ private[keystate] final class KeystateCodec(
     BoundReference(i, groupingSchema(i).dataType, groupingSchema(i).nullable)
   })))
 
+  // Of a state whose type has changed only.
+  private val upgrade = Option(StateSpec.of(family)).filter(_.schemas.nonEmpty).map { state =>
+    new ValueUpgrade(state)
+  }
+
+  private def current(value: Array[Byte]) = upgrade.fold(value)(_(value))
+
   // Of a map only.
   private lazy val userKeys = OrderedKeyCodec(
     DataType.fromJson(family.properties("keyType")),
@@ -82,14 +89,14 @@ private[keystate] final class KeystateCodec(
     if (StateRows.isNull(value)) null
     else {
       val row = new UnsafeRow(valueSchema.length)
-      StateRows.point(row, value)
+      StateRows.point(row, current(value))
       row
     }
 
   /** The elements in a chunk of a list. */
   def elements(chunk: Array[Byte]): Iterator[UnsafeRow] = {
     val row = new UnsafeRow(1)
-    StateRows.point(row, chunk)
+    StateRows.point(row, current(chunk))
     val array = row.getArray(0)
     (0 until array.numElements()).iterator.map { i =>
       elementType match {

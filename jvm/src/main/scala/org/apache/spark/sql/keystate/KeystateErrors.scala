@@ -59,12 +59,41 @@ private[keystate] object KeystateErrors {
         s"most $maxParallelism, or, for a new checkpoint, raise max_parallelism."
     )
 
-  def stateChanged(name: String, recorded: String, declared: String): KeystateException =
+  def stateChanged(
+      name: String,
+      recorded: String,
+      declared: String,
+      reason: String
+  ): KeystateException = new KeystateException(
+    "KEYSTATE_STATE_CHANGED",
+    s"State '$name' is $recorded in the checkpoint but $declared in the function. $reason Fields " +
+      "may be added, removed, reordered and widened; else declare it as before, give the new " +
+      "state another name, or start with a new checkpoint."
+  )
+
+  def keyChanged(recorded: String, declared: String): KeystateException = new KeystateException(
+    "KEYSTATE_KEY_CHANGED",
+    s"The state in the checkpoint is keyed by ($recorded), but the query is keyed by ($declared). " +
+      "Key it as before, or start with a new checkpoint."
+  )
+
+  def unknownSchema(state: String, found: Int, newest: Int): KeystateException =
     new KeystateException(
-      "KEYSTATE_STATE_CHANGED",
-      s"State '$name' is $recorded in the checkpoint but $declared in the function. Declare it " +
-        "as before, give the new state another name, or start with a new checkpoint."
+      "KEYSTATE_UNKNOWN_SCHEMA",
+      s"A value of state '$state' has schema $found, but the version knows schemas up to $newest: " +
+        "the checkpoint is damaged. Go on from an older one or a savepoint."
     )
+
+  def badRemovedStates(key: String, value: String): KeystateException = new KeystateException(
+    "KEYSTATE_BAD_SETTING",
+    s"$key is '$value': set it to 'keep' or 'purge'."
+  )
+
+  def reservedName(name: String): KeystateException = new KeystateException(
+    "KEYSTATE_RESERVED_NAME",
+    s"A state can't be named '$name': a name must not be empty, 'default', begin with '$$', or " +
+      "begin or end with white space."
+  )
 
   def foreignOperator(operator: Long, checkpoint: String): KeystateException =
     new KeystateException(

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate
 
+import java.util.UUID
+
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
@@ -8,24 +10,26 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  TransformWithStateOperatorProperties,
   TransformWithStateVariableInfo,
   TransformWithStateVariableUtils
 }
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructType}
+import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructField, StructType}
 
 /** A keyed operator's states in the terms of Spark's own state metadata, by which Spark's `statestore`
-  * reader finds them and by which a restarted query is checked against its checkpoint.
+  * reader finds them.
+  *
+  * @param states
+  *   those that the function declares, and those that are kept from earlier runs
   */
-private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructType) {
+private[keystate] final class OperatorSchema(states: Seq[StateSpec], keys: StructType) {
   import OperatorSchema._
 
   private val keySchema = avroNames(keys)
 
   /** State name to the schema of its entries. A map's entries are keyed by `key` and `userKey`. */
   val columnFamilies: Map[String, StateStoreColFamilySchema] =
-    spec.states.map(state => state.name -> columnFamily(state)).toMap
+    states.map(state => state.name -> columnFamily(state)).toMap
 
   private def columnFamily(state: StateSpec): StateStoreColFamilySchema = {
     val valueSchema = valueSchemaOf(state)
@@ -48,12 +52,12 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructTyp
     }
   }
 
-  private def valueSchemaOf(state: StateSpec): StructType = state.valueType match {
+  private def valueSchemaOf(state: StateSpec) = SchemaEvolution.bare(state.valueType) match {
     case struct: StructType => avroNames(struct)
     case other => new StructType().add("value", withAvroNames(other))
   }
 
-  val variables: Map[String, TransformWithStateVariableInfo] = spec.states.map { state =>
+  val variables: Map[String, TransformWithStateVariableInfo] = states.map { state =>
     val info = state.kind match {
       case StateKind.Value => TransformWithStateVariableUtils.getValueState(state.name, false)
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
@@ -64,37 +68,54 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructTyp
     state.name -> info
   }.toMap
 
-  /** Refuses a state whose kind or type is not what the checkpoint holds, naming the state and both
-    * types; Spark's own check names neither.
+  /** Writes the schemas, unless the last ones say the same. Instead of Spark's own check, which knows
+    * of states that no batch has committed yet and refuses what [[SchemaEvolution]] reads.
+    *
+    * @param folder
+    *   for schema files
     */
-  def checkAgainstCheckpoint(
+  def write(
       info: StatefulOperatorStateInfo,
+      folder: Path,
       hadoopConf: Configuration,
       batchId: Long
-  ): Unit = if (batchId > 0) {
+  ): StateSchemaValidationResult = {
     val operator = new Path(info.checkpointLocation, info.operatorId.toString)
-    OperatorStateMetadataReader.createReader(operator, hadoopConf, 2, batchId - 1).read().foreach {
-      case metadata: OperatorStateMetadataV2 =>
-        val kinds = TransformWithStateOperatorProperties
-          .fromJson(metadata.operatorPropertiesJson)
-          .stateVariables
-          .map(variable => variable.stateName -> variable)
-          .toMap
-        val schemas = metadata.stateStoreInfo.head.stateSchemaFilePaths.lastOption.toSeq
-          .flatMap(readSchemas(_, hadoopConf))
-        for (old <- schemas; declared <- columnFamilies.get(old.colFamilyName)) {
-          val kind = kinds.get(old.colFamilyName)
-          if (kind.exists(_ != variables(old.colFamilyName)) || !sameTypes(old, declared)) {
-            throw KeystateErrors.stateChanged(
-              old.colFamilyName,
-              describe(old, kind),
-              describe(declared, variables.get(old.colFamilyName))
-            )
-          }
-        }
+    // What an earlier attempt at this batch declared does not count, and Spark would keep it.
+    CheckpointFileManager
+      .create(operator, hadoopConf)
+      .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
+    val last = lastFile(operator, hadoopConf, batchId - 1)
+    val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
+    before.foreach(schema => checkKey(schema.keySchema))
+    val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
+    last match {
+      case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
       case _ =>
+        val file = new Path(folder, s"${batchId}_${UUID.randomUUID}")
+        val files = CheckpointFileManager.create(folder, hadoopConf)
+        files.mkdirs(folder)
+        val out = files.createAtomic(file, overwriteIfPossible = false)
+        try {
+          new SchemaHelper.SchemaV3Writer().write(now, out)
+          out.close()
+        } catch {
+          case e: Throwable =>
+            out.cancel()
+            throw e
+        }
+        StateSchemaValidationResult(evolvedSchema = true, file.toString)
     }
   }
+
+  /** The newest schema file that the operator had in a batch. */
+  private def lastFile(operator: Path, hadoopConf: Configuration, batchId: Long) =
+    if (batchId < 0) None
+    else
+      OperatorStateMetadataReader.createReader(operator, hadoopConf, 2, batchId).read().collect {
+        case metadata: OperatorStateMetadataV2 =>
+          metadata.stateStoreInfo.head.stateSchemaFilePaths.last
+      }
 
   private def readSchemas(file: String, hadoopConf: Configuration) = {
     val path = new Path(file)
@@ -102,19 +123,18 @@ private[keystate] final class OperatorSchema(spec: OperatorSpec, keys: StructTyp
     Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
   }
 
-  private def sameTypes(a: StateStoreColFamilySchema, b: StateStoreColFamilySchema): Boolean =
-    DataType.equalsIgnoreCompatibleNullability(a.keySchema, b.keySchema) &&
-      DataType.equalsIgnoreCompatibleNullability(b.keySchema, a.keySchema) &&
-      a.valueSchema.asNullable == b.valueSchema.asNullable
-
-  private def describe(
-      schema: StateStoreColFamilySchema,
-      kind: Option[TransformWithStateVariableInfo]
-  ): String = {
-    val name = kind.fold("state")(_.stateVariableType.toString)
-    val key = schema.userKeyEncoderSchema.map(user => s"${user.head.dataType.sql}, ")
-    val keyed = keySchema.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
-    s"$name<${key.getOrElse("")}${schema.valueSchema.sql}> keyed by ($keyed)"
+  /** Refuses another key than that of an entry in the checkpoint. */
+  private def checkKey(entryKey: StructType): Unit = {
+    val recorded = entryKey match {
+      case StructType(Array(StructField("key", key: StructType, _, _), user))
+          if user.name == "userKey" =>
+        key
+      case key => key
+    }
+    def columns(key: StructType) =
+      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
+    if (!SchemaEvolution.same(recorded, keySchema))
+      throw KeystateErrors.keyChanged(columns(recorded), columns(keySchema))
   }
 }
 

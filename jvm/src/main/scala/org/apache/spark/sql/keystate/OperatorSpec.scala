@@ -24,7 +24,7 @@ private[keystate] object StateKind {
   /** Where only a state with keys can be. */
   def notKeyed: Nothing = throw new IllegalArgumentException("broadcast state has no key")
 
-  private val all = Seq(Value, List, Map, SortedMap, Broadcast)
+  val all: Seq[StateKind] = Seq(Value, List, Map, SortedMap, Broadcast)
 
   def byName(name: String): StateKind = all
     .find(_.name == name)
@@ -41,6 +41,9 @@ private[keystate] object StateKind {
   *   type of a map's key
   * @param order
   *   the order of a sorted map's keys
+  * @param schemas
+  *   if `valueType` has changed: all value types that entries may be stored with, by their schema id,
+  *   the newest last
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -49,17 +52,12 @@ private[keystate] final case class StateSpec(
     valueType: DataType,
     keyType: Option[DataType],
     order: KeyOrder,
-    ttl: Option[TimeToLive] = None
+    ttl: Option[TimeToLive] = None,
+    schemas: Seq[DataType] = Nil
 ) {
+  if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
 
-  /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
-    * stores rows of one array each.
-    */
-  val rowSchema: StructType = (kind, valueType) match {
-    case (StateKind.List, element) => new StructType().add("value", ArrayType(element))
-    case (_, struct: StructType) => struct
-    case (_, other) => new StructType().add("value", other)
-  }
+  val rowSchema: StructType = StateSpec.rowSchema(kind, valueType)
 
   /** Whether the stored row is the value itself rather than a row around it. */
   val isStruct: Boolean = kind != StateKind.List && valueType.isInstanceOf[StructType]
@@ -71,9 +69,44 @@ private[keystate] final case class StateSpec(
   /** What the checkpoint keeps of this state. */
   def properties: Map[String, String] = Map(
     "kind" -> kind.name,
-    "valueType" -> valueType.json,
+    "valueType" -> SchemaEvolution.bare(valueType).json,
     "order" -> order.name
-  ) ++ keyType.map("keyType" -> _.json)
+  ) ++ keyType.map("keyType" -> _.json) ++
+    Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas))
+}
+
+private[keystate] object StateSpec {
+
+  /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
+    * stores rows of one array each.
+    */
+  def rowSchema(kind: StateKind, valueType: DataType): StructType = (kind, valueType) match {
+    case (StateKind.List, element) => new StructType().add("value", ArrayType(element))
+    case (_, struct: StructType) => struct
+    case (_, other) => new StructType().add("value", other)
+  }
+
+  /** Spark's and Keystate's own families have such names. */
+  private def isReserved(name: String): Boolean =
+    name.isEmpty || name != name.trim || name == "default" || name.startsWith("$")
+
+  /** Whether a family is a state that a function declared. */
+  def isOne(family: StateFamily): Boolean =
+    family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
+
+  /** A declared state as a version has it. */
+  def of(family: StateFamily): StateSpec = {
+    val recorded = family.properties
+    StateSpec(
+      family.name,
+      StateKind.byName(recorded("kind")),
+      recorded("kind").replace('_', ' '),
+      DataType.fromJson(recorded("valueType")),
+      recorded.get("keyType").map(DataType.fromJson),
+      recorded.get("order").fold[KeyOrder](KeyOrder.Natural)(KeyOrder.byName),
+      schemas = recorded.get("schemas").fold(Seq.empty[DataType])(SchemaEvolution.fromJson)
+    )
+  }
 }
 
 /** What Python says of one keyed operator.
@@ -87,6 +120,8 @@ private[keystate] final case class StateSpec(
   *   runs in every batch
   * @param rawKeyed
   *   whether it can have raw keyed state as well
+  * @param operatorStates
+  *   the lists of that operator state
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -96,8 +131,24 @@ private[keystate] final case class OperatorSpec(
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
     checkpointed: Boolean = false,
-    rawKeyed: Boolean = false
+    rawKeyed: Boolean = false,
+    operatorStates: Seq[StateSpec] = Nil
 ) {
+
+  /** The operator as it goes on from a version; refuses a state that what is stored does not fit.
+    *
+    * @param recorded
+    *   finds a state as the version has it
+    */
+  def continuing(recorded: String => Option[StateFamily]): OperatorSpec = {
+    def continue(state: StateSpec) = SchemaEvolution.continue(state, recorded(state.name))
+    copy(
+      states = states.map(continue),
+      broadcast = broadcast.map(continue),
+      operatorStates =
+        OperatorStateStore.continuing(operatorStates, recorded(OperatorState.FamilyName))
+    )
+  }
 
   /** What the operator keeps in its store: its states, its broadcast states and their tag, its raw
     * keyed state, its operator state, and last its timers, as far as it has them. The ids are for a
@@ -112,7 +163,11 @@ private[keystate] final case class OperatorSpec(
         (RawKeyedState.FamilyName, RawKeyedState.FamilyLayout, RawKeyedState.FamilyProperties)
       ) ++
       Option.when(checkpointed)(
-        (OperatorState.FamilyName, Layout.Ordered, OperatorStateStore.FamilyProperties)
+        (
+          OperatorState.FamilyName,
+          Layout.Ordered,
+          OperatorStateStore.properties(operatorStates)
+        )
       ) ++
       Option.when(timers)(
         (TimerChannel.FamilyName, TimerChannel.FamilyLayout, TimerChannel.FamilyProperties)
@@ -136,7 +191,8 @@ private[keystate] object OperatorSpec {
       states = (root \ "states").children.map(state),
       broadcast = (root \ "broadcast").children.map(state),
       checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
-      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false)
+      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
+      operatorStates = (root \ "operator_states").children.map(state)
     )
   }
 

@@ -3,11 +3,13 @@ package org.apache.spark.sql.keystate
 import java.nio.charset.StandardCharsets.UTF_8
 
 import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.{JObject, JString}
+import org.json4s.JsonAST.{JField, JObject, JString}
+import org.json4s.jackson.JsonMethods.{compact, parse}
 
+import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.{KeyedStateBackend, StateFamily}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.KeyGroups
 
@@ -41,7 +43,34 @@ private[keystate] final class OperatorStateStore(
 }
 
 private[keystate] object OperatorStateStore {
-  val FamilyProperties: Map[String, String] = Map("kind" -> "operator_state")
+  private val Types = "types"
+
+  /** What a version keeps of the operator state: the types of its lists' elements, by name. */
+  def properties(lists: Seq[StateSpec]): Map[String, String] = {
+    val types = lists.map(list => list.name -> parse(SchemaEvolution.bare(list.valueType).json))
+    Map("kind" -> "operator_state") ++
+      Option.when(types.nonEmpty)(Types -> compact(JObject(types: _*)))
+  }
+
+  /** The lists, and those that the function no longer asks for: they are kept. The worker reads the
+    * elements of an older type itself.
+    */
+  def continuing(declared: Seq[StateSpec], recorded: Option[StateFamily]): Seq[StateSpec] = {
+    val types = recorded.flatMap(_.properties.get(Types)).fold(List.empty[JField]) { json =>
+      parse(json).asInstanceOf[JObject].obj
+    }
+    val before = types.map { case (name, json) =>
+      val elements = DataType.fromJson(compact(json))
+      StateSpec(name, StateKind.List, "list", elements, None, KeyOrder.Natural)
+    }
+    declared.foreach { list =>
+      for {
+        old <- before.find(_.name == list.name)
+        reason <- SchemaEvolution.check(old.valueType, list.valueType)
+      } throw KeystateErrors.stateChanged(list.name, old.describe, list.describe, reason)
+    }
+    declared ++ before.filterNot(old => declared.exists(_.name == old.name))
+  }
 }
 
 /** Answers a new function instance's question for its operator state. */

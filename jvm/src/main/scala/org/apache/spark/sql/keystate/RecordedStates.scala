@@ -1,0 +1,56 @@
+package org.apache.spark.sql.keystate
+
+import java.io.File
+import java.nio.file.Files
+
+import scala.util.Using
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.backend.StateFamily
+import keystate.checkpoint.{LocalFolder, StoreLocation, StoreReader}
+
+/** The states that the version has which a batch begins with. */
+private[keystate] object RecordedStates {
+
+  /** `keep` or `purge`: what becomes of a state that the function no longer declares. */
+  final val Removed = "spark.keystate.removedStates"
+
+  /** Those of the operator's first partition, for all partitions have the same.
+    *
+    * @param id
+    *   of the partition's version file; None with checkpoint format v1
+    */
+  def read(
+      info: StatefulOperatorStateInfo,
+      id: Option[String],
+      hadoopConf: Configuration
+  ): Seq[StateFamily] =
+    if (info.storeVersion == 0) Nil
+    else {
+      val folder = new Path(info.checkpointLocation, info.operatorId.toString)
+      val location = StoreLocation(info.operatorId, 0, StoreLocation.DefaultStore)
+      val storage = new SparkCheckpointStorage(folder, hadoopConf)
+      val scratch = new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
+      Using.resource(scratch) { local =>
+        val reader = new StoreReader(location, storage, local)
+        reader.manifest(info.storeVersion, id, info.numPartitions).families
+      }
+    }
+
+  /** Those that a function had and no longer declares. */
+  def removed(recorded: Iterable[StateFamily], spec: OperatorSpec): Seq[StateFamily] = {
+    val declared = (spec.states ++ spec.broadcast).map(_.name).toSet
+    recorded.filter(StateSpec.isOne).filterNot(family => declared(family.name)).toSeq
+  }
+
+  def purges(conf: SQLConf): Boolean = conf.getConfString(Removed, "keep") match {
+    case "keep" => false
+    case "purge" => true
+    case other => throw KeystateErrors.badRemovedStates(Removed, other)
+  }
+}

@@ -31,6 +31,7 @@ from keystate import (
     ReduceFunction,
     SortedMapStateDescriptor,
     StateAccessError,
+    StateTtlConfig,
     StateTypeError,
     TimeDomain,
     ValueStateDescriptor,
@@ -383,3 +384,67 @@ def test_sorted_maps_agree_with_model(order: Any) -> None:
     for start in range(0, 900, 100):
         harness.process_batch(rows[start : start + 100])
     assert [tuple(r) for r in harness.output()] == expected
+
+
+def test_state_expires_by_the_watermark() -> None:
+    class Kept(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            ttl = StateTtlConfig.new_builder(datetime.timedelta(milliseconds=100))
+            ttl.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.EventTime)
+            states = (
+                ValueStateDescriptor("value", "long"),
+                ListStateDescriptor("list", "long"),
+                MapStateDescriptor("map", "long", "long"),
+            )
+            for state in states:
+                state.enable_time_to_live(ttl.build())
+            self.value, self.list = ctx.get_state(states[0]), ctx.get_list_state(states[1])
+            self.map = ctx.get_map_state(states[2])
+
+        def process_element(self, row: Any, ctx: Any) -> None:
+            self.value.update(row.number)
+            self.list.add(row.number)
+            self.map[row.number] = row.number
+
+    with KeyedProcessHarness(Kept(), ROWS, "key", "x long", event_time="time") as harness:
+        harness.process(("a", 1, None), 500)
+        harness.process(("a", 2, None), 450)  # a late write does not shorten a life
+        names = ("value", "list", "map")
+        harness.advance_watermark(549)
+        assert [harness.state("a", n) for n in names] == [2, [1, 2], {1: 1, 2: 2}]
+        harness.advance_watermark(550)
+        assert [harness.state("a", n) for n in names] == [2, [1], {1: 1}]
+        assert harness.num_keys == 1
+        harness.advance_watermark(600)
+        assert [harness.state("a", n) for n in names] == [None, [], {}]
+        assert harness.num_keys == 0
+    with pytest.raises(DeclarationError, match="there is no watermark"):
+        KeyedProcessHarness(Kept(), ROWS, "key", "x long")
+
+
+def test_a_snapshot_is_read_in_another_type() -> None:
+    class Typed(KeyedProcessFunction):
+        def __init__(self, value_type: str, value: Any) -> None:
+            self.value_type, self.value = value_type, value
+
+        def open(self, ctx: Any) -> None:
+            self.one = ctx.get_state(ValueStateDescriptor("one", self.value_type))
+            self.list = ctx.get_list_state(ListStateDescriptor("list", self.value_type))
+            self.map = ctx.get_map_state(MapStateDescriptor("map", "long", self.value_type))
+
+        def process_element(self, row: Any, ctx: Any) -> None:
+            self.one.update(self.value)
+            self.list.add(self.value)
+            self.map[1] = self.value
+
+    harness = KeyedProcessHarness(Typed("n int, gone string", (1, "x")), ROWS, "key", "x long")
+    harness.process(("a", 1, None))
+    harness.close()
+    kept = harness.snapshot()
+    restored = KeyedProcessHarness.restore(kept, Typed("added string, n long", (None, 2)))
+    expected = (None, 1)
+    assert restored.state("a", "one") == expected
+    assert restored.state("a", "list") == [expected]
+    assert restored.state("a", "map") == {1: expected}
+    with pytest.raises(CheckpointError, match="field 'n' of the value was int and can't become"):
+        KeyedProcessHarness.restore(kept, Typed("n string", ("x",)))

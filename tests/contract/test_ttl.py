@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -20,6 +21,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
 from timed import run_at
 
@@ -73,6 +75,22 @@ def test_cases(way: str, stream: Callable[..., Any], settings: Callable[..., Non
     # Counting the entries of a large list or map is a look at them too.
     batches, expected = table(("write", "read") if way == "asked" else CONFIGS)
     check(run_at(stream(ROWS), interpret, batches), expected)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_cases_in_the_harness(restart: bool) -> None:
+    """Without Spark; with `restart` every batch goes on from a snapshot, in other subtasks."""
+    batches, expected = table()
+    harness = KeyedProcessHarness(TtlStates(), ROWS, "key", RESULTS)
+    emitted = []
+    for i, (time, rows) in enumerate(batches):
+        emitted += harness.process_batch(rows, processing_time=time)
+        if restart:
+            harness.close()
+            kept = pickle.loads(pickle.dumps(harness.snapshot()))
+            harness = KeyedProcessHarness.restore(kept, TtlStates(), parallelism=1 + i % 3)
+    harness.close()
+    check(emitted, expected)
 
 
 def test_cases_over_restarts(stream: Callable[..., Any], settings: Callable[..., None]) -> None:

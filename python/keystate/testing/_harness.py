@@ -14,6 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec
+from keystate._evolution import Unreadable, read_as
 from keystate._hash import KeyGroups
 from keystate._spec import StateSpec, resolve_schema
 from keystate._worker.operator import row_test
@@ -21,7 +22,8 @@ from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 from keystate.stream import function_plan, keyed_task
-from keystate.testing._stores import Store, Timer, Timers, make_store
+from keystate.testing._expiring import ExpiringStore, make_store
+from keystate.testing._stores import Store, Timer, Timers
 from keystate.testing._subtask import Answer, Subtask, Work
 
 
@@ -32,13 +34,14 @@ class Snapshot:
     Attributes:
         settings: what the harness was made with, apart from its function.
         clock: watermarks, processing time and the number of the last micro-batch.
-        states: by name each state, the keys that have it, and what they have.
+        states: by name each state, the keys that have it, what they have, and when that was last
+            used if it has a time to live.
         timers: domain and time of each timer that is set, and their keys.
     """
 
     settings: dict[str, Any]
     clock: dict[str, Any]
-    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array]]]
+    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
     timers: tuple[list[tuple[int, int]], pa.Array]
 
 
@@ -123,6 +126,12 @@ class KeyedProcessHarness:
         self._stores: list[Store] = [
             make_store(state, i) for i, state in enumerate(self._task.spec.states)
         ]
+        for store in self._stores:
+            if isinstance(store, ExpiringStore) and store.by_event_time and not by_event_time:
+                raise DeclarationError(
+                    f"state '{store.spec.name}' has a time to live by event time, but there is no "
+                    "watermark: give the harness the event_time column"
+                )
         self._timers = Timers()
         self._undeclared: dict[str, Any] = {}
         self._watermark = 0 if by_event_time else None
@@ -183,9 +192,11 @@ class KeyedProcessHarness:
         for store in self._stores:
             kept = self._undeclared.pop(store.spec.name, None)
             if kept is not None:
-                spec, keys, columns = kept
-                _check_unchanged(spec, store.spec)
-                store.restore(self._decode_keys(keys), columns)
+                spec, encoded, columns, times = kept
+                keys = self._decode_keys(encoded)
+                store.restore(keys, _readable(spec, store.spec, columns))
+                store.restore_times(keys, times)
+            store.begin(self._watermark, self._processing_time)
         timers, timer_keys = snapshot.timers
         for (domain, time), key in zip(timers, self._decode_keys(timer_keys)):
             self._timers.change(Timer(time, self._groups[key], domain, key), True)
@@ -286,6 +297,8 @@ class KeyedProcessHarness:
 
     def _run(self, rows: pa.Array, watermark: int | None) -> list[Row]:
         rows, dropped = self._on_time(rows, self._watermark)
+        for store in self._stores:
+            store.begin(watermark, self._processing_time)
         clock = {
             "batch_id": self._batch_id + 1,
             "watermark": watermark,
@@ -412,7 +425,9 @@ class KeyedProcessHarness:
     def num_keys(self) -> int:
         """How many keys have state or timers."""
         keys = {timer.key for timer in self._timers}
-        return len(keys.union(*(store.cells for store in self._stores)))
+        for store in self._stores:
+            keys.update(key for key in store.cells if store.cell(key) is not None)
+        return len(keys)
 
     @property
     def num_late_rows(self) -> int:
@@ -433,9 +448,9 @@ class KeyedProcessHarness:
         """All state as it is now."""
         states = dict(self._undeclared)
         for store in self._stores:
-            keys = list(store.cells)
-            columns = store.columns(keys)
-            states[store.spec.name] = (store.spec, self._keys.encode(keys), columns)
+            keys = [key for key in store.cells if store.cell(key) is not None]
+            columns, times = store.columns(keys), store.times(keys)
+            states[store.spec.name] = (store.spec, self._keys.encode(keys), columns, times)
         timers = list(self._timers)
         timer_keys = self._keys.encode([timer.key for timer in timers])
         clock = {
@@ -462,11 +477,26 @@ def _column(row_type: T.StructType, name: str, purpose: str) -> int:
     return names.index(name)
 
 
-def _check_unchanged(kept: StateSpec, declared: StateSpec) -> None:
+def _readable(
+    kept: StateSpec, declared: StateSpec, columns: dict[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """What a snapshot has of a state, in the type that it is declared with now."""
     before, now = kept.to_json(), declared.to_json()
-    for what in ("kind", "value_type", "key_type", "order"):
+    for what in ("kind", "key_type", "order"):
         if before[what] != now[what]:
             raise CheckpointError(
                 f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
                 f"{before[what]}, not {now[what]}"
             )
+    value_type = declared.type_with_defaults()
+    stored = value_type if declared.kind == "value" else T.ArrayType(value_type)
+    try:
+        return {
+            name: column if name.endswith("_k") else read_as(column, stored)
+            for name, column in columns.items()
+        }
+    except Unreadable as e:
+        raise CheckpointError(
+            f"state '{kept.name}' has another value type in the snapshot: "
+            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}"
+        ) from None

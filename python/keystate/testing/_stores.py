@@ -18,9 +18,8 @@ from keystate._ordering import sort_key
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.operator import INTEGERS
-from keystate.errors import DeclarationError
 
-_BOOLEANS = codec(T.BooleanType())
+BOOLEANS = codec(T.BooleanType())
 
 
 class Store:
@@ -32,9 +31,23 @@ class Store:
         self._name = f"s{index}"
         self._codec = spec.value_codec()
 
+    def begin(self, watermark: int | None, processing_time: int) -> None:
+        """Begins a micro-batch at these times."""
+
+    def cell(self, key: Any) -> Any:
+        """What a function may see of a key; ``None`` if there is nothing."""
+        return self.cells.get(key)
+
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
         """What a worker is sent of these keys' cells."""
-        return {self._name: self._codec.encode([self.cells.get(key) for key in keys])}
+        return {self._name: self._codec.encode([self.cell(key) for key in keys])}
+
+    def times(self, keys: Sequence[Any]) -> list[Any] | None:
+        """When what `columns` gives was last used, for a state with a time to live."""
+        return None
+
+    def restore_times(self, keys: Sequence[Any], times: Sequence[Any] | None) -> None:
+        """Takes in what `times` gave, after `restore`."""
 
     def apply(self, keys: Sequence[Any], message: Columns) -> None:
         """Takes in what a worker changed; `keys` are those of its slots."""
@@ -50,7 +63,7 @@ class Store:
 
     def peek(self, key: Any) -> Any:
         """What is stored for a key, as a function would read it; a copy."""
-        return self._codec.decode(self._codec.encode([self.cells.get(key)]))[0]
+        return self._codec.decode(self._codec.encode([self.cell(key)]))[0]
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         for key, value in zip(keys, self._codec.decode(column(self._name))):
@@ -71,18 +84,18 @@ class ListStore(Store):
         self._lists = _of_lists(spec.value_type, spec.value_shape)
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
-        return {self._name: self._lists.encode([self.cells.get(key, []) for key in keys])}
+        return {self._name: self._lists.encode([self.cell(key) or [] for key in keys])}
 
     def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
         (lists,) = columns.values()
         self.cells.update(zip(keys, self._lists.decode(lists)))
 
     def peek(self, key: Any) -> Any:
-        return self._codec.decode(self._codec.encode(self.cells.get(key, [])))
+        return self._codec.decode(self._codec.encode(self.cell(key) or []))
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         added = self._lists.decode(column(self._name))
-        resets = _BOOLEANS.decode(column(f"{self._name}_reset"))
+        resets = BOOLEANS.decode(column(f"{self._name}_reset"))
         for key, elements, reset in zip(keys, added, resets):
             if not reset:
                 elements = self.cells.get(key, []) + elements
@@ -101,7 +114,7 @@ class MapStore(Store):
         self._by = sort_key(spec.key_type, spec.order)
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
-        maps = [self.cells.get(key, {}) for key in keys]
+        maps = [self.cell(key) or {} for key in keys]
         user_keys = [self._ordered(each) for each in maps]
         values = [[each[key] for key in order] for each, order in zip(maps, user_keys)]
         return {
@@ -116,7 +129,7 @@ class MapStore(Store):
             self.cells[key] = dict(zip(mine, theirs))
 
     def peek(self, key: Any) -> Any:
-        entries = self.cells.get(key, {})
+        entries = self.cell(key) or {}
         order = self._ordered(entries)
         values = self._codec.decode(self._codec.encode([entries[k] for k in order]))
         return dict(zip(order, values))
@@ -124,7 +137,7 @@ class MapStore(Store):
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         changes = zip(
             keys,
-            _BOOLEANS.decode(column(f"{self._name}_reset")),
+            BOOLEANS.decode(column(f"{self._name}_reset")),
             self._user_keys(column(f"{self._name}_d")),
             self._user_keys(column(f"{self._name}_k")),
             self._values.decode(column(f"{self._name}_v")),
@@ -147,20 +160,9 @@ class MapStore(Store):
             return lists
         return [list(map(self._hashable, each)) for each in lists]
 
-
-def make_store(spec: StateSpec, index: int) -> Store:
-    """The store of a state.
-
-    Raises:
-        DeclarationError: the state has a time to live, which the harness does not keep track of.
-    """
-    if spec.ttl is not None:
-        raise DeclarationError(
-            f"state '{spec.name}' has a time to live, which keystate.testing does not support: "
-            "leave enable_time_to_live out, or run the function in a query"
-        )
-    kinds = {"value": Store, "list": ListStore, "map": MapStore, "sorted_map": MapStore}
-    return kinds[spec.kind](spec, index)
+    def _decode_user_keys(self, array: pa.Array) -> list[Any]:
+        keys = self.spec.key_codec().decode(array)
+        return keys if self._hashable is None else list(map(self._hashable, keys))
 
 
 class Timer(NamedTuple):

@@ -1,25 +1,26 @@
-"""The counter example as a driver that a test kills: python source_query.py FOLDER PARTITIONS"""
+"""The counter example as a driver that a test kills.
+
+python source_query.py FOLDER PARTITIONS MASTER
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import keystate
-from pyspark.sql import SparkSession
+import sessions
 
 from examples import counter_source
 
-UNTIL, ROWS = 8_000, 200
+UNTIL, ROWS = 30_000 if os.environ.get("SLOW") else 8_000, 200
 
 
 def main() -> None:
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", sys.argv[2])
-    )
+    folder, partitions, master = sys.argv[1:]
+    builder = sessions.builder(master, partitions)
     spark = keystate.configure(builder).getOrCreate()
-    counter_source.start(spark, sys.argv[1], UNTIL, ROWS).awaitTermination()
+    counter_source.start(spark, folder, UNTIL, ROWS).awaitTermination()
 
 
 if __name__ == "__main__":

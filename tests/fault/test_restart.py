@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 import random
-import signal
-import subprocess
-import sys
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,10 @@ from typing import Any
 
 import pytest
 import restart_query as query
+from drivers import Driver, committed
+
+TO_THE_END = json.dumps({"availableNow": True})
+ENDLESS = json.dumps({"processingTime": "0 seconds"})
 
 
 @pytest.fixture(params=["1", "2"])
@@ -22,50 +24,21 @@ def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
     return str(request.param)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.01)
-
-
-def kill_driver(folder: Path, checkpoint_format: str, commits: int, delay: float) -> None:
-    """Runs a driver of its own and kills it, JVM and workers too, after so many commits more."""
-    until = query.committed(folder) + commits
-    log = folder / "driver.log"
-    with log.open("wb") as output:
-        driver = subprocess.Popen(
-            [sys.executable, query.__file__, str(folder), checkpoint_format],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        wait_for(lambda: query.committed(folder) >= until or driver.poll() is not None, 120)
-        assert driver.poll() is None, log.read_text()
-        time.sleep(delay)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    wait_for(lambda: not alive(driver.pid), 30)
-
-
-def alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
+    """JVM and workers die too."""
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
     expected = query.make_input(tmp_path, seed)
     for _ in range(2):
-        kill_driver(tmp_path, checkpoint_format, rng.randint(1, 5), rng.uniform(0, 0.4))
-    assert query.committed(tmp_path) < query.FILES, "it was not killed midway"
+        until = committed(tmp_path) + rng.randint(1, 5)
+        log = tmp_path / "driver.log"
+        with Driver("restart_query.py", log, tmp_path, checkpoint_format, TO_THE_END) as driver:
+            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
+            time.sleep(rng.uniform(0, 0.4))
+            assert driver.exit_code is None, driver.log
+        query.keep_a_file_a_batch(tmp_path)
+    assert committed(tmp_path) < query.FILES, "it was not killed midway"
     query.start(spark, tmp_path, availableNow=True).awaitTermination()
     assert query.emitted(tmp_path) == expected
 
@@ -77,13 +50,56 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     rng = random.Random(seed)
     expected = query.make_input(tmp_path, seed)
     stops = 0
-    while query.committed(tmp_path) < query.FILES // 2:
+    while committed(tmp_path) < query.FILES // 2:
         running = query.start(spark, tmp_path, processingTime="0 seconds")
         time.sleep(rng.uniform(0.2, 1.5))
         running.stop()
         assert running.exception() is None
+        query.keep_a_file_a_batch(tmp_path)
         stops += 1
         assert stops < 60, "it does not get on"
     query.start(spark, tmp_path, availableNow=True).awaitTermination()
     assert stops > 1
     assert query.emitted(tmp_path) == expected
+
+
+def test_two_queries_on_one_checkpoint(
+    spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """Two drivers: one fails on Spark's logs, and the other's state is right."""
+    settings(**{query.FORMAT: "1"})
+    expected = query.make_input(tmp_path, seed=1)
+    shutil.move(tmp_path / "input", tmp_path / "waiting")
+    (tmp_path / "input").mkdir()
+    waiting = sorted((tmp_path / "waiting").iterdir(), reverse=True)
+
+    def feed() -> None:
+        path = waiting.pop()
+        path.rename(tmp_path / "input" / path.name)
+
+    log = tmp_path / "driver.log"
+    with Driver("restart_query.py", log, tmp_path, "1", ENDLESS) as other:
+        feed()
+        other.wait_for(lambda: committed(tmp_path) > 0)
+        ours = query.start(spark, tmp_path, processingTime="0 seconds")
+        try:
+            while ours.exception() is None and other.exit_code is None:
+                # Both look for the next file.
+                idle = committed(tmp_path) == query.FILES - len(waiting)
+                if idle and ours.status["message"].startswith("Waiting"):
+                    assert waiting, "both went on"
+                    feed()
+                time.sleep(0.1)
+            loser = str(ours.exception()) if ours.exception() else other.log
+            # Of the source's log, or of the query's.
+            assert "concurrently using" in loser or "CONCURRENT_STREAM_LOG_UPDATE" in loser
+            while waiting:
+                feed()
+            deadline = time.monotonic() + 120
+            while committed(tmp_path) < query.FILES:
+                assert time.monotonic() < deadline, "the other one does not go on"
+                time.sleep(0.05)
+            # The last commit's output is there before it.
+            assert query.emitted(tmp_path) == expected
+        finally:
+            ours.stop()

@@ -1,64 +1,58 @@
-"""A stateful source, keyed state behind it and files: exactly once through killed drivers."""
+"""A stateful source, keyed state behind it and files: exactly once, whatever is killed."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import source_query
+from drivers import CLUSTER, Driver, committed
 from pyspark.errors import StreamingQueryException
 
 from examples import counter_source
 
-KILLS = 10 if os.environ.get("SLOW") else 3
-ROOT = Path(__file__).parents[2]
+KILLS = 21 if os.environ.get("SLOW") else 3
 
 
-def committed(folder: Path) -> int:
-    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
-
-
-def kill_driver(folder: Path, partitions: int, commits: int, delay: float) -> None:
-    """Kills a driver with its JVM and all workers, after so many commits more and a delay."""
-    until = committed(folder) + commits
-    log = folder / "driver.log"
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    with log.open("wb") as output:
-        driver = subprocess.Popen(
-            [sys.executable, source_query.__file__, str(folder), str(partitions)],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        )
-    try:
-        deadline = time.monotonic() + 120
-        while committed(folder) < until and driver.poll() is None:
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.01)
-        assert driver.poll() is None, log.read_text()
-        time.sleep(delay)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-
-
-def test_killed_drivers(spark: Any, settings: Callable[..., None], tmp_path: Path) -> None:
+def test_killed_executors_and_drivers(
+    spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """Two executors, then their driver, again and again, and a rescale at each restart."""
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    for _ in range(KILLS):
-        kill_driver(tmp_path, rng.choice([2, 3]), rng.randint(1, 3), rng.uniform(0, 0.8))
+    kills, partitions = {"executor": 0, "driver": 0}, [2]
+
+    def wait_a_while(driver: Driver) -> None:
+        until = committed(tmp_path) + rng.randint(1, 3)
+        driver.wait_for(lambda: committed(tmp_path) >= until and bool(driver.executors()))
+        time.sleep(rng.uniform(0, 0.8))
+
+    with ExitStack() as drivers:
+        while sum(kills.values()) < KILLS:
+            log = tmp_path / f"driver{kills['driver']}.log"
+            driver = drivers.enter_context(
+                Driver("source_query.py", log, tmp_path, partitions[-1], CLUSTER)
+            )
+            for _ in range(2):
+                wait_a_while(driver)
+                driver.kill(rng.choice(driver.executors()))
+                kills["executor"] += 1
+            wait_a_while(driver)
+            # Its executors are left to find out while the next driver starts.
+            driver.kill_driver()
+            kills["driver"] += 1
+            partitions.append(rng.choice([n for n in range(1, 6) if n != partitions[-1]]))
+    print(f"killed {kills}, partitions {partitions}, {committed(tmp_path)} micro-batches")
     assert committed(tmp_path) < source_query.UNTIL // source_query.ROWS, "not killed midway"
-    settings(**{"spark.sql.shuffle.partitions": "2"})
+    settings(**{"spark.sql.shuffle.partitions": str(partitions[-1])})
     counter_source.start(
         spark, str(tmp_path), source_query.UNTIL, source_query.ROWS
     ).awaitTermination()

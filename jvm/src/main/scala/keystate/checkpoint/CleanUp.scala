@@ -5,9 +5,11 @@ import org.slf4j.LoggerFactory
 /** Deletes what no retained version needs.
   *
   * Version files go when enough newer versions exist. A run file goes when no remaining version file
-  * lists it and it is older than the oldest of these: a file that is newer can belong to a commit
-  * under way. Files of other names are left alone. If any remaining version file cannot be read, no
-  * run file is deleted. Nor is a file from before the last rescale, for other partitions may use it.
+  * lists it and it is older than the oldest of these, by its version and by its time: a file that is
+  * newer can belong to a commit under way, or to a late attempt at a version that remains. So do the
+  * temporary files of writers that died. Files of other names are left alone. If any remaining version
+  * file cannot be read, no run file is deleted. Nor is a file from before the last rescale, for other
+  * partitions may use it.
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
@@ -15,6 +17,7 @@ private[checkpoint] final class CleanUp(
     settings: StoreSettings
 ) {
   private val log = LoggerFactory.getLogger(classOf[CleanUp])
+  private val Temporary = """\.([^.]+\.(?:keystate|sst))\..+\.tmp""".r
 
   /** @param inUse
     *   runs that are needed though no version file may list them yet
@@ -25,8 +28,9 @@ private[checkpoint] final class CleanUp(
       VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
     }
     if (versions.nonEmpty) {
-      // One more than asked for: the newest may be of a batch that the driver has not committed.
-      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain
+      // Two more than asked for: the newest may be of a batch that the driver has not committed; and
+      // with format v1 a late attempt at the oldest that must load needs the runs of the one before.
+      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 1
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
       if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
         old.foreach { case (file, _, _) => delete(file) }
@@ -37,13 +41,22 @@ private[checkpoint] final class CleanUp(
         val shared = manifests.flatMap(_.rescaledAt).maxOption.getOrElse(-1L)
         val neededPaths = needed.map(_.source).collect { case FileSource(path) => path }.toSet
         val oldest = retained.map(_._1.modified).min
-        files
-          .filter(file => RunFiles.versionOf(file.name).exists(_ > shared))
-          .filter(_.modified < oldest)
+        val stale = files.filter(_.modified < oldest)
+        stale
+          .filter(file =>
+            RunFiles.versionOf(file.name).exists(run => run > shared && run < oldestRetained)
+          )
           .filterNot(file => neededPaths.contains(path(file)))
           .foreach(delete)
+        stale.filter(file => isTemporary(file.name)).foreach(delete)
       }
     }
+  }
+
+  /** As Spark's CheckpointFileManager names a file until it is complete. */
+  private def isTemporary(name: String): Boolean = name match {
+    case Temporary(of) => VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined
+    case _ => false
   }
 
   private def path(file: StoredFile): String = s"${location.folder}/${file.name}"

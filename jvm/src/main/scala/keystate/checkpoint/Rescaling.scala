@@ -11,7 +11,8 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   * comes from; so runs of different partitions never speak of the same key, and their order does not
   * matter. The operator group new partition i takes from old partition i mod n: a copy of its
   * broadcast state. Only operator state is read and dealt out anew, see [[OperatorState]]. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
-  * their own, with v1 they are named `<version>_of<parallelism>.keystate`. Until the query's logs
+  * their own, with v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones,
+  * lest a late attempt in the old layout replaces one of them. Until the query's logs
   * name the new layout, the old one is what a restart finds; writing the new files again gives the
   * same.
   */
@@ -50,7 +51,7 @@ object Rescaling {
     (0 until parallelism).map { partition =>
       val location = StoreLocation(operator, partition, store)
       val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
-      val id = Some(ids.head.fold(suffix(parallelism))(_ => newId()))
+      val id = ids.head.map(_ => newId())
       val runs = for {
         manifest <- old
         taken = takenFrom(manifest, partition, old.size, groups)
@@ -75,7 +76,7 @@ object Rescaling {
         location,
         operatorStates.replace(manifest, subtaskStates(partition))
       )
-      if (ids.head.isEmpty) None else id
+      id
     }
   }
 
@@ -105,12 +106,12 @@ object Rescaling {
       parallelism: Int
   ): Boolean = (0 until parallelism).forall { partition =>
     val location = StoreLocation(operator, partition, store)
-    storage.exists(VersionFile.path(location, version, None)) &&
-    VersionFile.read(storage, location, version, None).parallelism.contains(parallelism)
+    storage.exists(file(storage, location, version, None, Some(parallelism))) &&
+    read(storage, location, version, None, Some(parallelism)).parallelism.contains(parallelism)
   }
 
   /** Reads a version file; where format v1 has one for each of several layouts, that of the layout
-    * asked for.
+    * asked for, or else the newest.
     */
   private[checkpoint] def read(
       storage: CheckpointStorage,
@@ -140,18 +141,19 @@ object Rescaling {
       version: Long,
       id: Option[String],
       parallelism: Option[Int]
-  ): Option[String] = {
-    def exists(name: Option[String]) = storage.exists(VersionFile.path(location, version, name))
-    // A batch that was committed in this layout since the rescale wrote the plain name.
-    def isPlainOfLayout = exists(None) &&
-      VersionFile.read(storage, location, version, None).parallelism == parallelism
-    parallelism.filter(_ => id.isEmpty).map(n => Some(suffix(n))) match {
-      case Some(layout) if exists(layout) && !isPlainOfLayout => layout
-      case _ => id
-    }
+  ): Option[String] = parallelism match {
+    case _ if id.isDefined => id
+    case Some(n) =>
+      Some(VersionFile.layout(n)).filter { layout =>
+        storage.exists(VersionFile.path(location, version, Some(layout)))
+      }
+    case None =>
+      val layouts = for {
+        file <- storage.list(location.folder)
+        (`version`, Some(name)) <- VersionFile.parse(file.name)
+      } yield (file.modified, name)
+      layouts.maxOption.map(_._2)
   }
-
-  private def suffix(parallelism: Int): String = s"of$parallelism"
 
   private def commonFamilies(
       operator: Long,

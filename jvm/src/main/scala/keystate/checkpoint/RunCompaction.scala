@@ -16,7 +16,12 @@ import keystate.ttl.Expiry
 private[checkpoint] final class RunCompaction(files: RunFiles) {
   import RunCompaction._
 
-  private final class Merged(val replaced: Seq[Run], val run: Option[Run], val families: Set[Int])
+  private final class Merged(
+      val workingCopy: AnyRef,
+      val replaced: Seq[Run],
+      val run: Option[Run],
+      val families: Set[Int]
+  )
 
   private val log = LoggerFactory.getLogger(classOf[RunCompaction])
   @volatile private var merged: Merged = _
@@ -31,14 +36,17 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
 
   def cancel(): Unit = cancelled = true
 
-  def run(manifest: Manifest): Unit = if (merged == null && !cancelled) {
+  /** @param workingCopy
+    *   what the version is loaded as: the merge is of use as long as that lives
+    */
+  def run(manifest: Manifest, workingCopy: AnyRef): Unit = if (merged == null && !cancelled) {
     val (from, until) = choose(manifest.runs)
     if (from < until) {
       val replaced = manifest.runs.slice(from, until)
       val families = manifest.families.map(_.id).toSet
       try {
         val run = merge(manifest, replaced, families, keepRemovals = from > 0)
-        merged = new Merged(replaced, run, families)
+        merged = new Merged(workingCopy, replaced, run, families)
         log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
       } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
     }
@@ -46,12 +54,15 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
 
   /** The version's runs, with the merged one in the place of those it holds. A family that was made
     * since the merge, or that came back because a batch is done again, may have entries that the
-    * merge left out.
+    * merge left out. Nor is a merge taken that was made before the store was loaded anew: in between
+    * it may have been another executor's, whose clean-up knew nothing of the merged file.
     */
-  def applyTo(manifest: Manifest): Seq[Run] = {
+  def applyTo(manifest: Manifest, workingCopy: AnyRef): Seq[Run] = {
     val merge = merged
     merged = null
-    val at = if (merge == null) -1 else manifest.runs.indexOfSlice(merge.replaced)
+    val at =
+      if (merge == null || (merge.workingCopy ne workingCopy)) -1
+      else manifest.runs.indexOfSlice(merge.replaced)
     if (at < 0 || !manifest.families.forall(family => merge.families.contains(family.id)))
       manifest.runs
     else {

@@ -6,8 +6,9 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import java.util.Arrays
 import java.util.zip.CRC32C
 
-/** The file that makes a version exist, `<version>.keystate` or, with checkpoint format v2,
-  * `<version>_<id>.keystate`. Numbers are big-endian.
+/** The file that makes a version exist: `<version>.keystate`; with checkpoint format v2
+  * `<version>_<id>.keystate`; with v1, once the query was rescaled, `<version>_of<parallelism>.keystate`.
+  * Numbers are big-endian.
   *
   * {{{
   * "KEYSTATE"            8 bytes
@@ -21,7 +22,7 @@ import java.util.zip.CRC32C
   * It is written last and atomically, so a version is complete or does not exist. It is complete in
   * itself but for run files, which have unique names and never change: whatever another attempt at
   * this or another version writes, it cannot damage this one. With v1 two attempts write the same
-  * name; either file is a complete version made of the same input.
+  * name if they are of the same layout; either file is a complete version made of the same input.
   */
 private[checkpoint] object VersionFile {
   final val Format = 1
@@ -41,9 +42,18 @@ private[checkpoint] object VersionFile {
 
   def write(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Long = {
     val bytes = encode(manifest)
-    CheckpointStorage.write(storage, path(location, manifest.version, manifest.id))(_.write(bytes))
+    CheckpointStorage.write(storage, path(location, manifest.version, nameOf(manifest)))(
+      _.write(bytes)
+    )
     bytes.length.toLong
   }
+
+  /** What follows the version in the file's name. */
+  private def nameOf(manifest: Manifest): Option[String] =
+    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.parallelism).map(layout))
+
+  /** With v1, of a layout that the query did not begin with. */
+  def layout(parallelism: Int): String = s"of$parallelism"
 
   def read(
       storage: CheckpointStorage,

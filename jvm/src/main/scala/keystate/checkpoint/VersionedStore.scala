@@ -160,7 +160,7 @@ final class VersionedStore(
       val base = manifest
       val version = base.version + 1
       newest = changesRun(file, version, id)
-      val runs = runsWith(newest, compaction.applyTo(base), version, id)
+      val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
       val entryCounts =
         families.iterator.map(family => family.id -> backend.count(family.id)).toMap
       val next = base.copy(
@@ -211,7 +211,7 @@ final class VersionedStore(
 
   /** A version's manifest, whatever is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
-    VersionFile.read(storage, location, version, id)
+    Rescaling.read(storage, location, version, id, settings.parallelism)
 
   /** What a version changed in one family. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
@@ -224,13 +224,15 @@ final class VersionedStore(
       }
 
   def exists(version: Long, id: Option[String]): Boolean =
-    version == 0 || storage.exists(VersionFile.path(location, version, id))
+    version == 0 || storage.exists(
+      Rescaling.file(storage, location, version, id, settings.parallelism)
+    )
 
   /** Merges runs, and deletes files that no retained version needs. In any thread. */
   def maintain(): Unit = {
     val snapshot = loaded
     if (snapshot != null) {
-      compaction.run(snapshot.manifest)
+      compaction.run(snapshot.manifest, snapshot.backend)
       cleanUp.run(snapshot.manifest.runs ++ compaction.result)
     }
   }

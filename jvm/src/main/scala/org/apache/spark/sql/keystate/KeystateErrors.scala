@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate
 
+import org.apache.hadoop.fs.Path
+
 import org.apache.spark.SparkException
 
 /** A mistake in how Keystate is used or configured; the message says what to do. */
@@ -120,6 +122,13 @@ private[keystate] object KeystateErrors {
       s"batch $batch: ${agreeing.map(_.mkString("subtasks ", ", ", "")).mkString(" differ from ")}. " +
       "process_broadcast_element must make the same of the same elements everywhere: without a " +
       "random number, a clock or the subtask's index, and without what keyed state holds."
+  )
+
+  def cannotReplace(file: Path): KeystateException = new KeystateException(
+    "KEYSTATE_CANNOT_REPLACE_FILE",
+    s"The file system of $file does not replace a file by renaming another one to its name, and a " +
+      "rescale needs that. The checkpoint is as it was: set the old number of partitions, or copy " +
+      "the checkpoint to a file system that does."
   )
 
   def queryIsRunning(checkpoint: String): KeystateException = new KeystateException(

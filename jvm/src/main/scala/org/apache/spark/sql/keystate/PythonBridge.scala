@@ -169,7 +169,9 @@ object PythonBridge {
   private def stopped(session: ClassicSparkSession, checkpoint: String): String = {
     val root = resolved(session, checkpoint)
     session.streams.active.foreach {
-      case query: StreamingQueryWrapper if query.streamingQuery.resolvedCheckpointRoot == root =>
+      // As paths: one may be file:/a and the other file:///a.
+      case query: StreamingQueryWrapper
+          if new Path(query.streamingQuery.resolvedCheckpointRoot) == new Path(root) =>
         throw KeystateErrors.queryIsRunning(checkpoint)
       case _ =>
     }

@@ -1,8 +1,10 @@
 package org.apache.spark.sql.keystate
 
-import java.io.OutputStream
-import java.util.UUID
+import java.io.{ByteArrayOutputStream, OutputStream}
+import java.nio.file.{Files, Paths, StandardCopyOption}
+import java.util.{Arrays, UUID}
 
+import scala.util.Using
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -172,18 +174,38 @@ private[keystate] object QueryRescaling {
     }
   }
 
-  /** Replaces a log's file by one that was written whole. */
+  /** Replaces a log's file by one that was written whole; at any time one of them is there. */
   private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {
     val files = CheckpointFileManager.create(file.getParent, conf)
-    val out = files.createAtomic(file, overwriteIfPossible = true)
-    try {
-      write(out)
-      out.close()
-    } catch {
-      case NonFatal(e) =>
-        out.cancel()
-        throw e
+    val content = new ByteArrayOutputStream
+    write(content)
+    if (files.isLocal && file.toUri.getScheme == "file") replaceLocal(file, content.toByteArray)
+    else {
+      val out = files.createAtomic(file, overwriteIfPossible = true)
+      try {
+        content.writeTo(out)
+        out.close()
+      } catch {
+        case NonFatal(e) =>
+          out.cancel()
+          throw e
+      }
+      // A manager may leave the old file, and does not tell.
+      val written = Using.resource(files.open(file))(_.readAllBytes())
+      if (!Arrays.equals(written, content.toByteArray)) throw KeystateErrors.cannotReplace(file)
     }
+  }
+
+  /** Hadoop's local file system deletes the old file before it renames the new one, and replaces the
+    * checksum only then. Without a checksum a file is read unchecked.
+    */
+  private def replaceLocal(file: Path, content: Array[Byte]): Unit = {
+    val target = Paths.get(file.toUri.getPath)
+    val fresh = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID}.tmp")
+    Files.write(fresh, content)
+    Files.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
+    Files.move(fresh, target, StandardCopyOption.ATOMIC_MOVE)
+    ()
   }
 
   /** The offset log, whose entries Spark itself never replaces. */

@@ -1,0 +1,42 @@
+"""Plans what goes wrong on the Scala tests' file system ``fault://``; see FaultPlan.scala."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+
+class Plan:
+    """The faults of a folder, each of which happens once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        compiled = sorted(ROOT.glob("jvm/target/scala-*/test-classes/keystate/faults/*.class"))
+        assert compiled, "compile the Scala tests first: ./sbt Test/compile"
+        with zipfile.ZipFile(folder / "faults.jar", "w") as jar:
+            for path in compiled:
+                jar.write(path, f"keystate/faults/{path.name}")
+
+    def add(self, name: str, step: str, nth: int, action: str, pattern: str) -> None:
+        (self._folder / f"{name}.fault").write_text(f"{step} {nth} {action} {pattern}")
+
+    def happened(self) -> set[str]:
+        return {path.stem for path in self._folder.glob("*.happened")}
+
+
+def configure(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
+    """Adds the file system to a session, with the faults of a folder."""
+    for key, value in {
+        "spark.driver.extraClassPath": str(folder / "faults.jar"),
+        "spark.executor.extraClassPath": str(folder / "faults.jar"),
+        "spark.hadoop.fs.fault.impl": "keystate.faults.FaultFileSystem",
+        "spark.hadoop.fs.fault.impl.disable.cache": "true",
+        "spark.hadoop.fs.fault.plan": str(folder),
+    }.items():
+        builder = builder.config(key, value)
+    return builder

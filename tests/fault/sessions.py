@@ -1,0 +1,16 @@
+"""The session of a driver that a test kills."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+
+def builder(master: str, partitions: int | str) -> SparkSession.Builder:
+    """To be configured further; knows soon that an executor is gone."""
+    return (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(partitions))
+        .config("spark.shuffle.io.maxRetries", "1")
+        .config("spark.shuffle.io.retryWait", "100ms")
+    )

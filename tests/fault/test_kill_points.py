@@ -1,0 +1,53 @@
+"""Executors and drivers that die at a known step of a commit."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+import restart_query as query
+from drivers import CLUSTER, Driver, committed
+from faults import Plan
+
+# The process halts at the first such step on such a file. Batch N writes version N + 1.
+EXECUTOR_DIES = {
+    "before data": ("create", 1, r"state/0/0/3-[^/]*\.sst$"),
+    "amid data": ("write", 2000, r"state/0/1/5-[^/]*\.sst$"),
+    "after data, before the version": ("rename", 1, r"state/0/0/7(_[^/]*)?\.keystate$"),
+    "after the version, before the report": ("renamed", 1, r"state/0/1/9(_[^/]*)?\.keystate$"),
+}
+DRIVER_DIES = {"after the state, before the commit log": ("create", 1, r"commits/10$")}
+
+
+CASES = [("1", "rocksdb")]
+if os.environ.get("SLOW"):
+    CASES += [("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")]
+
+
+@pytest.mark.parametrize(("checkpoint_format", "backend"), CASES)
+def test_killed_at_each_step(checkpoint_format: str, backend: str, tmp_path: Path) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    expected = query.make_input(tmp_path, seed)
+    plan = Plan(tmp_path / "plan")
+    for name, (step, nth, pattern) in {**EXECUTOR_DIES, **DRIVER_DIES}.items():
+        plan.add(name, step, nth, "halt", pattern)
+
+    def run(master: str) -> int:
+        log = tmp_path / "driver.log"
+        with Driver(
+            "kill_points_query.py", log, tmp_path, checkpoint_format, backend, master
+        ) as driver:
+            return driver.wait()
+
+    assert run(CLUSTER) != 0
+    # One driver outlived all executors that died, and died when it was to.
+    assert plan.happened() == {*EXECUTOR_DIES, *DRIVER_DIES}
+    assert committed(tmp_path) == 10
+    for partition in range(2):
+        assert list((tmp_path / f"checkpoint/state/0/{partition}").glob("11*.keystate"))
+    assert run("local[2]") == 0, (tmp_path / "driver.log").read_text()
+    assert committed(tmp_path) == query.FILES
+    assert query.emitted(tmp_path) == expected

@@ -9,7 +9,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import ConfigurationError
-from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY
+from keystate.session import EXTENSION, FILE_MANAGER, FILE_MANAGER_KEY, PROVIDER, PROVIDER_KEY
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -37,6 +37,7 @@ def test_nothing_set() -> None:
     assert options["spark.jars"] == keystate.jar_path()
     assert options["spark.sql.extensions"] == EXTENSION
     assert options[PROVIDER_KEY] == PROVIDER
+    assert options[FILE_MANAGER_KEY] == FILE_MANAGER
 
 
 def test_spark_defaults_are_appended_to(tmp_path: Path) -> None:

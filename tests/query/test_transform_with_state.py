@@ -129,37 +129,39 @@ def test_state_over_restarts(
     query: Any, spark: Any, stream: Any, settings: Any, checkpoint_format: None
 ) -> None:
     # In processing time Spark runs batches without end, so it is stopped when it has told enough.
-    def run(fed: Any, enough: int) -> list[Any]:
+    # A batch that was not committed by then runs again: it replaces what it told.
+    def run(fed: Any, told: dict[int, list[Any]], enough: int) -> None:
         source = (
             spark.readStream.schema("key string, x long")
             .option("maxFilesPerTrigger", 1)
             .parquet(str(fed._input))
         )
-        emitted: list[Any] = []
         running = (
             query(source)
             .writeStream.outputMode("update")
             .option("checkpointLocation", str(fed.checkpoint))
-            .foreachBatch(lambda df, _: emitted.extend(df.collect()))
+            .foreachBatch(lambda df, batch: told.update({batch: df.collect()}))
             .start()
         )
         deadline = time.monotonic() + 60
-        while len(emitted) < enough and running.isActive and time.monotonic() < deadline:
+        while sum(map(len, list(told.values()))) < enough and time.monotonic() < deadline:
+            assert running.isActive, running.exception()
             time.sleep(0.1)
         running.stop()
-        return [tuple(row) for row in emitted]
 
     results = {}
     own = spark.conf.get(PROVIDER_KEY)
     for provider in (own, SPARK_ROCKSDB):
         settings(**{PROVIDER_KEY: provider})
         fed = stream("key string, x long")
-        emitted = []
+        told: dict[int, list[Any]] = {}
+        enough = 0
         for batches in (BATCHES[:2], BATCHES[2:]):
             fed.feed(*batches)
             # A timer goes off for each key after its rows.
-            emitted += run(fed, sum(map(len, batches)) + 2)
-        results[provider] = emitted
+            enough += sum(map(len, batches)) + 2
+            run(fed, told, enough)
+        results[provider] = [tuple(row) for batch in sorted(told) for row in told[batch]]
     rows = {name: [r for r in found if "timer" not in r[1]] for name, found in results.items()}
     assert rows[own] == rows[SPARK_ROCKSDB]
     assert len(rows[own]) == sum(map(len, BATCHES))

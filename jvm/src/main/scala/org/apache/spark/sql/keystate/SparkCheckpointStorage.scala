@@ -5,7 +5,6 @@ import java.io.{FileNotFoundException, InputStream}
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import keystate.checkpoint.{AtomicOutputStream, CheckpointStorage, StoredFile}
@@ -15,7 +14,7 @@ import keystate.checkpoint.{AtomicOutputStream, CheckpointStorage, StoredFile}
   */
 private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
     extends CheckpointStorage {
-  private lazy val files = CheckpointFileManager.create(operatorFolder, conf)
+  private lazy val files = KeystateCheckpointFileManager.create(operatorFolder, conf)
 
   override def open(path: String): InputStream = files.open(resolve(path))
 

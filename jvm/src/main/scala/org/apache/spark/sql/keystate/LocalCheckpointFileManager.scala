@@ -1,0 +1,55 @@
+package org.apache.spark.sql.keystate
+
+import java.io.BufferedOutputStream
+import java.nio.channels.Channels
+import java.nio.file.StandardCopyOption.{ATOMIC_MOVE, REPLACE_EXISTING}
+import java.nio.file.StandardOpenOption.{CREATE_NEW, WRITE}
+import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
+import java.nio.file.{Files, OpenOption, Path => JPath, Paths}
+import java.util.{Set => JSet}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.permission.FsPermission
+import org.apache.hadoop.fs.{FSDataOutputStream, FileAlreadyExistsException, Path}
+
+import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
+
+/** Spark's manager of a checkpoint in the local file system, or one that is mounted there, but for
+  * how files are made and named: without native code Hadoop starts a process to set a file's
+  * permissions and two for a rename, and each takes tens of milliseconds.
+  *
+  * It relies on the inherited `createAtomic`, which writes what `createTempFile` gives and ends with
+  * `renameTempFile`.
+  */
+private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
+    extends FileContextBasedCheckpointFileManager(path, conf) {
+  private val options: JSet[OpenOption] = Set[OpenOption](CREATE_NEW, WRITE).asJava
+
+  private val attributes: Seq[FileAttribute[_]] =
+    if (JPath.of("/").getFileSystem.supportedFileAttributeViews.contains("posix")) {
+      val permissions = FsPermission.getFileDefault.applyUMask(FsPermission.getUMask(conf))
+      Seq(PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(s"$permissions")))
+    } else Nil
+
+  override def createTempFile(path: Path): FSDataOutputStream = {
+    val channel = Files.newByteChannel(local(path), options, attributes: _*)
+    new FSDataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel)), null)
+  }
+
+  override def renameTempFile(source: Path, target: Path, overwriteIfPossible: Boolean): Unit = {
+    val file = local(target)
+    if (overwriteIfPossible) {
+      // Hadoop's checksum of a file that this one replaces would not fit it.
+      Files.deleteIfExists(file.resolveSibling(s".${file.getFileName}.crc"))
+      Files.move(local(source), file, ATOMIC_MOVE, REPLACE_EXISTING)
+    } else {
+      if (Files.exists(file)) throw new FileAlreadyExistsException(s"$target exists already")
+      Files.move(local(source), file, ATOMIC_MOVE)
+    }
+    ()
+  }
+
+  private def local(path: Path): JPath = Paths.get(path.toUri.getPath)
+}

@@ -1,0 +1,148 @@
+package org.apache.spark.sql.keystate
+
+import java.io.FileNotFoundException
+import java.nio.file.Files
+import java.nio.file.attribute.PosixFilePermissions
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, LocalFileSystem, Path}
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.util.Utils
+
+import keystate.checkpoint.CheckpointStorage
+
+/** What a store asks of the checkpoint's files, on the roads to them. */
+class CheckpointStorageSuite extends AnyFunSuite {
+  private def plain = new Configuration
+
+  private def withManager = {
+    val conf = new Configuration
+    conf.set(
+      SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
+      classOf[FileSystemBasedCheckpointFileManager].getName
+    )
+    conf
+  }
+
+  test("a local folder is managed quickly; a manager that was asked for is used") {
+    val folder = new Path("file:/checkpoint/state/0")
+    def managed(conf: Configuration) = KeystateCheckpointFileManager.create(folder, conf).getClass
+    assert(managed(plain) == classOf[LocalCheckpointFileManager])
+    assert(managed(withManager) == classOf[FileSystemBasedCheckpointFileManager])
+    val other = plain
+    other.set("fs.file.impl", classOf[OtherFileSystem].getName)
+    other.set("fs.file.impl.disable.cache", "true")
+    assert(managed(other) == classOf[FileContextBasedCheckpointFileManager])
+  }
+
+  test("Spark's logs by the setting") {
+    val root = Files.createTempDirectory("keystate-storage")
+    val conf = plain
+    conf.set(
+      SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
+      classOf[KeystateCheckpointFileManager].getName
+    )
+    try {
+      val folder = new Path(root.toUri)
+      val files = CheckpointFileManager.create(folder, conf)
+      def write(content: String): Unit = {
+        val out = files.createAtomic(new Path(folder, "0"), overwriteIfPossible = false)
+        out.write(content.getBytes)
+        out.close()
+      }
+      write("first")
+      intercept[FileAlreadyExistsException](write("second"))
+      assert(Files.readString(root.resolve("0")) == "first")
+    } finally Utils.deleteRecursively(root.toFile)
+  }
+
+  for ((road, conf) <- Seq("local" -> plain, "CheckpointFileManager" -> withManager)) {
+    def storageTest(name: String)(body: (CheckpointStorage, java.nio.file.Path) => Any): Unit =
+      test(s"$road: $name") {
+        val root = Files.createTempDirectory("keystate-storage")
+        try body(new SparkCheckpointStorage(new Path(root.toUri), conf), root)
+        finally Utils.deleteRecursively(root.toFile)
+      }
+
+    def write(storage: CheckpointStorage, path: String, content: String): Unit = {
+      val out = storage.createAtomic(path)
+      out.write(content.getBytes)
+      out.close()
+    }
+
+    def read(storage: CheckpointStorage, path: String): String = {
+      val in = storage.open(path)
+      try new String(in.readAllBytes())
+      finally in.close()
+    }
+
+    storageTest("a file is there when it is closed, in a folder that is made for it") {
+      (storage, _) =>
+        val out = storage.createAtomic("0/1.keystate")
+        out.write("state".getBytes)
+        assert(!storage.exists("0/1.keystate"))
+        out.close()
+        assert(storage.exists("0/1.keystate"))
+        assert(read(storage, "0/1.keystate") == "state")
+    }
+
+    storageTest("a file replaces another, also one that Hadoop wrote") { (storage, root) =>
+      val fileSystem = new Path(root.toUri).getFileSystem(plain)
+      val hadoop = fileSystem.create(new Path(new Path(root.toUri), "0/1.keystate"))
+      hadoop.write("old".getBytes)
+      hadoop.close()
+      write(storage, "0/1.keystate", "new")
+      assert(read(storage, "0/1.keystate") == "new")
+      val again = fileSystem.open(new Path(new Path(root.toUri), "0/1.keystate"))
+      try assert(new String(again.readAllBytes()) == "new")
+      finally again.close()
+    }
+
+    storageTest("a cancelled file leaves nothing") { (storage, root) =>
+      write(storage, "0/1.keystate", "kept")
+      val out = storage.createAtomic("0/1.keystate")
+      out.write("lost".getBytes)
+      out.cancel()
+      assert(read(storage, "0/1.keystate") == "kept")
+      assert(storage.list("0").map(_.name) == Seq("1.keystate"))
+    }
+
+    storageTest("files are listed with their times, and folders and checksums are not") {
+      (storage, root) =>
+        val before = System.currentTimeMillis - 1000
+        write(storage, "0/1.keystate", "a")
+        write(storage, "0/2.keystate", "b")
+        write(storage, "0/more/3.keystate", "c")
+        val files = storage.list("0")
+        assert(files.map(_.name).toSet == Set("1.keystate", "2.keystate"))
+        assert(files.forall(_.modified >= before))
+        assert(storage.list("none").isEmpty)
+    }
+
+    storageTest("what is not there") { (storage, root) =>
+      val e = intercept[FileNotFoundException](storage.open("0/1.keystate"))
+      assert(e.getMessage.contains(s"$root/0/1.keystate"))
+      storage.delete("0/1.keystate")
+      assert(!storage.exists("0/1.keystate"))
+      write(storage, "0/1.keystate", "a")
+      storage.delete("0/1.keystate")
+      assert(!storage.exists("0/1.keystate"))
+    }
+  }
+
+  test("local: a file has the permissions that Hadoop's umask leaves") {
+    val root = Files.createTempDirectory("keystate-storage")
+    val strict = plain
+    strict.set("fs.permissions.umask-mode", "077")
+    try {
+      new SparkCheckpointStorage(new Path(root.toUri), strict).createAtomic("0/1.keystate").close()
+      val permissions = Files.getPosixFilePermissions(root.resolve("0/1.keystate"))
+      assert(permissions == PosixFilePermissions.fromString("rw-------"))
+    } finally Utils.deleteRecursively(root.toFile)
+  }
+}
+
+class OtherFileSystem extends LocalFileSystem

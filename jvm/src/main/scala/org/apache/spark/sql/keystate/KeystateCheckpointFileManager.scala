@@ -48,15 +48,14 @@ private[keystate] object KeystateCheckpointFileManager {
       CheckpointFileManager.create(path, others)
     }
 
-  /** Whether a folder is in the local file system as Hadoop comes with it: nobody put one of theirs
-    * in its place.
+  /** Whether Spark's own manager would go to Hadoop's local file system, and not to one that somebody
+    * put in its place.
     */
   private def isPlainLocal(folder: Path, conf: Configuration): Boolean =
-    folder.getFileSystem(conf) match {
-      case local: LocalFileSystem =>
-        local.getClass == classOf[LocalFileSystem] &&
-        local.getRawFileSystem.getClass == classOf[RawLocalFileSystem] &&
-        AbstractFileSystem.get(local.getUri, conf).getClass == classOf[LocalFs]
-      case _ => false
-    }
+    try {
+      val context =
+        if (folder.toUri.getScheme == null) FileContext.getFileContext(conf)
+        else FileContext.getFileContext(folder.toUri, conf)
+      context.getDefaultFileSystem.getClass == classOf[LocalFs]
+    } catch { case _: UnsupportedFileSystemException => false }
 }

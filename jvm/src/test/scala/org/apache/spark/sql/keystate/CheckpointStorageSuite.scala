@@ -1,11 +1,12 @@
 package org.apache.spark.sql.keystate
 
 import java.io.FileNotFoundException
+import java.net.URI
 import java.nio.file.Files
 import java.nio.file.attribute.PosixFilePermissions
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException, LocalFileSystem, Path}
+import org.apache.hadoop.fs.{AbstractFileSystem, FileAlreadyExistsException, FilterFs, Path}
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.execution.streaming.checkpointing._
@@ -33,8 +34,7 @@ class CheckpointStorageSuite extends AnyFunSuite {
     assert(managed(plain) == classOf[LocalCheckpointFileManager])
     assert(managed(withManager) == classOf[FileSystemBasedCheckpointFileManager])
     val other = plain
-    other.set("fs.file.impl", classOf[OtherFileSystem].getName)
-    other.set("fs.file.impl.disable.cache", "true")
+    other.set("fs.AbstractFileSystem.file.impl", classOf[OtherFileSystem].getName)
     assert(managed(other) == classOf[FileContextBasedCheckpointFileManager])
   }
 
@@ -145,4 +145,5 @@ class CheckpointStorageSuite extends AnyFunSuite {
   }
 }
 
-class OtherFileSystem extends LocalFileSystem
+class OtherFileSystem(uri: URI, conf: Configuration)
+    extends FilterFs(AbstractFileSystem.createFileSystem(uri, new Configuration))

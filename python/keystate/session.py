@@ -68,9 +68,9 @@ def configure(
     max_parallelism: int | None = None,
     **conf: Any,
 ) -> SparkSession.Builder:
-    """Adds Keystate to a session builder: jar, planner extension and state store provider, and a
-    manager of checkpoint files that is quicker than Spark's where the folder is a local one.
+    """Adds Keystate to a session builder: jar, planner extension and state store provider.
 
+    Also a manager of checkpoint files that is quicker than Spark's where the folder is a local one.
     Lists that the user set, on the builder, for spark-submit or in ``spark-defaults.conf``, are
     appended to, and another provider or manager is left as it is. Python workers use the running
     interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.

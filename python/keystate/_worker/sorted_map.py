@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from weakref import ref
 
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
@@ -26,13 +27,57 @@ _FIRST_PAGE = 16
 
 
 class SortedMapCell(MapCell):
-    """One key's whole sorted map. `order` has its keys, sorted."""
+    """One key's whole sorted map.
 
-    __slots__ = ("order",)
+    `order` has its keys, sorted; `live` the iterators that have not copied what they show.
+    """
+
+    __slots__ = ("live", "order")
 
     def __init__(self, entries: Iterable[tuple[Any, Any]]) -> None:
         super().__init__(entries)
         self.order: list[Any] = list(self)  # they come sorted
+        self.live: list[ref[LiveEntries]] = []
+
+    def entries(self, first: int, last: int, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        """The entries at these places of the order, as they are now."""
+        places = range(first, last)
+        entries = LiveEntries(self, iter(reversed(places) if reverse else places))
+        self.live.append(ref(entries, self.live.remove))
+        return entries
+
+    def changing(self) -> None:
+        """To be called before a change: iterators go on with what there was."""
+        for iterator in [live() for live in self.live]:
+            if iterator is not None:
+                iterator.copy()
+        self.live.clear()
+
+
+class LiveEntries(Iterator[tuple[Any, Any]]):
+    """Entries of a cell, taken from it one by one until it is about to change."""
+
+    __slots__ = ("__weakref__", "_cell", "_rest")
+
+    def __init__(self, cell: SortedMapCell, places: Iterator[int]) -> None:
+        self._cell: SortedMapCell | None = cell
+        self._rest: Iterator[Any] = places
+
+    def __next__(self) -> tuple[Any, Any]:
+        cell = self._cell
+        if cell is None:
+            entry: tuple[Any, Any] = next(self._rest)
+            return entry
+        key = cell.order[next(self._rest)]
+        return key, cell[key]
+
+    def copy(self) -> None:
+        """Copies what is left."""
+        cell = self._cell
+        if cell is not None:
+            keys = [cell.order[place] for place in self._rest]
+            self._rest = iter([(key, cell[key]) for key in keys])
+            self._cell = None
 
 
 class RemoteSortedMapCell(RemoteMapCell):
@@ -42,10 +87,11 @@ class RemoteSortedMapCell(RemoteMapCell):
     there are when it is `exhausted`.
     """
 
-    __slots__ = ("exhausted", "frontier", "order", "page")
+    __slots__ = ("exhausted", "frontier", "live", "order", "page")
 
     def __init__(self) -> None:
         super().__init__()
+        self.live = ()  # its iterators copy what is known
         self.order: list[Any] = []
         self.frontier: Any = None
         self.exhausted = False
@@ -73,6 +119,8 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         cell: Any = self._cell()
         if type(key) is not self._key_class:
             key = self._as_key(key)
+        if cell.live:
+            cell.changing()
         if key not in cell:
             self._insert(cell, key)
         if self._as_read is not None and value is not None:
@@ -86,6 +134,8 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         if type(key) is not self._key_class:
             key = self._as_key(key)
         if key in cell:
+            if cell.live:
+                cell.changing()
             del cell.order[self._find(cell, key)]
         super().remove(key)
 
@@ -138,13 +188,16 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         start, end = self._as_key(start), self._as_key(end)
         first = 0 if start is None else self._find(cell, start)
         last = len(cell.order) if end is None else self._find(cell, end)
-        entries = [(key, cell[key]) for key in cell.order[first:last]]
+        if not cell.remote:
+            entries: Iterator[tuple[Any, Any]] = cell.entries(first, last, reverse)
+            return entries
+        known = [(key, cell[key]) for key in cell.order[first:last]]
         if reverse:
-            entries.reverse()
-        if cell.remote and not cell.exhausted:
+            known.reverse()
+        if not cell.exhausted:
             pages = self._pages(start, end, reverse)
-            return self._merged(entries, pages, cell.keys() | cell.absent, reverse)
-        return iter(entries)
+            return self._merged(known, pages, cell.keys() | cell.absent, reverse)
+        return iter(known)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self.sub_iterator(None, None)

@@ -1,0 +1,117 @@
+"""Functions that hang, and that keep what is not theirs to keep."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+from keystate import (
+    KeyedProcessFunction,
+    MapStateDescriptor,
+    SortedMapStateDescriptor,
+    ValueStateDescriptor,
+)
+from keystate.testing import KeyedProcessHarness
+
+OUTPUT = "key long, n long"
+
+
+class Hangs(KeyedProcessFunction):
+    """Counts; while there is no file `awake` it hangs, after it has made the file `asleep`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asleep, self.awake = folder / "asleep", folder / "awake"
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        if not self.awake.exists():
+            self.asleep.touch()
+            time.sleep(600)
+        yield row.key, self.count.value()
+
+
+def test_a_hanging_function_is_stopped_with_its_query(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Its store is let go of: the next run does not wait for `spark.keystate.lockTimeoutMs`."""
+    fed = stream("key long")
+    fed.feed([(1,), (2,)])
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df, "key").process(Hangs(tmp_path), OUTPUT)
+
+    def stop() -> None:
+        while not (tmp_path / "asleep").exists():
+            time.sleep(0.05)
+        for query in spark.streams.active:
+            query.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    started = time.monotonic()
+    assert fed.run(build) == []
+    stopper.join()
+    (tmp_path / "awake").touch()
+    assert sorted(map(tuple, fed.run(build))) == [(1, 1), (2, 1)]
+    assert time.monotonic() - started < 45
+
+
+class Keeps(KeyedProcessFunction):
+    """Goes on with an iterator of the first key when the second one comes."""
+
+    def open(self, ctx: Any) -> None:
+        self.map = ctx.get_map_state(MapStateDescriptor("map", "long", "long"))
+        self.sorted = ctx.get_sorted_map_state(SortedMapStateDescriptor("sorted", "long", "long"))
+        self.kept: Any = None
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        for i in range(3):
+            self.map[i] = self.sorted[i] = row.key
+        if self.kept is None:
+            self.kept = iter(self.map.items()), iter(self.sorted.items())
+        values = {value for entries in self.kept for _, value in entries}
+        yield row.key, max(values, default=-1)
+
+
+def test_an_iterator_never_shows_another_keys_entries() -> None:
+    with KeyedProcessHarness(Keeps(), "key long", "key", OUTPUT) as harness:
+        emitted = harness.process_batch([(1,), (2,), (3,)])
+    assert emitted == [(1, 1), (2, -1), (3, -1)]
+
+
+class Iterates(KeyedProcessFunction):
+    """Leaves many iterators half read, and changes a map below others."""
+
+    def open(self, ctx: Any) -> None:
+        self.map = ctx.get_sorted_map_state(SortedMapStateDescriptor("map", "long", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if self.map.is_empty():
+            self.map.put_all({i: i for i in range(50)})
+        for _ in range(20):
+            next(iter(self.map.items()))
+        forwards, backwards = self.map.items(), self.map.sub_iterator(10, 40, reverse=True)
+        firsts = [next(forwards), next(backwards)]
+        self.map.remove_range(0, 25)
+        self.map.put(30, -30)
+        self.map.put(100, 100)
+        assert firsts == [(0, 0), (39, 39)]
+        assert list(forwards) == [(i, i) for i in range(1, 50)]
+        assert list(backwards) == [(i, i) for i in range(38, 9, -1)]
+        assert list(self.map.keys()) == [*range(25, 50), 100]
+        over = self.map.items()
+        self.map.clear()
+        assert len(list(over)) == 26 and self.map.is_empty()
+        yield row.key, 0
+
+
+def test_iterators_show_the_map_as_it_was() -> None:
+    with KeyedProcessHarness(Iterates(), "key long", "key", OUTPUT) as harness:
+        assert harness.process_batch([(1,), (1,), (2,)]) == [(1, 0), (1, 0), (2, 0)]

@@ -43,14 +43,17 @@ from keystate.functions import (
     ListCheckpointed,
     MapFunction,
     OperatorStateStore,
+    OutputTag,
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
     TimeDomain,
     TimerService,
 )
+from keystate.metrics import Counter, Distribution, Meter, MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.session import configure, jar_path, versions
+from keystate.side_outputs import ResultDataFrame
 from keystate.sources import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
@@ -114,9 +117,11 @@ __all__ = [
     "CheckpointListener",
     "CheckpointedFunction",
     "ConfigurationError",
+    "Counter",
     "CustomStateBackend",
     "DataStream",
     "DeclarationError",
+    "Distribution",
     "EmbeddedRocksDBStateBackend",
     "FilterFunction",
     "FlatMapFunction",
@@ -144,7 +149,10 @@ __all__ = [
     "MapStateDescriptor",
     "MemoryStateBackend",
     "MergingState",
+    "Meter",
+    "MetricGroup",
     "OperatorStateStore",
+    "OutputTag",
     "OutputTypeError",
     "ParallelSourceFunction",
     "PredefinedOptions",
@@ -153,6 +161,7 @@ __all__ = [
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "ResultDataFrame",
     "RichParallelSourceFunction",
     "RichSourceFunction",
     "RocksDBStateBackend",

@@ -14,17 +14,19 @@ from keystate._worker.instance_state import InstanceListState
 from keystate._worker.raw_state import RawInput, RawKeyedInput
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
+from keystate.metrics import MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.state import ListState, ListStateDescriptor, StateDescriptor
 
 OperatorStates = tuple[tuple[StateSpec, bool], ...]
 
 
-def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorStates]:
+def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorStates, bool]:
     """The states that a pickled function plan gets, in that order.
 
     Returns:
-        The keyed states, and the operator states, of which some are union states.
+        The keyed states, the operator states, of which some are union states, and whether the
+        function has metrics.
 
     Raises:
         DeclarationError: ``initialize_state`` or ``open`` failed, or a state is not well declared.
@@ -42,7 +44,7 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorSta
             f"learn its states: {type(e).__name__}: {e}"
         ) from e
     plan.close()
-    return tuple(context.states.values()), operator_states
+    return tuple(context.states.values()), operator_states, context.has_metrics
 
 
 def discover_operator_states(function: bytes) -> OperatorStates:
@@ -115,6 +117,7 @@ class _OperatorStateDiscovery:
 
 class _DiscoveryContext(RuntimeContext):
     def __init__(self) -> None:
+        self.has_metrics = False
         self.states: dict[str, StateSpec] = {}
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
@@ -143,6 +146,10 @@ class _DiscoveryContext(RuntimeContext):
 
     def get_key_group(self, key: Any) -> int:
         return 0
+
+    def get_metrics_group(self) -> MetricGroup:
+        self.has_metrics = True
+        return MetricGroup()
 
 
 class _DeclaredState:

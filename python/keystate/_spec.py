@@ -95,6 +95,8 @@ class OperatorSpec:
         checkpointed: whether the function takes part in checkpoints, or listens to them.
         operator_states: its operator states, and which of them are union states.
         raw_keyed: whether it can have raw keyed state.
+        side_outputs: whether its output has a struct for the main output and for each side output.
+        metrics: whether the function has metrics of its own.
     """
 
     name: str | None
@@ -106,6 +108,8 @@ class OperatorSpec:
     checkpointed: bool = False
     operator_states: tuple[tuple[StateSpec, bool], ...] = ()
     raw_keyed: bool = False
+    side_outputs: bool = False
+    metrics: bool = False
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -119,6 +123,8 @@ class OperatorSpec:
             "timers": self.timers,
             "checkpointed": self.checkpointed,
             "raw_keyed": self.raw_keyed,
+            "side_outputs": self.side_outputs,
+            "metrics": self.metrics,
         }
         return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 

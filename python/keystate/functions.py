@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MapStateDescriptor,
         ReadOnlyBroadcastState,
         StateDescriptor,
+        TypeLike,
     )
 
 IN = TypeVar("IN")
@@ -142,7 +143,7 @@ class KeyedProcessFunction(Function, ABC):
 
         Returns or yields any number of results: Row, tuple, dict or dataclass, or a bare value for
         a one-column schema; ``None`` for no result. A list, an iterator or a generator is many
-        results, a tuple is one.
+        results, a tuple is one. A pair of an :class:`OutputTag` and a result goes to a side output.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | Any:
@@ -285,6 +286,30 @@ class FlatMapFunction(Function, ABC):
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | Any:
         """Returns or yields the results, as :meth:`KeyedProcessFunction.process_element` does."""
+
+
+class OutputTag:
+    """Names a side output: ``yield tag, value`` emits to it, beside the main output.
+
+    Args:
+        tag_id: its name, which is what counts: tags of the same name are the same.
+        type: the rows it takes: DDL, DataType or dataclass.
+    """
+
+    def __init__(self, tag_id: str, type: TypeLike) -> None:
+        if not tag_id:
+            raise ValueError("a side output needs a name: OutputTag('late', 'key long, n long')")
+        self.tag_id = tag_id
+        self.type = type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type!r})"
 
 
 class FilterFunction(Function, ABC):

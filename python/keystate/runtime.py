@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
-from keystate.errors import StateAccessError
+from keystate.errors import DeclarationError, StateAccessError
+from keystate.metrics import MetricGroup
 from keystate.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -117,6 +118,10 @@ class RuntimeContext(KeyedStateStore):
             StateAccessError: there are no keys.
         """
         raise StateAccessError(NOT_KEYED)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """The function's own metrics, which the query's progress shows."""
+        raise DeclarationError("a source has no metrics of its own")
 
     def get_task_name_with_subtasks(self) -> str:
         """The operator's name with this subtask's number from 1, as in ``average (1/4)``."""

@@ -21,7 +21,8 @@ from keystate._spec import (
     resolve_schema,
     resolve_state,
 )
-from keystate._worker.operator import FunctionPlan, row_test
+from keystate._worker.operator import FunctionPlan
+from keystate._worker.results import MAIN, row_test
 from keystate._worker.task import KeyedTask
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.functions import (
@@ -36,11 +37,13 @@ from keystate.functions import (
     KeyedProcessFunction,
     ListCheckpointed,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
 )
 from keystate.runtime import RuntimeContext
+from keystate.side_outputs import ResultDataFrame
 from keystate.state import MapStateDescriptor, TypeLike, ValueStateDescriptor
 from keystate.ttl import needs_notes
 
@@ -86,7 +89,7 @@ class KeyedStream:
         *,
         name: str | None = None,
         time_mode: str = "auto",
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
         Args:
@@ -136,7 +139,7 @@ class KeyedStream:
         output_schema: TypeLike,
         *,
         name: str | None = None,
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         """Applies a function of each row with any number of results."""
         plan = _plan(fn, FlatMapFunction, "flat_map", "flat_map")
         return self._apply(plan, output_schema, name)
@@ -190,11 +193,16 @@ class KeyedStream:
         output_schema: TypeLike,
         name: str | None,
         time_mode: str = "auto",
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         key_type = self._df.select(*self._keys).schema
         settings = (name, self._max_parallelism, time_mode)
-        task = keyed_task(plan, self._df.schema, key_type, output_schema, *settings)
-        return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
+
+        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+            types = (self._df.schema, key_type, output_schema)
+            task = keyed_task(plan, *types, *settings, side_outputs=tags)
+            return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
+
+        return ResultDataFrame(run)
 
 
 def keyed_task(
@@ -206,6 +214,7 @@ def keyed_task(
     max_parallelism: int | None,
     time_mode: str,
     broadcast: BroadcastStream | None = None,
+    side_outputs: tuple[OutputTag, ...] = (),
 ) -> KeyedTask:
     """What an operator runs in its tasks: its function with all that was declared, checked.
 
@@ -216,10 +225,12 @@ def keyed_task(
         raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
     output_type = resolve_schema(output_schema, "the output schema")
     check_columns(output_type, "the output schema")
+    if side_outputs:
+        output_type = _tagged_type(output_type, side_outputs)
     check_columns(row_type, "the input")
     check_columns(key_type, "the key")
     function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-    states, operator_states = discover_states(function)
+    states, operator_states, metrics = discover_states(function)
     checkpointed = isinstance(
         plan.function, (CheckpointedFunction, ListCheckpointed, CheckpointListener)
     )
@@ -239,14 +250,36 @@ def keyed_task(
         checkpointed,
         operator_states,
         isinstance(plan.function, CheckpointedFunction) and bool(key_type.fields),
+        bool(side_outputs),
+        metrics,
     )
     if plan.style == "batches":
+        if side_outputs:
+            raise DeclarationError("process_batches has no side outputs")
         _check_value_states(spec)
     if not key_type.fields and states:
         raise DeclarationError(f"state '{states[0].name}' needs a key: use keystate.keyed(df, ...)")
     check_names(spec)
     types = (key_type, row_type, output_type, broadcast_type)
     return KeyedTask(uuid.uuid4().hex, function, spec, *types)
+
+
+def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:
+    """A struct column for the main output and one for each side output."""
+    fields = [T.StructField(MAIN, main)]
+    names = {MAIN}
+    for tag in tags:
+        place = f"side output '{tag.tag_id}'"
+        if tag.tag_id.lower() in names:
+            raise DeclarationError(
+                f"two outputs are named '{tag.tag_id}': names differ in more than upper and lower "
+                f"case, and '{MAIN}' is the main output"
+            )
+        names.add(tag.tag_id.lower())
+        row_type = resolve_schema(tag.type, place)
+        check_columns(row_type, place)
+        fields.append(T.StructField(tag.tag_id, row_type))
+    return T.StructType(fields)
 
 
 def stream(df: DataFrame) -> DataStream:
@@ -270,7 +303,7 @@ class DataStream:
         output_schema: TypeLike,
         *,
         name: str | None = None,
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
         Args:
@@ -292,7 +325,7 @@ class DataStream:
         output_schema: TypeLike,
         *,
         name: str | None = None,
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         """Applies a function of each row with any number of results."""
         return self._apply(_plan(fn, FlatMapFunction, "flat_map", "flat_map"), output_schema, name)
 
@@ -323,10 +356,16 @@ class DataStream:
         """Connects a broadcast stream; see :func:`keystate.broadcast`."""
         return BroadcastConnectedStream(self._df, [], None, broadcast)
 
-    def _apply(self, plan: FunctionPlan, output_schema: TypeLike, name: str | None) -> DataFrame:
-        row_type, no_key = self._df.schema, T.StructType([])
-        task = keyed_task(plan, row_type, no_key, output_schema, name, None, "none")
-        return _bridge.process(self._df, [], task, task.output_type, task.spec)
+    def _apply(
+        self, plan: FunctionPlan, output_schema: TypeLike, name: str | None
+    ) -> ResultDataFrame:
+        types = (self._df.schema, T.StructType([]), output_schema)
+
+        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+            task = keyed_task(plan, *types, name, None, "none", side_outputs=tags)
+            return _bridge.process(self._df, [], task, task.output_type, task.spec)
+
+        return ResultDataFrame(run)
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
@@ -395,7 +434,7 @@ class BroadcastConnectedStream:
         *,
         name: str | None = None,
         time_mode: str = "auto",
-    ) -> DataFrame:
+    ) -> ResultDataFrame:
         """Applies a function of each row and of each broadcast element.
 
         Args:
@@ -418,10 +457,14 @@ class BroadcastConnectedStream:
         plan = FunctionPlan(fn, "process_element", "process", on_timer, "process_broadcast_element")
         key_type = self._df.select(*self._keys).schema
         settings = (name, self._max_parallelism, time_mode, self._broadcast)
-        task = keyed_task(plan, self._df.schema, key_type, output_schema, *settings)
-        return _bridge.process(
-            self._df, self._keys, task, task.output_type, task.spec, self._broadcast.df
-        )
+
+        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+            row_type = self._df.schema
+            task = keyed_task(plan, row_type, key_type, output_schema, *settings, tags)
+            inputs = (self._df, self._keys, task, task.output_type, task.spec)
+            return _bridge.process(*inputs, self._broadcast.df)
+
+        return ResultDataFrame(run)
 
 
 #: What a sink emits: a column that never has a row.

@@ -131,7 +131,7 @@ def test_restarts_and_rescales(
     print(f"seed {seed}")
     rng = random.Random(seed)
     (rows, rules), expected = pair(), Expected()
-    for i, partitions in enumerate([1, 3, 3, 2, 16, 2]):
+    for i, partitions in enumerate([1, 3, 1, 4, 3, 2, 5]):
         settings(**{"spark.sql.shuffle.partitions": str(partitions)})
         new_rules, new_rows = random_rules(rng), random_rows(rng)
         if i == 3:

@@ -19,13 +19,16 @@ from pyspark.errors import StreamingQueryException
 PARTITIONS = "spark.sql.shuffle.partitions"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 BACKEND = "spark.keystate.backend"
-SCHEMA = "key string, n long, group int, subtask int, parts array<long>, listed array<long>"
+SCHEMA = (
+    "key string, n long, group int, subtask int, parts array<long>, listed array<long>, seen long"
+)
 
 
 class Raw(KeyedProcessFunction, CheckpointedFunction):
     """Counts rows a key in a dictionary of its own, which it writes by key group.
 
-    It also notes each row's number in a raw operator stream, and the same in a list.
+    It also notes each row's number in a raw operator stream and in a list, and how many these are
+    in a union list.
     """
 
     def initialize_state(self, context: Any) -> None:
@@ -36,7 +39,9 @@ class Raw(KeyedProcessFunction, CheckpointedFunction):
         self.listed = store.get_list_state(ListStateDescriptor("listed", "long"))
         inputs = context.get_raw_operator_state_inputs()
         self.numbers = [struct.unpack(">q", each.get_stream().read())[0] for each in inputs]
-        self.restored = list(self.numbers), list(self.listed.get())
+        self.counts_of_all = store.get_union_list_state(ListStateDescriptor("counts", "long"))
+        seen = sum(self.counts_of_all.get())
+        self.restored = list(self.numbers), list(self.listed.get()), seen
 
     def open(self, ctx: Any) -> None:
         self.group_of = ctx.get_key_group
@@ -64,6 +69,7 @@ class Raw(KeyedProcessFunction, CheckpointedFunction):
             output.write(struct.pack(">i", number >> 32))
             output.write(struct.pack(">I", number & 0xFFFFFFFF))
         self.listed.update(self.numbers)
+        self.counts_of_all.update([len(self.numbers)])
 
 
 def raw(df: Any) -> Any:
@@ -92,6 +98,7 @@ def test_raw_streams_over_rescales(
         rows = fed.run(raw)
         assert {row.key: row.n for row in rows} == dict.fromkeys(keys, run + 1)
         assert all(row.subtask == row.group * partitions // 128 for row in rows)
+        assert {row.seen for row in rows} == {before}
         parts = {row.subtask: (row.parts, row.listed) for row in rows}
         assert set(parts) == set(range(partitions))
         for dealt in zip(*parts.values()):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.operator import Operator
+from keystate._worker.results import Results
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
 from keystate.functions import KeyedBatch
@@ -21,6 +22,8 @@ _MANY_CHUNKS = 32
 
 class BatchOperator(Operator):
     """An operator whose function takes a message's rows at once."""
+
+    _results: Results
 
     _make_state = staticmethod(
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
@@ -56,8 +59,8 @@ class BatchOperator(Operator):
 
     def _encode(self, results: list[Any]) -> pa.Array:
         if not results:
-            return self._no_results
-        schema = pa.schema(list(self._output.arrow))
+            return self._results.encode([])
+        schema = pa.schema(list(self._results.arrow))
         tables = [self._table(result, schema) for result in results]
         columns = [column.combine_chunks() for column in pa.concat_tables(tables).columns]
         return pa.StructArray.from_arrays(columns, fields=list(schema))
@@ -70,9 +73,7 @@ class BatchOperator(Operator):
                 result = pa.table(result)
             return result.select(schema.names).cast(schema)
         except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
-            raise OutputTypeError(
-                f"a result does not fit the output schema {self._output.name}: {e}"
-            ) from None
+            raise OutputTypeError(f"a result does not fit {self._results.place}: {e}") from None
 
 
 class ArrowKeys:

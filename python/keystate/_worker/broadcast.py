@@ -352,6 +352,7 @@ class BroadcastOperator(Operator):
         columns = {"last": pa.array([last]), "out": list_column(self._encode(results))}
         for state in self._broadcast:
             columns.update(state.changes() if last else state.no_changes())
+        columns.update(self._metrics_column(last))
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def _apply_to_keyed_state(

@@ -16,6 +16,7 @@ from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import TimeDomain
+from keystate.metrics import MetricGroup
 from keystate.runtime import NOT_KEYED, RuntimeContext
 from keystate.state import StateDescriptor
 
@@ -154,6 +155,7 @@ class WorkerRuntimeContext(RuntimeContext):
         make_state: StateFactory,
         key_type: T.StructType,
     ) -> None:
+        self.metrics = MetricGroup() if spec.metrics else None
         self._key_type = key_type
         self._make_state = make_state
         self._spec = spec
@@ -199,6 +201,14 @@ class WorkerRuntimeContext(RuntimeContext):
         except Misfit as e:
             raise TypeError(f"a key does not fit {self._key_codec.name}: {e}") from None
         return self._key_groups.of(encoded)[0]
+
+    def get_metrics_group(self) -> MetricGroup:
+        if self.metrics is None:
+            raise DeclarationError(
+                "there were no metrics when the query was planned: get them in "
+                "open(), unconditionally"
+            )
+        return self.metrics
 
     @cached_property
     def _key_codec(self) -> Codec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, StructCodec, codec, shorten
+from keystate._codec import codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
 from keystate._worker.operator_state import InstanceKeeper
+from keystate._worker.results import make_results
 from keystate._worker.states import StateFactory, WorkerState, make_state
 from keystate._worker.timers import WorkerTimers
-from keystate.errors import FunctionError, KeystateError, OutputTypeError
+from keystate.errors import FunctionError, KeystateError
 
 _MANY = (list, GeneratorType)
 _SLOTS_PER_ANSWER = 50_000
@@ -84,10 +85,7 @@ class Operator:
         self._rows = codec(row_type)
         self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
-        self._output = StructCodec(output_type)
-        self._bare_output = len(output_type.fields) == 1
-        self._is_row = row_test(output_type)
-        self._no_results = pa.array([], self._output.arrow)
+        self._results = make_results(output_type, spec.side_outputs)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state, key_type)
         self._context.control = control
         self._keeper: InstanceKeeper | None = None
@@ -103,6 +101,7 @@ class Operator:
                 f"state '{missing[0]}' was declared when the query was planned, but open() did not "
                 "ask for it in the worker: get every state in open(), unconditionally"
             )
+        self._metrics = runtime.metrics
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
         self._timers = WorkerTimers() if plan.on_timer else None
         self._context.timers = self._timers
@@ -151,12 +150,22 @@ class Operator:
     def end_task(self) -> Iterator[pa.RecordBatch]:
         """Returns the changes that are left."""
         yield from self._flush()
+        last: dict[str, pa.Array] = {}
         if self._keeper is not None:
             keeper, control = self._keeper, self._context.control
-            snapshot: dict[str, pa.Array] = {}
-            self._guard(lambda: snapshot.update(keeper.snapshot(control)))
-            yield self._batch([], snapshot=snapshot)
+            self._guard(lambda: last.update(keeper.snapshot(control)))
+        if self._metrics is not None:
+            self._guard(lambda: last.update(self._metrics_column(last=True)))
+        if last:
+            yield self._batch([], last=last)
         self._forget()
+
+    def _metrics_column(self, last: bool) -> dict[str, pa.Array]:
+        """What the function's metrics say at the end of a task, in its last answer."""
+        if self._metrics is None:
+            return {}
+        report = json.dumps(self._metrics.report()).encode() if last else None
+        return {"metrics": pa.array([report], pa.binary())}
 
     def close(self) -> None:
         """Closes the user's function."""
@@ -210,7 +219,7 @@ class Operator:
         changes: dict[str, pa.Array] | None = None,
         generation: int = -1,
         until: int = 0,
-        snapshot: dict[str, pa.Array] | None = None,
+        last: dict[str, pa.Array] | None = None,
     ) -> pa.RecordBatch:
         if changes is None:
             changes = self._no_changes
@@ -221,8 +230,10 @@ class Operator:
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},
         }
-        if self._keeper is not None:
-            columns.update(self._keeper.no_snapshot() if snapshot is None else snapshot)
+        if last is None:
+            last = self._keeper.no_snapshot() if self._keeper is not None else {}
+            last.update(self._metrics_column(last=False))
+        columns.update(last)
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     # -- calling the user's function ------------------------------------------------------------
@@ -320,49 +331,13 @@ class Operator:
                 where += f", row {shorten(context.row)}"
         return where
 
-    # -- results --------------------------------------------------------------------------------
-
     def _encode(self, results: list[Any]) -> pa.Array:
-        if not results:
-            return self._no_results
-        if self._bare_output:
-            results = [r if self._is_row(r) else (r,) for r in results]
-        try:
-            columns = self._output.encode_columns(results)
-        except Misfit as e:
-            raise OutputTypeError(
-                f"a result does not fit the output schema {self._output.name}: {e}"
-            ) from None
-        return pa.StructArray.from_arrays(columns, fields=list(self._output.arrow))
+        return self._results.encode(results)
 
 
 INTEGERS = codec(T.IntegerType())
 
 _PACKAGE = str(Path(__file__).parents[1])
-
-
-def row_test(schema: T.StructType) -> Callable[[Any], bool]:
-    """Tells a row of one column from that column's bare value, which may be a tuple or dict too."""
-    if len(schema.fields) != 1:
-        return lambda r: True
-    kind, name = schema.fields[0].dataType, schema.fields[0].name
-    if isinstance(kind, T.MapType):
-        return lambda r: (
-            _names(r) == [name] and isinstance(r[name], (dict, type(None)))
-            if isinstance(r, dict)
-            else isinstance(r, tuple) or _names(r) is not None
-        )
-    if isinstance(kind, T.StructType) and kind.fieldNames() != [name]:
-        return lambda r: (isinstance(r, tuple) and len(r) == 1) or _names(r) == [name]
-    return lambda r: isinstance(r, tuple) or _names(r) is not None
-
-
-def _names(result: Any) -> list[str] | None:
-    if isinstance(result, dict):
-        return list(result)
-    if dataclasses.is_dataclass(result):
-        return [field.name for field in dataclasses.fields(result)]
-    return None
 
 
 def own_frames(error: BaseException) -> TracebackType | None:

@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, shorten
 from keystate._worker.instance_state import InstanceStates, Snapshot
-from keystate._worker.operator import own_frames, row_test
+from keystate._worker.operator import own_frames
+from keystate._worker.results import row_test
 from keystate.errors import DeclarationError, FunctionError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener
 from keystate.runtime import RuntimeContext

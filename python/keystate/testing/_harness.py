@@ -17,7 +17,7 @@ from keystate._codec import Misfit, StructCodec
 from keystate._evolution import Unreadable, read_as
 from keystate._hash import KeyGroups
 from keystate._spec import StateSpec, resolve_schema
-from keystate._worker.operator import row_test
+from keystate._worker.results import row_test
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike

@@ -1,5 +1,10 @@
 package keystate.checkpoint
 
+import java.nio.file.{Files, Path}
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.ObjectMapper
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
@@ -56,6 +61,40 @@ class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(parts.size == parallelism)
       assert(parts.map(_.size).max - parts.map(_.size).min <= 1)
     }
+  }
+
+  test("the table that the Python code is tested with too") {
+    val file = Iterator
+      .iterate(Path.of("").toAbsolutePath)(_.getParent)
+      .takeWhile(_ != null)
+      .map(_.resolve("tests/contract/redistribution_cases.json"))
+      .find(Files.exists(_))
+      .get
+    val table = new ObjectMapper().readTree(file.toFile)
+    val unions = table.get("unions").elements.asScala.map(_.textValue).toSet
+    val cases = table.get("cases").elements.asScala.toSeq
+    cases.foreach { each =>
+      def subtasks(when: String): Seq[Map[String, Seq[String]]] =
+        each.get(when).elements.asScala.toSeq.map { subtask =>
+          subtask.properties.asScala.map { list =>
+            list.getKey -> list.getValue.elements.asScala.map(_.asText).toSeq
+          }.toMap
+        }
+      val before = each.get("before").elements.asScala.toSeq.map { subtask =>
+        val lists = subtask.properties.asScala.toSeq.map { list =>
+          val name = list.getKey
+          val elements = list.getValue.elements.asScala.map(_.asText).toSeq
+          OperatorList(name, unions(name), elements)
+        }
+        OperatorState(1, lists)
+      }
+      val after = OperatorState.redistribute(before, subtasks("after").size)
+      val restored = after.map(OperatorState.withUnions(_, after))
+      val found = restored.map(_.lists.map(list => list.name -> list.elements).toMap)
+      assert(found == subtasks("after"))
+    }
+    assert(cases.map(c => (c.get("before").size, c.get("after").size)).toSet ==
+      Set((1, 3), (3, 1), (4, 3), (2, 5)))
   }
 
   test("JSON") {

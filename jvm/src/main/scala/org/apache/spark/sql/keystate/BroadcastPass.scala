@@ -11,7 +11,7 @@ import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{BinaryType, StructField, StructType}
-import org.apache.spark.sql.vectorized.ColumnarBatch
+import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 /** The first pass of a task whose batch has broadcast elements: sends them to the worker, and takes
   * back what the function emitted and what it made of the broadcast states. The other rows come in a
@@ -62,8 +62,7 @@ private[keystate] final class BroadcastPass(
   }
 
   /** Takes an answer; the last one has the changes. */
-  def receive(answer: ColumnarBatch): Iterator[InternalRow] = {
-    val column = Conversation.columns(answer)
+  def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     if (column("last").getBoolean(0)) {
       states.channels.foreach { channel =>
         val (put, gone) = channel(column)

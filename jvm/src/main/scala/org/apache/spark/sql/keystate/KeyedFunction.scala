@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, PythonUDF, UnsafePr
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
@@ -112,6 +113,13 @@ private[keystate] final class KeyedContext(
 
   /** Reads the operator state that every subtask had when the batch began. */
   var readOperatorStates: () => Seq[OperatorState] = () => Nil
+
+  /** What the function's own metrics counted in this task. */
+  var metrics: MetricValues = MetricValues.Empty
+
+  /** Takes what a worker says of them. */
+  def receiveMetrics(column: String => ArrowColumnVector): Unit =
+    if (spec.metrics) MetricValues.received(column).foreach(v => metrics = metrics.merge(v))
 
   /** The batch's broadcast elements; None when nothing was broadcast. */
   var broadcastInput: Option[BroadcastInput] = None

@@ -29,15 +29,23 @@ private[keystate] final case class KeyedInput(
 ) {
 
   /** An output column of the name and type of the input's event time column carries the watermark
-    * on to the next stateful operator.
+    * on to the next stateful operator; with side outputs one inside the struct of an output, for
+    * Spark keeps a field's metadata when it is selected.
     */
-  def output(schema: StructType): Seq[Attribute] = {
+  def output(schema: StructType, sideOutputs: Boolean = false): Seq[Attribute] = {
     val eventTimes = columns.filter(_.metadata.contains(EventTimeWatermark.delayKey))
-    DataTypeUtils.toAttributes(schema).map { column =>
+    def marked(struct: StructType): StructType = StructType(struct.map { column =>
       eventTimes
         .find(in => in.name == column.name && in.dataType == column.dataType)
-        .fold(column)(in => column.withMetadata(in.metadata).asInstanceOf[column.type])
-    }
+        .fold(column)(in => column.copy(metadata = in.metadata))
+    })
+    val marks =
+      if (!sideOutputs) marked(schema)
+      else
+        StructType(schema.map { output =>
+          output.copy(dataType = marked(output.dataType.asInstanceOf[StructType]))
+        })
+    DataTypeUtils.toAttributes(marks)
   }
 }
 

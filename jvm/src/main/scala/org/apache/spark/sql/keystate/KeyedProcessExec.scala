@@ -237,9 +237,17 @@ private[keystate] class KeyedProcessExec(
     nextTimer.value <= System.currentTimeMillis ||
       (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
+  /** The function's own metrics in this batch. */
+  private lazy val functionMetrics = {
+    val values = new FunctionMetrics
+    session.sparkContext.register(values)
+    values
+  }
+
   override protected def doExecute(): RDD[InternalRow] = {
     metrics
     nextTimer
+    if (spec.metrics) functionMetrics
     if (checkBroadcast) digests
     if (isStreaming) {
       checkProvider()
@@ -367,6 +375,7 @@ private[keystate] class KeyedProcessExec(
         longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
         sweeps.run(run.updated + run.removed)
         task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
+        if (spec.metrics) functionMetrics.add(task.task.partitionId() -> task.metrics)
         longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
         setStoreMetrics(store)
         setOperatorMetrics()
@@ -423,7 +432,13 @@ private[keystate] class KeyedProcessExec(
     if (checkBroadcast) {
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
-    super.getProgress()
+    val progress = super.getProgress()
+    if (spec.metrics) {
+      functionMetrics.total.all.foreach { case (name, value) =>
+        progress.customMetrics.putIfAbsent(name, value)
+      }
+    }
+    progress
   }
 
   private def counted(rows: Iterator[InternalRow]): Iterator[InternalRow] = {

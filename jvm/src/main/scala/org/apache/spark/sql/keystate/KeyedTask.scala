@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
-import org.apache.spark.sql.vectorized.ColumnarBatch
+import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.KeyedStateBackend
 
@@ -182,8 +182,7 @@ private[keystate] final class KeyedTask(
   }
 
   /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
-  def receive(answer: ColumnarBatch): Iterator[InternalRow] = {
-    val column = Conversation.columns(answer)
+  def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     val changesOf = column("generation").getInt(0)
     if (changesOf != NoChanges) {
       backend.synchronized {

@@ -122,6 +122,10 @@ private[keystate] object StateSpec {
   *   whether it can have raw keyed state as well
   * @param operatorStates
   *   the lists of that operator state
+  * @param sideOutputs
+  *   whether its output has a struct column for the main output and for each side output
+  * @param metrics
+  *   whether the function has metrics of its own
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -132,7 +136,9 @@ private[keystate] final case class OperatorSpec(
     broadcast: Seq[StateSpec] = Nil,
     checkpointed: Boolean = false,
     rawKeyed: Boolean = false,
-    operatorStates: Seq[StateSpec] = Nil
+    operatorStates: Seq[StateSpec] = Nil,
+    sideOutputs: Boolean = false,
+    metrics: Boolean = false
 ) {
 
   /** The operator as it goes on from a version; refuses a state that what is stored does not fit.
@@ -192,7 +198,9 @@ private[keystate] object OperatorSpec {
       broadcast = (root \ "broadcast").children.map(state),
       checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
       rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
-      operatorStates = (root \ "operator_states").children.map(state)
+      operatorStates = (root \ "operator_states").children.map(state),
+      sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
+      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false)
     )
   }
 

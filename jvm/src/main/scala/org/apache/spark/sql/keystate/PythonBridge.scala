@@ -41,14 +41,18 @@ object PythonBridge {
   ): DataFrame = {
     val df = data.asInstanceOf[ClassicDataset[_]]
     val input = KeyedInput.byColumns(df, keys.asScala.toSeq)
+    val operator = OperatorSpec.fromJson(spec)
     ClassicDataset.ofRows(
       df.sparkSession,
       KeyedProcess(
         PythonFunction(expression(function).asInstanceOf[PythonUDF]),
         input.keys,
         input.columns,
-        input.output(DataType.fromJson(outputSchema).asInstanceOf[StructType]),
-        OperatorSpec.fromJson(spec),
+        input.output(
+          DataType.fromJson(outputSchema).asInstanceOf[StructType],
+          operator.sideOutputs
+        ),
+        operator,
         input.child
       )
     )

@@ -87,7 +87,11 @@ private[keystate] final class PythonRunner(
     val schema = BroadcastPass.messageSchema(DataTypeUtils.fromAttributes(input.columns))
     val results = pythonRunner(schema, pass)
       .compute(input.iterator, context.task.partitionId(), context.task)
-      .flatMap(pass.receive)
+      .flatMap { answer =>
+        val column = Conversation.columns(answer)
+        context.receiveMetrics(column)
+        pass.receive(column)
+      }
     new KeyedRun {
       override def output: Iterator[InternalRow] = results
       override def updated: Long = pass.updated + keys.updated
@@ -129,7 +133,11 @@ private[keystate] final class PythonRunner(
         )
         pythonRunner(schema, task)
           .compute(rows, context.task.partitionId(), context.task)
-          .flatMap(task.receive)
+          .flatMap { answer =>
+          val column = Conversation.columns(answer)
+          context.receiveMetrics(column)
+          task.receive(column)
+        }
       }
     new KeyedRun {
       override def output: Iterator[InternalRow] = results

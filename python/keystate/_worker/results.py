@@ -1,0 +1,116 @@
+"""What a function emits, encoded for the JVM: rows of its output schema, and of side outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import Misfit, StructCodec
+from keystate.errors import OutputTypeError
+from keystate.functions import OutputTag
+
+#: The column of the main output where there are side outputs too.
+MAIN = "main"
+
+
+class Results:
+    """Results of one schema. Those for side outputs are dropped: nobody reads them."""
+
+    def __init__(self, output_type: T.StructType, place: str = "the output schema") -> None:
+        self._codec = StructCodec(output_type)
+        self._bare = len(output_type.fields) == 1
+        self._is_row = row_test(output_type)
+        self.place = f"{place} {self._codec.name}"
+        self.arrow = self._codec.arrow
+        self._none = pa.array([], self.arrow)
+
+    def encode(self, results: list[Any]) -> pa.Array:
+        """The results as a struct each."""
+        if not results:
+            return self._none
+        rows = [r if self._is_row(r) else (r,) for r in results] if self._bare else results
+        try:
+            columns = self._codec.encode_columns(rows)
+        except Misfit as e:
+            # A tag fits no type, so only here can there be any.
+            main = [result for result in results if not _is_tagged(result)]
+            if len(main) < len(results):
+                return self.encode(main)
+            raise OutputTypeError(f"a result does not fit {self.place}: {e}") from None
+        return pa.StructArray.from_arrays(columns, fields=list(self.arrow))
+
+
+class TaggedResults:
+    """Results of the main output and of side outputs: a column for each, one of them not null."""
+
+    def __init__(self, output_type: T.StructType) -> None:
+        self._outputs = [_output(field) for field in output_type.fields]
+        self._of_tag = {name: i for i, name in enumerate(output_type.names) if i > 0}
+        self._fields = list(StructCodec(output_type).arrow)
+
+    def encode(self, results: list[Any]) -> pa.Array:
+        """The results in their order; those with other tags are dropped."""
+        values: list[list[Any]] = [[] for _ in self._outputs]
+        outputs: list[int] = []
+        for result in results:
+            output: int | None = 0
+            if _is_tagged(result):
+                output = self._of_tag.get(result[0].tag_id)
+                result = result[1]
+            if output is not None:
+                outputs.append(output)
+                values[output].append(result)
+        columns = [
+            _spread(self._outputs[i].encode(values[i]), [output == i for output in outputs])
+            for i in range(len(self._outputs))
+        ]
+        return pa.StructArray.from_arrays(columns, fields=self._fields)
+
+
+def make_results(output_type: T.StructType, tagged: bool) -> Results | TaggedResults:
+    """What encodes the results of an operator, with or without side outputs."""
+    return TaggedResults(output_type) if tagged else Results(output_type)
+
+
+def _output(field: T.StructField) -> Results:
+    place = "the output schema" if field.name == MAIN else f"side output '{field.name}'"
+    assert isinstance(field.dataType, T.StructType)
+    return Results(field.dataType, place)
+
+
+def _spread(values: pa.Array, here: Iterable[bool]) -> pa.Array:
+    """The values in their order where it is said, nulls elsewhere."""
+    places = iter(range(len(values)))
+    return values.take(pa.array([next(places) if each else None for each in here], pa.int64()))
+
+
+def _is_tagged(result: Any) -> bool:
+    return type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag)
+
+
+def row_test(schema: T.StructType) -> Callable[[Any], bool]:
+    """Tells a row of one column from that column's bare value, which may be a tuple or dict too."""
+    if len(schema.fields) != 1:
+        return lambda r: True
+    kind, name = schema.fields[0].dataType, schema.fields[0].name
+    if isinstance(kind, T.MapType):
+        return lambda r: (
+            _names(r) == [name] and isinstance(r[name], (dict, type(None)))
+            if isinstance(r, dict)
+            else isinstance(r, tuple) or _names(r) is not None
+        )
+    if isinstance(kind, T.StructType) and kind.fieldNames() != [name]:
+        return lambda r: (isinstance(r, tuple) and len(r) == 1) or _names(r) == [name]
+    return lambda r: isinstance(r, tuple) or _names(r) is not None
+
+
+def _names(result: Any) -> list[str] | None:
+    if isinstance(result, dict):
+        return list(result)
+    if dataclasses.is_dataclass(result):
+        return [field.name for field in dataclasses.fields(result)]
+    return None

@@ -1,0 +1,164 @@
+"""Side outputs: rows that a function emits beside its main output."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    BroadcastProcessFunction,
+    DeclarationError,
+    KeyedProcessFunction,
+    MapStateDescriptor,
+    OutputTag,
+    ValueStateDescriptor,
+)
+from pyspark.errors import PythonException
+from pyspark.sql import functions as F
+
+ODD = OutputTag("odd", "key long, n long")
+BIG = OutputTag("big one", "long")
+NOBODY = OutputTag("nobody", "string")
+
+
+class Counts(KeyedProcessFunction):
+    """Emits each count; odd counts and big values go to side outputs too."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        n = self.count.value() + 1
+        self.count.update(n)
+        yield row.key, n
+        if n % 2:
+            yield ODD, (row.key, n)
+        if row.value > 100:
+            yield BIG, row.value
+        yield NOBODY, "nothing"
+
+
+def counts(df: Any) -> Any:
+    return keystate.keyed(df, "key").process(Counts(), "key long, n long")
+
+
+ROWS = [(1, 5), (1, 500), (2, 7), (1, 9)]
+MAIN = [(1, 1), (1, 2), (1, 3), (2, 1)]
+
+
+def tuples(df: Any) -> list[Any]:
+    return sorted(tuple(row) for row in df.collect())
+
+
+def test_a_batch(spark: Any) -> None:
+    result = counts(spark.createDataFrame(ROWS, "key long, value long").coalesce(1))
+    assert tuples(result) == MAIN
+    assert tuples(result.side_output(ODD)) == [(1, 1), (1, 3), (2, 1)]
+    assert tuples(result.get_side_output(BIG)) == [(500,)]
+    assert tuples(result.side_output(OutputTag("unused", "x int"))) == []
+    both = result.with_side_outputs(BIG, ODD)
+    assert both.schema.simpleString() == (
+        "struct<main:struct<key:bigint,n:bigint>,big one:struct<value:bigint>,"
+        "odd:struct<key:bigint,n:bigint>>"
+    )
+    shown = [[tuple(part) if part else None for part in row] for row in both.collect()]
+    assert shown[:3] == [[(1, 1), None, None], [None, None, (1, 1)], [(1, 2), None, None]]
+    assert [None, (500,), None] in shown
+    assert len(shown) == 8
+
+
+def test_a_stream_writes_all_from_one_run(
+    spark: Any, stream: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """Also after a restart, and where a function does not read its DataFrame."""
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"})
+    fed = stream("key long, value long")
+    fed.feed(ROWS, [(2, 300)])
+    source = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1)
+    seen: dict[str, list[Any]] = {"main": [], "odd": [], "calls": []}
+
+    def run(main: Any) -> list[int]:
+        odd = {
+            ODD: lambda df, batch: seen["odd"].extend((batch, *row) for row in tuples(df)),
+            BIG: lambda df, batch: seen["calls"].append(batch),
+        }
+        writer = counts(source.parquet(str(fed._input))).write_outputs(main, odd)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        progress = [each for each in query.recentProgress if each.numInputRows > 0]
+        return [each.stateOperators[0].numRowsUpdated for each in progress]
+
+    updated = run(lambda df, batch: seen["main"].extend((batch, *row) for row in tuples(df)))
+    assert updated == [2, 1]
+    assert seen["main"] == [(0, *row) for row in MAIN] + [(1, 2, 2)]
+    assert seen["odd"] == [(0, 1, 1), (0, 1, 3), (0, 2, 1)]
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed.feed([(2, 1)])
+    assert run(None) == [1]
+    assert seen["odd"][3:] == [(2, 2, 3)]
+    assert seen["calls"] == [0, 1, 2]
+    assert len(seen["main"]) == 5
+
+
+class Windows(KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield OutputTag("times", "irrelevant"), (row.time, row.key)
+
+
+def test_a_watermark_goes_on_through_a_side_output(stream: Any) -> None:
+    fed = stream("key long, time timestamp")
+
+    def per_hour(df: Any) -> Any:
+        times = OutputTag("times", "time timestamp, key long")
+        events = df.withWatermark("time", "1 hour")
+        side = keystate.keyed(events, "key").process(Windows(), "x int").side_output(times)
+        return side.groupBy(F.window("time", "1 hour")).count().select("count")
+
+    hour = [datetime.datetime(2024, 1, 1, h, tzinfo=datetime.timezone.utc) for h in (1, 1, 9)]
+    fed.feed([(1, hour[0]), (2, hour[1])], [(1, hour[2])])
+    assert [row[0] for row in fed.run(per_hour)] == [2]
+
+
+class Route(BroadcastProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        known = ctx.get_broadcast_state(NAMES).get(row.id)
+        return (row.id, known) if known else (OutputTag("unknown", "long"), row.id)
+
+    def process_broadcast_element(self, row: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(NAMES)[row.id] = row.name
+
+
+NAMES = MapStateDescriptor("names", "long", "string")
+
+
+def test_without_keys_and_with_broadcast(spark: Any) -> None:
+    names = keystate.broadcast(spark.createDataFrame([(1, "one")], "id long, name string"), NAMES)
+    result = keystate.stream(spark.range(3)).connect(names).process(Route(), "id long, name string")
+    assert tuples(result) == [(1, "one")]
+    assert tuples(result.side_output(OutputTag("unknown", "long"))) == [(0,), (2,)]
+    flat = keystate.stream(spark.range(3)).flat_map(lambda row: (BIG, row.id), "id long")
+    assert flat.count() == 0
+    assert tuples(flat.side_output(BIG)) == [(0,), (1,), (2,)]
+
+
+def test_errors(spark: Any) -> None:
+    result = counts(spark.createDataFrame(ROWS, "key long, value long"))
+    with pytest.raises(ValueError, match="a side output needs a name"):
+        OutputTag("", "long")
+    with pytest.raises(DeclarationError, match="expected an OutputTag, got 'odd'"):
+        result.side_output("odd")
+    with pytest.raises(DeclarationError, match="two outputs are named 'Main'"):
+        result.side_output(OutputTag("Main", "long"))
+    with pytest.raises(DeclarationError, match="two outputs are named 'ODD'"):
+        result.with_side_outputs(ODD, OutputTag("ODD", "long"))
+    with pytest.raises(DeclarationError, match="side output 'x': 'no type' is not a type"):
+        result.side_output(OutputTag("x", "no type"))
+    with pytest.raises(DeclarationError, match=r"write_outputs\(\) needs a stream"):
+        result.write_outputs(None, {})
+    with pytest.raises(PythonException, match=r"does not fit side output 'odd' struct<key:string>"):
+        result.side_output(OutputTag("odd", "key string")).collect()

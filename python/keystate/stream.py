@@ -544,6 +544,8 @@ def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
         (FlatMapFunction, "flat_map", "flat_map"),
         (MapFunction, "map", "map"),
         (FilterFunction, "filter", "filter"),
+        (ProcessFunction, "process_element", "process"),
+        (SinkFunction, "invoke", "sink"),
     ):
         if isinstance(fn, base):
             return _plan(fn, base, method, style)

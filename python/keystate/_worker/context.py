@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec
 from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
-from keystate._worker.channel import Channel
+from keystate._worker.channel import Channel, open_channel
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
@@ -108,7 +108,7 @@ class RowContext:
     def channel(self) -> Channel:
         """The task's side channel."""
         if self._channel is None:
-            self._channel = Channel(self.control["port"], self.control["secret"])
+            self._channel = open_channel(self.control)
         self._channel.generation = self.control["generation"]
         return self._channel
 

@@ -22,9 +22,14 @@ class Columns:
         column = self._batch.column(name)
         return column.values.slice(column.offsets[0].as_py(), column.value_lengths()[0].as_py())
 
+    def bytes_of(self, name: str) -> bytes | None:
+        """The value of a column that is no list."""
+        value: bytes | None = self._batch.column(name)[0].as_py()
+        return value
+
     def control(self) -> dict[str, Any]:
         """What the message says besides data."""
-        control: dict[str, Any] = json.loads(self._batch.column("control")[0].as_py())
+        control: dict[str, Any] = json.loads(self.bytes_of("control") or b"")
         return control
 
 

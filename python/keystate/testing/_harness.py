@@ -23,6 +23,7 @@ from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 from keystate.stream import function_plan, keyed_task
 from keystate.testing._expiring import ExpiringStore, make_store
+from keystate.testing._operator_state import OperatorStates
 from keystate.testing._stores import Store, Timer, Timers
 from keystate.testing._subtask import Answer, Subtask, Work
 
@@ -37,12 +38,14 @@ class Snapshot:
         states: by name each state, the keys that have it, what they have, and when that was last
             used if it has a time to live.
         timers: domain and time of each timer that is set, and their keys.
+        operator: the operator state of each subtask, and raw streams.
     """
 
     settings: dict[str, Any]
     clock: dict[str, Any]
     states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
     timers: tuple[list[tuple[int, int]], pa.Array]
+    operator: dict[str, Any]
 
 
 class KeyedProcessHarness:
@@ -58,10 +61,12 @@ class KeyedProcessHarness:
     Each subtask unpickles a function of its own, as in a query.
 
     Args:
-        fn: a :class:`~keystate.functions.KeyedProcessFunction`, a function of another class that a
-            keyed stream takes, or a callable with the arguments of ``process_element``.
+        fn: a :class:`~keystate.functions.KeyedProcessFunction`, a function of another class that
+            streams take, or a callable with the arguments of ``process_element``. It may be a
+            :class:`~keystate.functions.CheckpointedFunction` or the like as well.
         input_schema: the rows that come in: DDL, DataType or dataclass.
-        key_cols: the name of the key column, or the names of several.
+        key_cols: the name of the key column, or the names of several; none for a function of a
+            stream without keys.
         output_schema: the rows it emits: DDL, DataType or dataclass.
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups.
@@ -123,6 +128,9 @@ class KeyedProcessHarness:
         self._results = StructCodec(self._task.output_type)
         self._key_groups = KeyGroups(key_type, max_parallelism)
         self._groups: dict[Any, int] = {}
+        if not names:
+            # Rows without keys are spread by a hash of all their columns.
+            self._spreading = KeyGroups(row_type, parallelism)
         self._stores: list[Store] = [
             make_store(state, i) for i, state in enumerate(self._task.spec.states)
         ]
@@ -133,6 +141,7 @@ class KeyedProcessHarness:
                     "watermark: give the harness the event_time column"
                 )
         self._timers = Timers()
+        self._operator_states = OperatorStates(self._task.spec, parallelism, max_parallelism)
         self._undeclared: dict[str, Any] = {}
         self._watermark = 0 if by_event_time else None
         self._processing_time = 0
@@ -197,6 +206,7 @@ class KeyedProcessHarness:
                 store.restore(keys, _readable(spec, store.spec, columns))
                 store.restore_times(keys, times)
             store.begin(self._watermark, self._processing_time)
+        self._operator_states.restore(snapshot.operator)
         timers, timer_keys = snapshot.timers
         for (domain, time), key in zip(timers, self._decode_keys(timer_keys)):
             self._timers.change(Timer(time, self._groups[key], domain, key), True)
@@ -205,8 +215,8 @@ class KeyedProcessHarness:
 
     def open(self) -> None:
         """Opens the function in every subtask; otherwise a subtask does when it has work."""
-        for subtask in self._subtasks:
-            subtask.open()
+        for index, subtask in enumerate(self._subtasks):
+            subtask.open(self._operator_states.control(index))
 
     def close(self) -> None:
         """Closes the functions. What a snapshot, a peek or `output` gives remains."""
@@ -305,12 +315,20 @@ class KeyedProcessHarness:
             "processing_time": self._processing_time,
         }
         work = self._assign(rows, self._timers.due(watermark, self._processing_time))
-        answers = []
+        if self._task.spec.checkpointed:
+            # Every subtask takes part in a checkpoint, one without rows too.
+            for index in range(len(self._subtasks)):
+                work.setdefault(index, Work())
+        answers = {}
         for index, each in sorted(work.items()):
             mine = rows.take(pa.array(each.rows, pa.int64()))
-            answers.append(self._subtasks[index].run(each, mine, self._stores, clock))
+            now = {**clock, **self._operator_states.control(index)}
+            answers[index] = self._subtasks[index].run(each, mine, self._stores, now)
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
-        emitted = [row for answer in answers for row in self._take_in(answer)]
+        emitted = [row for answer in answers.values() for row in self._take_in(answer)]
+        if self._task.spec.checkpointed:
+            for index, answer in answers.items():
+                self._operator_states.apply(index, answer.messages[-1])
         self._watermark = watermark
         self._batch_id += 1
         self._dropped += dropped
@@ -320,6 +338,12 @@ class KeyedProcessHarness:
     def _assign(self, rows: pa.Array, due: list[Timer]) -> dict[int, Work]:
         """By subtask its rows and timers."""
         work: dict[int, Work] = {}
+        if not self._key_columns:
+            for i, subtask in enumerate(self._spreading.of(rows)):
+                mine = work.setdefault(subtask, Work())
+                mine.rows.append(i)
+                mine.keys.append(())
+            return work
         columns = [rows.field(i) for i in self._key_columns]
         keys = pa.StructArray.from_arrays(columns, fields=list(self._keys.arrow))
         for i, key in enumerate(self._decode_keys(keys)):
@@ -459,7 +483,8 @@ class KeyedProcessHarness:
             "batch_id": self._batch_id,
         }
         set_timers = [(timer.domain, timer.time) for timer in timers]
-        return Snapshot(dict(self._settings), clock, states, (set_timers, timer_keys))
+        operator = self._operator_states.snapshot()
+        return Snapshot(dict(self._settings), clock, states, (set_timers, timer_keys), operator)
 
     def _key(self, key: Any) -> Any:
         if len(self._keys.names) == 1:

@@ -46,10 +46,17 @@ class Subtask:
         self._control = control
         self._operator: Operator | None = None
 
-    def open(self) -> None:
-        """Opens a function of its own, unless there is one."""
+    def open(self, now: Control) -> None:
+        """Opens a function of its own, unless there is one that can go on.
+
+        Args:
+            now: what a task is told beside what a subtask always is.
+        """
+        control = {**self._control, **now, "generation": 0}
+        if self._operator is not None and not self._operator.goes_on(control):
+            self.close()
         if self._operator is None:
-            self._operator = self._task.open(self._control)
+            self._operator = self._task.open(control)
 
     def close(self) -> None:
         """Closes the function."""
@@ -57,16 +64,16 @@ class Subtask:
             operator, self._operator = self._operator, None
             operator.close()
 
-    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], clock: Control) -> Answer:
+    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], now: Control) -> Answer:
         """Runs one micro-batch's task. When the function fails it is closed; the next is new."""
-        self.open()
+        self.open(now)
         assert self._operator is not None
-        control = {**self._control, **clock, "generation": 0}
+        control = {**self._control, **now, "generation": 0}
         slots: dict[Any, int] = {}
         answers: list[pa.RecordBatch] = []
         try:
             self._operator.begin_task(control)
-            if work.keys:
+            if work.keys or not work.timers:
                 message = self._message(slots, work.keys, rows, (), stores)
                 answers += self._operator.answer(message, control)
             if work.timers:

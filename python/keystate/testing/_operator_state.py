@@ -1,0 +1,112 @@
+"""Operator state and raw state in memory: what a query's JVM keeps of them for each subtask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from keystate._hash import key_groups_of
+from keystate._spec import OperatorSpec
+from keystate._worker.instance_state import redistribute
+from keystate._worker.messages import Columns
+from keystate._worker.operator import INTEGERS
+
+
+class SubtaskChannel:
+    """Answers one subtask's questions, as a query's side channel does."""
+
+    generation = 0
+
+    def __init__(self, states: OperatorStates, subtask: int) -> None:
+        self._states = states
+        self._subtask = subtask
+
+    def operator_state(self, unions: bool) -> str:
+        """The subtask's state as JSON; empty when there is none."""
+        return self._states.restored(self._subtask)
+
+    def raw_keyed(self) -> Iterator[tuple[int, bytes]]:
+        """The raw streams of the subtask's key groups."""
+        groups = self._states.groups(self._subtask)
+        return ((g, self._states.raw[g]) for g in sorted(self._states.raw) if g in groups)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class OperatorStates:
+    """The operator state of all subtasks, and the raw streams of all key groups."""
+
+    def __init__(self, spec: OperatorSpec, parallelism: int, max_parallelism: int) -> None:
+        self._spec = spec
+        self._max_parallelism = max_parallelism
+        self._states: list[dict[str, Any] | None] = [None] * parallelism
+        self._tags = [""] * parallelism
+        self.raw: dict[int, bytes] = {}
+
+    def control(self, subtask: int) -> dict[str, Any]:
+        """What a task is told of it."""
+        if not self._spec.checkpointed:
+            return {}
+        return {"operator_tag": self._tags[subtask], "channel": SubtaskChannel(self, subtask)}
+
+    def groups(self, subtask: int) -> range:
+        """The key groups of a subtask."""
+        return key_groups_of(subtask, len(self._states), self._max_parallelism)
+
+    def restored(self, subtask: int) -> str:
+        """What an instance of the function begins with: its own lists, and union lists of all."""
+        own = self._states[subtask]
+        if own is None:
+            return ""
+        lists = [each for each in own["lists"] if not each["union"]]
+        unions = [each for state in self._states if state for each in state["lists"]]
+        for name in dict.fromkeys(each["name"] for each in unions if each["union"]):
+            elements = [e for each in unions if each["name"] == name for e in each["elements"]]
+            lists.append({"name": name, "union": True, "elements": elements})
+        return json.dumps({"batch": own["batch"], "lists": lists})
+
+    def apply(self, subtask: int, last: Columns) -> None:
+        """Takes in a task's last answer."""
+        state, tag = last.bytes_of("operator_state"), last.bytes_of("operator_tag")
+        assert state is not None and tag is not None
+        self._states[subtask] = json.loads(state)
+        self._tags[subtask] = tag.decode()
+        if self._spec.raw_keyed:
+            for group in self.groups(subtask):
+                self.raw.pop(group, None)
+            groups = INTEGERS.decode(last.elements("raw_groups"))
+            self.raw.update(zip(groups, last.elements("raw_streams").to_pylist()))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of it; can be pickled."""
+        return {"subtasks": json.loads(json.dumps(self._states)), "raw": dict(self.raw)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Takes in a snapshot, dealt out anew if there are more subtasks or fewer."""
+        old = snapshot["subtasks"]
+        self.raw = dict(snapshot["raw"])
+        if len(old) == len(self._states):
+            self._states = json.loads(json.dumps(old))
+            return
+        there = [state for state in old if state is not None]
+        if not there:
+            return
+        unions = {each["name"] for state in there for each in state["lists"] if each["union"]}
+        before = [
+            {each["name"]: each["elements"] for each in state["lists"]} if state else {}
+            for state in old
+        ]
+        batch = max(state["batch"] for state in there)
+        for i, part in enumerate(redistribute(before, unions, len(self._states))):
+            # All of a union list is read from all subtasks: one has it.
+            lists = [
+                {
+                    "name": name,
+                    "union": name in unions,
+                    "elements": elements if i == 0 or name not in unions else [],
+                }
+                for name, elements in part.items()
+            ]
+            self._states[i] = {"batch": batch, "lists": lists}

@@ -10,7 +10,7 @@ from typing import Any
 from keystate import (
     AggregateFunction,
     AggregatingStateDescriptor,
-    KeyedProcessFunction,
+    KeyedBroadcastProcessFunction,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
@@ -21,12 +21,13 @@ far apart. In this data the two stop being correlated after some ten hours: a ni
 
 LEGS = """
     tailnum string, minute long, scheduled long, carrier string, flight long, origin string,
-    dest string, status string, leg long, route_nth long, gap long, slack long,
+    dest string, visibility double, status string, leg long, route_nth long, gap long, slack long,
     prev_arr_delay long, dep_delay long, arr_delay long, carried long, chain long,
     arrivals long, mean_delay long, delay_sd long, best_delay long, worst_delay long
 """
 """One row per flight:
 
+``visibility``      at the airport in the hour of departure, in miles; null when it is not known
 ``status``          ``arrived``, ``no arrival`` (left; diverted or not recorded) or ``cancelled``;
                     a cancelled flight is not a leg, does not touch the state, and has nulls below
 ``leg``             number of this departure of the aircraft from New York: 1, 2, ...
@@ -44,8 +45,8 @@ LEGS = """
 """
 
 _NAMES = [column.split()[0] for column in LEGS.split(",")]
-_ABOUT = _NAMES[: _NAMES.index("status")]
-_EMPTY = [None] * (len(_NAMES) - len(_ABOUT) - 1)
+_ABOUT = _NAMES[: _NAMES.index("visibility")]
+_EMPTY = [None] * (len(_NAMES) - len(_ABOUT) - 2)
 _NO_ARRIVALS = (0, None, None, None, None)
 
 
@@ -73,8 +74,15 @@ class DelayStatistics(AggregateFunction):
         return *sums, min(acc_a[3], acc_b[3]), max(acc_a[4], acc_b[4])
 
 
-class AircraftLegs(KeyedProcessFunction):
-    """Keyed by aircraft; takes its flights in order of departure, yields one ``LEGS`` row each."""
+VISIBILITY = MapStateDescriptor("visibility", "string", "double")
+"""Miles by airport and hour, as in ``EWR 377000``: what every subtask keeps of the weather."""
+
+
+class AircraftLegs(KeyedBroadcastProcessFunction):
+    """Keyed by aircraft; takes its flights in order of departure, yields one ``LEGS`` row each.
+
+    Keeps the weather, which is broadcast: a micro-batch's weather comes before its flights.
+    """
 
     def open(self, ctx: Any) -> None:
         leg = "leg long, minute long, air_time long, arr_delay long, chain long"
@@ -87,8 +95,13 @@ class AircraftLegs(KeyedProcessFunction):
             AggregatingStateDescriptor("delays", DelayStatistics(), delays)
         )
 
+    def process_broadcast_element(self, weather: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(VISIBILITY)[f"{weather.origin} {weather.hour}"] = weather.visibility
+
     def process_element(self, flight: Any, ctx: Any) -> Iterator[Any]:
         about = [getattr(flight, name) for name in _ABOUT]
+        hour = f"{flight.origin} {flight.minute // 60}"
+        about.append(ctx.get_broadcast_state(VISIBILITY).get(hour))
         if flight.dep_delay is None:
             yield (*about, "cancelled", *_EMPTY)
             return

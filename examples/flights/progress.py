@@ -31,7 +31,8 @@ def _line(progress: StreamingQueryProgress) -> str:
         minutes=NEW_YORK
     )
     entries = sum(operator.numRowsTotal for operator in progress.stateOperators)
+    speed = observed["flights"] * 1000 / progress.batchDuration
     return (
-        f"{progress.batchId:5}  {reached:%a %d %b %Y}  {progress.numInputRows:8,}  "
-        f"{progress.processedRowsPerSecond:9,.0f}  {observed['carried'] or 0:15,}  {entries:16,}"
+        f"{progress.batchId:5}  {reached:%a %d %b %Y}  {observed['flights']:8,}  "
+        f"{speed:9,.0f}  {observed['carried'] or 0:15,}  {entries:16,}"
     )

@@ -1,18 +1,25 @@
-"""The streaming query: flights in, one row per flight out, state kept per aircraft."""
+"""The streaming query: flights in, one row per flight out, state kept per aircraft.
+
+The weather goes to every subtask as a broadcast stream.
+"""
 
 import keystate
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .legs import LEGS, AircraftLegs
-from .prepare import FLIGHTS
+from .legs import LEGS, VISIBILITY, AircraftLegs
+from .prepare import FLIGHTS, WEATHER
 from .workspace import Workspace
 
 
 def flights(spark: SparkSession, workspace: Workspace) -> DataFrame:
-    """The whole input as a batch."""
-    return spark.read.schema(FLIGHTS).parquet(str(workspace.input))
+    """The whole input as a batch: the flights, each with the weather when it left."""
+    left = spark.read.schema(FLIGHTS).parquet(str(workspace.input))
+    weather = spark.read.schema(WEATHER).parquet(str(workspace.weather))
+    return left.withColumn("hour", sf.expr("minute DIV 60")).join(
+        weather, ["origin", "hour"], "left"
+    )
 
 
 def start(spark: SparkSession, workspace: Workspace) -> StreamingQuery:
@@ -22,9 +29,21 @@ def start(spark: SparkSession, workspace: Workspace) -> StreamingQuery:
         .option("maxFilesPerTrigger", 1)  # see prepare.py: one file keeps the order of departure
         .parquet(str(workspace.input))
     )
-    legs = keystate.keyed(arriving, "tailnum").process(AircraftLegs(), LEGS, name="aircraft-legs")
+    weather = (
+        spark.readStream.schema(WEATHER)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(workspace.weather))
+    )
+    legs = (
+        keystate.keyed(arriving, "tailnum")
+        .connect(keystate.broadcast(weather, VISIBILITY))
+        .process(AircraftLegs(), LEGS, name="aircraft-legs")
+    )
     observed = legs.observe(
-        "legs", sf.max("minute").alias("minute"), sf.sum("carried").alias("carried")
+        "legs",
+        sf.count("*").alias("flights"),
+        sf.max("minute").alias("minute"),
+        sf.sum("carried").alias("carried"),
     )
     return (
         observed.writeStream.format("parquet")

@@ -1,4 +1,4 @@
-"""The written result as views: ``legs``, ``airlines``, ``planes`` and ``weather``."""
+"""The written result as views: ``legs``, ``airlines`` and ``planes``."""
 
 from pyspark.sql import SparkSession
 
@@ -30,7 +30,7 @@ def open_views(spark: SparkSession, workspace: Workspace) -> None:
     """Registers the views; ``legs`` is kept in memory."""
     result = spark.read.parquet(str(workspace.result))
     spark.sql(_LEGS, result=result).cache().createOrReplaceTempView("legs")
-    for name in ("airlines", "planes", "weather"):
+    for name in ("airlines", "planes"):
         table = spark.read.csv(str(data_file(f"{name}.csv")), header=True, nullValue="NA")
         table.createOrReplaceTempView(name)
 
@@ -38,5 +38,5 @@ def open_views(spark: SparkSession, workspace: Workspace) -> None:
 def close_views(spark: SparkSession) -> None:
     """Undoes ``open_views``."""
     spark.table("legs").unpersist()
-    for name in ("legs", "airlines", "planes", "weather"):
+    for name in ("legs", "airlines", "planes"):
         spark.catalog.dropTempView(name)

@@ -24,3 +24,11 @@ def read_flights(columns: list[str]) -> pa.Table:
     archive = zipfile.ZipFile(data_file("flights.csv.zip"))
     with archive, archive.open("flights.csv") as lines:
         return csv.read_csv(lines, convert_options=options)
+
+
+def read_weather() -> pa.Table:
+    """The hourly weather at the three airports, as it was published; ``NA`` is read as null."""
+    options = csv.ConvertOptions(
+        null_values=["NA"], include_columns=["origin", "time_hour", "visib"]
+    )
+    return csv.read_csv(data_file("weather.csv"), convert_options=options)

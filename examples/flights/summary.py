@@ -42,17 +42,13 @@ GROUP BY maker ORDER BY departures DESC LIMIT 6
 """
 
 _WEATHER = """
-WITH hours AS (
-  SELECT origin, unix_seconds(CAST(time_hour AS TIMESTAMP)) DIV 60 AS began, FLOAT(visib) AS visib
-  FROM weather
-)
 SELECT
-  CASE WHEN visib < 2 THEN 'under 2' WHEN visib < 10 THEN '2 to 10' ELSE '10 or more' END AS miles,
+  CASE WHEN visibility < 2 THEN 'under 2' WHEN visibility < 10 THEN '2 to 10' ELSE '10 or more' END
+    AS miles,
   count(*) AS departures, round(avg(late), 1) AS `late min`,
   round(avg(coalesce(carried, 0)), 2) AS `carried min`,
   round(100 * sum(carried) / sum(late), 1) AS `% carried`
-FROM legs JOIN hours ON legs.origin = hours.origin AND minute DIV 60 * 60 = began
-WHERE leg IS NOT NULL GROUP BY miles ORDER BY min(visib)
+FROM legs WHERE leg IS NOT NULL AND visibility IS NOT NULL GROUP BY miles ORDER BY min(visibility)
 """
 
 _TABLES = {

@@ -23,13 +23,20 @@ class Workspace:
         return self.out / "input"
 
     @property
+    def weather(self) -> Path:
+        """The weather, cut likewise."""
+        return self.out / "weather"
+
+    @property
     def result(self) -> Path:
         """What the query wrote; read it with Spark, which knows from its log what is committed."""
         return self.out / "result"
 
     def prepare(self) -> None:
         """Writes the input, or finds what an earlier run with the same settings left."""
-        settings = json.dumps({"days": self.days, "days_per_file": self.days_per_file})
+        settings = json.dumps(
+            {"days": self.days, "days_per_file": self.days_per_file, "weather": True}
+        )
         record = self.out / "settings.json"
         if self.input.exists():
             if record.read_text() != settings:
@@ -40,11 +47,11 @@ class Workspace:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         record.write_text(settings)
-        write_input(self.input, self.days, self.days_per_file)
+        write_input(self.input, self.weather, self.days, self.days_per_file)
 
     def clear(self) -> None:
         """Deletes what earlier runs left: the folders named here, nothing else."""
-        for folder in (self.input, self.result, self.checkpoint):
+        for folder in (self.input, self.weather, self.result, self.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)
         (self.out / "settings.json").unlink(missing_ok=True)
 

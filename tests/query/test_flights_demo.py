@@ -35,6 +35,8 @@ def test_rows_equal_the_batch_computation(spark, three_weeks):
     expected = flights(spark, three_weeks)
     assert result.count() == expected.count() > 18_000
     assert result.where("chain > 1").count() > 0
+    assert result.where("visibility IS NULL").count() < 500
+    assert result.select("visibility").distinct().count() > 5
     assert differences(result, expected) == 0
 
 

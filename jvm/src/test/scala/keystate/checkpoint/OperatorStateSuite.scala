@@ -93,8 +93,10 @@ class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val found = restored.map(_.lists.map(list => list.name -> list.elements).toMap)
       assert(found == subtasks("after"))
     }
-    assert(cases.map(c => (c.get("before").size, c.get("after").size)).toSet ==
-      Set((1, 3), (3, 1), (4, 3), (2, 5)))
+    assert(
+      cases.map(c => (c.get("before").size, c.get("after").size)).toSet ==
+        Set((1, 3), (3, 1), (4, 3), (2, 5))
+    )
   }
 
   test("JSON") {

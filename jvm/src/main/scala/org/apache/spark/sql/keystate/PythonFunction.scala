@@ -134,10 +134,10 @@ private[keystate] final class PythonRunner(
         pythonRunner(schema, task)
           .compute(rows, context.task.partitionId(), context.task)
           .flatMap { answer =>
-          val column = Conversation.columns(answer)
-          context.receiveMetrics(column)
-          task.receive(column)
-        }
+            val column = Conversation.columns(answer)
+            context.receiveMetrics(column)
+            task.receive(column)
+          }
       }
     new KeyedRun {
       override def output: Iterator[InternalRow] = results

@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("--limit", type=int, default=20, help="how many rows; 20 by default")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     command("savepoint", _savepoint, "copy what a stopped query goes on from", "checkpoint", "path")
+    command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
     command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
     rescale = command("rescale", _rescale, "change a stopped query's partitions", "checkpoint")
     rescale.add_argument("partitions", type=int)
@@ -118,6 +119,12 @@ def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
 def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
     batch = admin.savepoint(given.checkpoint, given.path, spark=spark)
     print(f"{given.path} has the state after batch {batch}")
+    return 0
+
+
+def _import(spark: SparkSession, given: argparse.Namespace) -> int:
+    batch = admin.import_checkpoint(given.source, given.target, spark=spark)
+    print(f"{given.target} has the state after batch {batch}")
     return 0
 
 

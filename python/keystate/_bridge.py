@@ -159,6 +159,15 @@ def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:
     return batch
 
 
+def import_checkpoint(session: SparkSession, source: str, target: str) -> int:
+    """Makes a checkpoint of Keystate's from one of Spark's; returns the last batch in it."""
+    _check_jar(session)
+    bridge = getattr(_jvm(session), _BRIDGE)
+    with _keystate_errors(CheckpointError):
+        batch: int = bridge.importCheckpoint(session._jsparkSession, source, target)
+    return batch
+
+
 @contextmanager
 def _keystate_errors(kind: type[KeystateError]) -> Iterator[None]:
     """Raises what Keystate's own JVM code throws, for which PySpark has no class, as this error."""

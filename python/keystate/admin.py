@@ -1,7 +1,7 @@
 """Operations on the checkpoint of a query.
 
-All but :func:`rescale` and :func:`savepoint` only read, and can look at the checkpoint of a running
-query too: they see its last committed batch.
+All but :func:`rescale`, :func:`savepoint` and :func:`import_checkpoint` only read, and can look at
+the checkpoint of a running query too: they see its last committed batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from keystate.errors import CheckpointError, ConfigurationError
 def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> int:
     """Changes the number of partitions of a stopped query.
 
-    No state is rewritten: the new partitions take over the files of the old ones. A batch that was
+    No state of a keyed operator is rewritten: the new partitions take over the files of the old
+    ones. That of Spark's own operators is, by a Spark job. A batch that was
     started and not finished keeps its id and its input, and runs with the new number. A restart
     with another ``spark.sql.shuffle.partitions`` does the same by itself, unless
     ``spark.keystate.rescale.onRestart`` is ``off``.
@@ -36,7 +37,7 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
     Raises:
         ConfigurationError: there is no active session.
         CheckpointError: ``[KEYSTATE_PARALLELISM_TOO_HIGH]`` when n is above the max parallelism,
-            ``[KEYSTATE_CANNOT_RESCALE]`` when an operator is not one of Keystate's,
+            ``[KEYSTATE_CANNOT_RESCALE]`` when the state is in another provider's files,
             ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session.
     """
     session = _session(spark, "rescale")
@@ -100,6 +101,30 @@ def savepoint(checkpoint: str, path: str, *, spark: SparkSession | None = None) 
             is lost or damaged; then there is no copy.
     """
     return _bridge.savepoint(_session(spark, "savepoint"), checkpoint, path)
+
+
+def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
+    """Makes a checkpoint of Keystate's from that of a stopped query on one of Spark's providers.
+
+    The query has the same operators, state, input and pending batch there, and the state is in
+    Keystate's files: start it with ``target`` as ``checkpointLocation``. The source stays as it
+    is. Spark refuses to run both at the same time in one session.
+
+    Args:
+        source: the checkpoint location of a query that ran on Spark's RocksDB or HDFS-backed state
+            store provider.
+        target: a folder that does not exist, or is empty.
+        spark: the session; by default the active one.
+
+    Returns:
+        The last batch that is in the new checkpoint.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_CANNOT_IMPORT]`` when another provider wrote the state,
+            ``[KEYSTATE_IMPORT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or there is no
+            checkpoint; then there is no target.
+    """
+    return _bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
 
 
 def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:

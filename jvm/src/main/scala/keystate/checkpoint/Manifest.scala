@@ -15,6 +15,7 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
   *   "rescaledAt": 5,                              where another layout ended; after a rescale only
+  *   "hashPartitions": 4,                          the number of partitions of Spark's own operators
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
   *                  "entries": 1000 }],            how many; none after a rescale
@@ -37,12 +38,16 @@ final case class Manifest(
     partition: Int,
     groups: KeyGroupRange,
     rescaledAt: Option[Long] = None,
+    hashPartitions: Option[Int] = None,
     numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
     entryCounts: Map[Int, Long],
     runs: Seq[Run]
 ) {
+
+  /** In how many partitions the state is, if that is known. */
+  def layout: Option[Int] = parallelism.orElse(hashPartitions)
 
   /** The groups that are read of its runs: its key groups and the operator group. A run has none in
     * between: what a rescale takes from another partition is listed by key groups and operator group
@@ -89,6 +94,7 @@ object Manifest {
     root.put("partition", manifest.partition)
     putRange(root, manifest.groups)
     manifest.rescaledAt.foreach(root.put("rescaledAt", _))
+    manifest.hashPartitions.foreach(root.put("hashPartitions", _))
     root.put("numKeys", manifest.numKeys)
     root.put("nextFamilyId", manifest.nextFamilyId)
     val families = root.putArray("families")
@@ -132,6 +138,7 @@ object Manifest {
       partition = root.required("partition").asInt,
       groups = range(root),
       rescaledAt = Option(root.get("rescaledAt")).map(_.asLong),
+      hashPartitions = Option(root.get("hashPartitions")).map(_.asInt),
       numKeys = root.required("numKeys").asLong,
       nextFamilyId = root.required("nextFamilyId").asInt,
       families = root

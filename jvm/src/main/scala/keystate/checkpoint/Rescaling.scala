@@ -107,7 +107,7 @@ object Rescaling {
   ): Boolean = (0 until parallelism).forall { partition =>
     val location = StoreLocation(operator, partition, store)
     storage.exists(file(storage, location, version, None, Some(parallelism))) &&
-    read(storage, location, version, None, Some(parallelism)).parallelism.contains(parallelism)
+    read(storage, location, version, None, Some(parallelism)).layout.contains(parallelism)
   }
 
   /** Reads a version file; where format v1 has one for each of several layouts, that of the layout
@@ -155,7 +155,7 @@ object Rescaling {
       layouts.maxOption.map(_._2)
   }
 
-  private def commonFamilies(
+  private[checkpoint] def commonFamilies(
       operator: Long,
       store: String,
       manifests: Seq[Manifest]

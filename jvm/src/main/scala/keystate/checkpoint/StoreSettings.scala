@@ -5,6 +5,8 @@ package keystate.checkpoint
   * @param parallelism
   *   how many partitions share the key groups by range; None: the store holds all groups, because
   *   something else decides which keys come here
+  * @param hashPartitions
+  *   how many partitions there are when something else decides which keys come here
   * @param minVersionsToRetain
   *   how many of the newest versions must stay loadable
   * @param minVersionsToDelete
@@ -13,9 +15,12 @@ package keystate.checkpoint
 final case class StoreSettings(
     maxParallelism: Option[Int] = None,
     parallelism: Option[Int] = None,
+    hashPartitions: Option[Int] = None,
     minVersionsToRetain: Int = 100,
     minVersionsToDelete: Long = 30
-)
+) {
+  def layout: Option[Int] = parallelism.orElse(hashPartitions)
+}
 
 /** What the last load and commit of a store took, for its metrics. */
 final case class LoadStatistics(millis: Long, runs: Int)

@@ -50,7 +50,7 @@ private[checkpoint] object VersionFile {
 
   /** What follows the version in the file's name. */
   private def nameOf(manifest: Manifest): Option[String] =
-    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.parallelism).map(layout))
+    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.layout).map(layout))
 
   /** With v1, of a layout that the query did not begin with. */
   def layout(parallelism: Int): String = s"of$parallelism"

@@ -63,7 +63,7 @@ final class VersionedStore(
     else {
       unload()
       val start = System.nanoTime
-      open(Rescaling.read(storage, location, version, id, settings.parallelism))
+      open(Rescaling.read(storage, location, version, id, settings.layout))
       lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
     }
   }
@@ -79,7 +79,7 @@ final class VersionedStore(
       val other = location.copy(partition = partition)
       val version =
         if (partition == location.partition) manifest
-        else Rescaling.read(storage, other, manifest.version, id, settings.parallelism)
+        else Rescaling.read(storage, other, manifest.version, id, settings.layout)
       states.read(other, version)
     }
   }
@@ -167,6 +167,7 @@ final class VersionedStore(
         version = version,
         id = id,
         baseId = base.id,
+        hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
         numKeys = entryCounts.valuesIterator.sum,
         nextFamilyId = nextFamilyId,
         families = families.toSeq,

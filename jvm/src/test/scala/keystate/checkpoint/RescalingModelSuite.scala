@@ -63,7 +63,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     def open(parallelism: Int): Seq[VersionedStore] = (0 until parallelism).map { partition =>
       newStore(
         storage,
-        StoreSettings(Some(maxParallelism), Some(parallelism), 3, 1),
+        StoreSettings(Some(maxParallelism), Some(parallelism), None, 3, 1),
         StoreLocation(0, partition, StoreLocation.DefaultStore)
       )
     }

@@ -104,7 +104,7 @@ class RetentionSuite extends AnyFunSuite with StoreFixture {
     (0 until parallelism).map { partition =>
       newStore(
         storage,
-        StoreSettings(Some(maxParallelism), Some(parallelism), retained, 3),
+        StoreSettings(Some(maxParallelism), Some(parallelism), None, retained, 3),
         StoreLocation(0, partition, StoreLocation.DefaultStore)
       )
     }

@@ -97,12 +97,19 @@ private[keystate] object KeystateErrors {
       "begin or end with white space."
   )
 
-  def foreignOperator(operator: Long, checkpoint: String): KeystateException =
+  def foreignProvider(checkpoint: String, provider: String): KeystateException =
     new KeystateException(
       "KEYSTATE_CANNOT_RESCALE",
-      s"Operator $operator of $checkpoint is not one of Keystate's and can't be rescaled. Run the " +
-        "query with the number of partitions that it was stopped with."
+      s"The state in $checkpoint was written by $provider, which keystate can't rescale. Turn the " +
+        "checkpoint into one of Keystate's first, by 'keystate import'."
     )
+
+  def unknownFamily(store: SparkStore, family: String): KeystateException = new KeystateException(
+    "KEYSTATE_CANNOT_RESCALE",
+    s"Store ${store.name} of operator ${store.operator} (${store.operatorName}) has column family " +
+      s"'$family', which Spark's state schema does not tell. Run the query with the number of " +
+      "partitions that it was stopped with."
+  )
 
   def rescaleFailed(cause: Throwable): KeystateException = new KeystateException(
     "KEYSTATE_RESCALE_FAILED",
@@ -169,6 +176,19 @@ private[keystate] object KeystateErrors {
   def savepointExists(target: String): KeystateException = new KeystateException(
     "KEYSTATE_SAVEPOINT_EXISTS",
     s"$target exists and is not an empty folder: give a savepoint a folder of its own."
+  )
+
+  def importExists(target: String): KeystateException = new KeystateException(
+    "KEYSTATE_IMPORT_EXISTS",
+    s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."
+  )
+
+  def cannotImport(location: String, provider: String): KeystateException = new KeystateException(
+    "KEYSTATE_CANNOT_IMPORT",
+    if (provider == ProviderClass) s"The checkpoint $location is one of Keystate's already."
+    else
+      s"The state in $location was written by '$provider'. Only that of Spark's own RocksDB and " +
+        "HDFS-backed state store providers can be imported."
   )
 
   def cannotCompare(operator: Long, groups: Seq[Int]): KeystateException = new KeystateException(

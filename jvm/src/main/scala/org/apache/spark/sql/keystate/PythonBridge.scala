@@ -161,6 +161,15 @@ object PythonBridge {
     }
   }
 
+  /** Makes a checkpoint of Keystate's from one of Spark's; returns the last batch in it. */
+  def importCheckpoint(session: SparkSession, source: String, target: String): Long = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    stopped(classic, source)
+    reading(session, source) { opened =>
+      new CheckpointImport(classic, opened, new Path(resolved(classic, target))).run()
+    }
+  }
+
   private def reading[T](
       session: SparkSession,
       checkpoint: String

@@ -90,7 +90,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   /** The names of an operator's stores: Keystate's operators have one, Spark's joins several. */
   def stores(operator: Long): Seq[String] = {
     val partition = new Path(operatorFolder(operator), "0")
-    val named = folders(partition)
+    val named = folders(partition).filterNot(_.startsWith("_")) // Spark's metadata
     if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore)
     else named.sorted
   }

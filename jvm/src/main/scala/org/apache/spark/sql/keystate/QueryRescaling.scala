@@ -1,13 +1,7 @@
 package org.apache.spark.sql.keystate
 
-import java.io.{ByteArrayOutputStream, OutputStream}
-import java.nio.file.{Files, Paths, StandardCopyOption}
-import java.util.{Arrays, UUID}
+import java.util.UUID
 
-import scala.util.Using
-import scala.util.control.NonFatal
-
-import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.internal.Logging
@@ -41,14 +35,22 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private val hadoopConf = session.sessionState.newHadoopConf()
   private val root = new Path(checkpoint)
   private val files = CheckpointFileManager.create(root, hadoopConf)
-  private val offsets = new OffsetEntries(session, new Path(root, "offsets").toString)
+  private val offsets = QueryLogs.offsets(session, root)
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
-  private val commits = new CommitEntries(session, new Path(root, "commits").toString)
+  private val commits = QueryLogs.commits(session, root)
 
   /** Returns the number of partitions before; the same as `partitions` when nothing was to do. */
   def run(partitions: Int): Int =
-    try change(partitions)
-    finally local.close()
+    try {
+      provider.filter(_ != KeystateErrors.ProviderClass).foreach { other =>
+        throw KeystateErrors.foreignProvider(checkpoint, other)
+      }
+      change(partitions)
+    } finally local.close()
+
+  /** The state store provider that the query ran with; none before its first batch. */
+  def provider: Option[String] =
+    offsets.getLatest().flatMap { case (_, entry) => settingOf(entry, Provider) }
 
   private def change(partitions: Int): Int = offsets.getLatest() match {
     case None => partitions
@@ -57,10 +59,16 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       val before = partitionsOf(entry)
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(id => offsets.get(id)).map(partitionsOf)
-      val layout = committed.fold(before) { case (id, commit) => layoutOf(id, commit) }
+      val sparkStores = storesOfSpark(committed.map(_._1))
+      val layout = committed.fold(before) { case (id, commit) =>
+        layoutOf(id, commit, sparkStores)
+      }
       if (layout != partitions || pinned.exists(_ != partitions)) {
-        committed.foreach { case (id, commit) => rescaleStores(id, commit, layout, partitions) }
-        if (!committed.exists(_._1 == latest)) rescalePending(latest, layout, partitions)
+        committed.foreach { case (id, commit) =>
+          rescaleStores(id, commit, sparkStores, layout, partitions)
+        }
+        if (!committed.exists(_._1 == latest))
+          rescalePending(latest, sparkStores, layout, partitions)
         dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
         entries.foreach(id => offsets.replace(id, withPartitions(offsets.get(id).get, partitions)))
         logInfo(s"Rescaled $checkpoint from $before to $partitions partitions")
@@ -71,41 +79,78 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   /** How many partitions the committed state has: as many as the commit has ids, or, without ids, as
     * many as the batch ran with.
     */
-  private def layoutOf(batch: Long, commit: CommitMetadataBase): Int =
+  private def layoutOf(
+      batch: Long,
+      commit: CommitMetadataBase,
+      sparkStores: Map[Long, Seq[SparkStore]]
+  ): Int =
     commit.stateUniqueIds
-      .flatMap(_.values.headOption)
-      .map(_.length)
+      .flatMap(_.collectFirst {
+        case (operator, ids) if !sparkStores.get(operator).exists(isUnpartitioned) => ids.length
+      })
       .getOrElse(partitionsOf(offsets.get(batch).get))
 
   private def rescaleStores(
       batch: Long,
       commit: CommitMetadataBase,
+      sparkStores: Map[Long, Seq[SparkStore]],
       layout: Int,
       partitions: Int
   ): Unit = {
+    checkOperators(partitions)
     val ids = operators().map { operator =>
-      checkOperator(operator, partitions)
-      val old = commit.stateUniqueIds.flatMap(_.get(operator)) match {
-        case Some(partitionIds) => partitionIds.toSeq.map(id => Option(id.head))
-        case None => Seq.fill(layout)(None)
-      }
-      operator -> rescaleStore(operator, batch + 1, old, partitions)
+      val old = commit.stateUniqueIds.flatMap(_.get(operator))
+      val stores = sparkStores.get(operator)
+      def idsOf(store: Int): Seq[Option[String]] =
+        old.fold(Seq.fill(layout)(Option.empty[String]))(
+          _.toSeq.map(of => Some(of(if (of.length > 1) store else 0)))
+        )
+      operator -> (stores match {
+        case Some(spark) if isUnpartitioned(spark) => old.getOrElse(Array.empty)
+        case Some(spark) =>
+          val byStore = spark.zipWithIndex.map { case (store, i) =>
+            rescaleSparkStore(store, batch, batch + 1, idsOf(i), partitions)
+          }
+          byStore.transpose.map(_.flatten.toArray).toArray
+        case None =>
+          rescaleStore(operator, batch + 1, idsOf(0), partitions).map(_.toArray).toArray
+      })
     }
-    if (commit.stateUniqueIds.isDefined) {
-      val newIds = ids.map { case (operator, partitionIds) =>
-        operator -> partitionIds.map(id => Array(id.get)).toArray
-      }
-      commits.replace(batch, commit.withStateUniqueIds(Some(newIds.toMap)))
-    }
+    if (commit.stateUniqueIds.isDefined)
+      commits.replace(batch, commit.withStateUniqueIds(Some(ids.toMap)))
   }
 
-  private def checkOperator(operator: Long, partitions: Int): Unit = {
-    val record = OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf).getOrElse {
-      throw KeystateErrors.foreignOperator(operator, checkpoint)
+  private def isUnpartitioned(stores: Seq[SparkStore]): Boolean = stores.forall(_.isUnpartitioned)
+
+  /** The stores of the operators that are not Keystate's. */
+  private def storesOfSpark(committed: Option[Long]): Map[Long, Seq[SparkStore]] = {
+    val sparks = operators().filter(record(_).isEmpty).toSet
+    if (sparks.isEmpty) Map.empty
+    else
+      committed.fold(Map.empty[Long, Seq[SparkStore]]) { batch =>
+        SparkStore.all(session, root, batch).filter { case (operator, _) => sparks(operator) }
+      }
+  }
+
+  private def checkOperators(partitions: Int): Unit =
+    operators().flatMap(record).foreach { record =>
+      if (partitions > record.maxParallelism)
+        throw KeystateErrors.parallelismTooHigh(partitions, record.maxParallelism)
     }
-    if (partitions > record.maxParallelism) {
-      throw KeystateErrors.parallelismTooHigh(partitions, record.maxParallelism)
-    }
+
+  private def record(operator: Long): Option[OperatorRecord] =
+    OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf)
+
+  private def rescaleSparkStore(
+      store: SparkStore,
+      batch: Long,
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Seq[Option[String]] = {
+    val encoding = offsets.get(batch).flatMap(settingOf(_, Encoding)).getOrElse(DefaultEncoding)
+    new SparkStoreRescaling(session, new Path(root, "state"), store, encoding)
+      .run(version, ids, partitions)
   }
 
   private def rescaleStore(
@@ -124,15 +169,28 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     local
   )
 
-  private def rescalePending(batch: Long, layout: Int, partitions: Int): Unit = {
+  private def rescalePending(
+      batch: Long,
+      sparkStores: Map[Long, Seq[SparkStore]],
+      layout: Int,
+      partitions: Int
+  ): Unit = {
+    checkOperators(partitions)
     val version = batch + 1
-    val store = StateStoreId.DEFAULT_STORE_NAME
-    operators()
-      .filter(op => Rescaling.isComplete(storageOf(op), op, store, version, layout))
-      .foreach { operator =>
-        checkOperator(operator, partitions)
-        rescaleStore(operator, version, Seq.fill(layout)(None), partitions)
+    val ids = Seq.fill(layout)(Option.empty[String])
+    def isComplete(operator: Long, store: String) =
+      Rescaling.isComplete(storageOf(operator), operator, store, version, layout)
+    operators().foreach { operator =>
+      sparkStores.get(operator) match {
+        case Some(stores) if isUnpartitioned(stores) =>
+        case Some(stores) =>
+          if (stores.forall(store => isComplete(operator, store.name)))
+            stores.foreach(rescaleSparkStore(_, batch, version, ids, partitions))
+        case None =>
+          if (isComplete(operator, StateStoreId.DEFAULT_STORE_NAME))
+            rescaleStore(operator, version, ids, partitions)
       }
+    }
   }
 
   private def storageOf(operator: Long) =
@@ -153,15 +211,24 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
 private[keystate] object QueryRescaling {
   private val Partitions = SQLConf.SHUFFLE_PARTITIONS.key
+  private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
+  private val Encoding = SQLConf.STREAMING_STATE_STORE_ENCODING_FORMAT.key
+  private val DefaultEncoding =
+    "unsaferow" // of queries that were begun before the setting was made
+
+  /** A setting that Spark keeps for the query's life. */
+  def settingOf(entry: OffsetSeqBase, key: String): Option[String] =
+    entry.metadataOpt.flatMap(_.conf.get(key))
 
   def partitionsOf(entry: OffsetSeqBase): Int =
-    entry.metadataOpt
-      .flatMap(_.conf.get(Partitions))
+    settingOf(entry, Partitions)
       .getOrElse(throw new IllegalStateException(s"no $Partitions in the offset log"))
       .toInt
 
-  private def withPartitions(entry: OffsetSeqBase, partitions: Int): OffsetSeqBase = {
-    val conf = Partitions -> partitions.toString
+  private def withPartitions(entry: OffsetSeqBase, partitions: Int): OffsetSeqBase =
+    withSetting(entry, Partitions -> partitions.toString)
+
+  def withSetting(entry: OffsetSeqBase, conf: (String, String)): OffsetSeqBase =
     entry match {
       case v1: OffsetSeq =>
         v1.copy(metadataOpt = v1.metadataOpt.map {
@@ -172,57 +239,4 @@ private[keystate] object QueryRescaling {
         v2.copy(metadata = v2.metadata.copy(conf = v2.metadata.conf + conf))
       case other => throw new IllegalStateException(s"unknown offset entry $other")
     }
-  }
-
-  /** Replaces a log's file by one that was written whole; at any time one of them is there. */
-  private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {
-    val files = CheckpointFileManager.create(file.getParent, conf)
-    val content = new ByteArrayOutputStream
-    write(content)
-    if (files.isLocal && file.toUri.getScheme == "file") replaceLocal(file, content.toByteArray)
-    else {
-      val out = files.createAtomic(file, overwriteIfPossible = true)
-      try {
-        content.writeTo(out)
-        out.close()
-      } catch {
-        case NonFatal(e) =>
-          out.cancel()
-          throw e
-      }
-      // A manager may leave the old file, and does not tell.
-      val written = Using.resource(files.open(file))(_.readAllBytes())
-      if (!Arrays.equals(written, content.toByteArray)) throw KeystateErrors.cannotReplace(file)
-    }
-  }
-
-  /** Hadoop's local file system deletes the old file before it renames the new one, and replaces the
-    * checksum only then. Without a checksum a file is read unchecked.
-    */
-  private def replaceLocal(file: Path, content: Array[Byte]): Unit = {
-    val target = Paths.get(file.toUri.getPath)
-    val fresh = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID}.tmp")
-    Files.write(fresh, content)
-    Files.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
-    Files.move(fresh, target, StandardCopyOption.ATOMIC_MOVE)
-    ()
-  }
-
-  /** The offset log, whose entries Spark itself never replaces. */
-  private final class OffsetEntries(session: SparkSession, path: String)
-      extends OffsetSeqLog(session, path) {
-    def replace(batch: Long, entry: OffsetSeqBase): Unit =
-      QueryRescaling.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
-        serialize(entry, _)
-      )
-  }
-
-  /** Likewise the commit log. */
-  private final class CommitEntries(session: SparkSession, path: String)
-      extends CommitLog(session, path) {
-    def replace(batch: Long, entry: CommitMetadataBase): Unit =
-      QueryRescaling.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
-        serialize(entry, _)
-      )
-  }
 }

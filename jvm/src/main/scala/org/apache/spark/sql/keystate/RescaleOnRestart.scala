@@ -37,8 +37,11 @@ class RescaleOnRestart extends StreamingQueryListener with Logging {
     val conf = session.sessionState.conf
     if (enabled(conf)) {
       wanted(conf).foreach { partitions =>
-        try new QueryRescaling(session, query.resolvedCheckpointRoot).run(partitions)
-        catch {
+        try {
+          val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
+          // What runs on another provider stays as Spark has it.
+          if (rescaling.provider.contains(KeystateErrors.ProviderClass)) rescaling.run(partitions)
+        } catch {
           case NonFatal(e) =>
             logWarning(s"Could not rescale ${query.resolvedCheckpointRoot}", e)
             failures.put(query.runId, e)

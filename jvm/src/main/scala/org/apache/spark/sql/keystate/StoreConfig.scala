@@ -23,9 +23,14 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
   val settings: StoreSettings = {
     val maxParallelism = positive(MaxParallelism)
     maxParallelism.foreach(KeyGroups.checkMaxParallelism)
+    val parallelism = storeConf.extraOptions.get(Parallelism).map(_.toInt)
     StoreSettings(
       maxParallelism = maxParallelism,
-      parallelism = storeConf.extraOptions.get(Parallelism).map(_.toInt),
+      parallelism = parallelism,
+      // A running query's session has it always.
+      hashPartitions =
+        if (parallelism.isEmpty) positive(SQLConf.STATEFUL_SHUFFLE_PARTITIONS_INTERNAL.key)
+        else None,
       minVersionsToRetain = storeConf.minVersionsToRetain,
       minVersionsToDelete = storeConf.minVersionsToDelete
     )

@@ -6,7 +6,10 @@ import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.U
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperator,
+  StatefulOperatorStateInfo
+}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.streaming.{OutputMode, StatefulProcessor, TimeMode}
 import org.apache.spark.sql.types.StructType
@@ -16,6 +19,7 @@ import org.apache.spark.sql.types.StructType
   *
   * `IncrementalExecution` puts its own strategies before those of an extension, so the planned nodes
   * are replaced: columnar rules come after it has filled in state info, watermarks and batch times.
+  * A query that could not be rescaled fails here, whichever operators it has.
   */
 private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
 
@@ -25,7 +29,12 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
 
   override def apply(plan: SparkPlan): SparkPlan =
     if (plan.conf.stateStoreProviderClass != KeystateErrors.ProviderClass) plan
-    else
+    else {
+      plan.foreach {
+        case operator: StatefulOperator =>
+          operator.stateInfo.foreach(info => RescaleOnRestart.check(info.queryRunId))
+        case _ =>
+      }
       plan.transformUp {
         case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
           new TransformWithStateOnKeystate(
@@ -73,6 +82,7 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
             t.initialStateSchema
           )
       }
+    }
 
   private def isPlain(plan: SparkPlan, spark: Class[_]): Boolean = plan.getClass == spark
 }
@@ -126,6 +136,11 @@ private[keystate] final class TransformWithStateOnKeystate(
       initialState
     ) {
   override protected def validateStateStoreProvider(isStreaming: Boolean): Unit = ()
+
+  // It must not equal the node that it replaces, for a parent would keep that one then.
+  override def canEqual(other: Any): Boolean = other.isInstanceOf[TransformWithStateOnKeystate]
+  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
+  override def hashCode: Int = super.hashCode
 
   override def copy(
       keyDeserializer: Expression,
@@ -213,6 +228,11 @@ private[keystate] final class TransformWithStateInPySparkOnKeystate(
       initialStateSchema
     ) {
   override protected def validateStateStoreProvider(isStreaming: Boolean): Unit = ()
+
+  override def canEqual(other: Any): Boolean =
+    other.isInstanceOf[TransformWithStateInPySparkOnKeystate]
+  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
+  override def hashCode: Int = super.hashCode
 
   override def copy(
       functionExpr: Expression,

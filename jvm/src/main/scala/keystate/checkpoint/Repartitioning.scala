@@ -1,0 +1,90 @@
+package keystate.checkpoint
+
+import java.util.Arrays
+
+import keystate.backend.{Change, StateFamily}
+
+/** Gives a committed version of a store another layout where the hash of a key decides its partition,
+  * and not the key group: the state is rewritten.
+  *
+  * The steps are apart because tasks do the first two: `entries` of every old partition, `writeRun`
+  * for every new one, and at the end `writeVersions`. As with [[Rescaling]] the old files stay, and
+  * nothing names the new ones before the query's logs do.
+  */
+final class Repartitioning(
+    storage: CheckpointStorage,
+    operator: Long,
+    store: String,
+    version: Long,
+    local: LocalFolder
+) {
+
+  def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
+    Rescaling.read(storage, location(partition), version, id, Some(partitions))
+
+  /** All entries of a partition. */
+  def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {
+    val reader = new StoreReader(location(manifest.partition), storage, local)
+    manifest.families.iterator.flatMap { family =>
+      reader.entries(manifest, family).map(family -> _)
+    }
+  }
+
+  /** @param entries
+    *   in the order of family, group and key
+    */
+  def writeRun(partition: Int, entries: Iterator[Change]): Option[Run] = Option.when(
+    entries.hasNext
+  )(new RunFiles(location(partition), storage, local).write(entries, version, None))
+
+  /** @param old
+    *   of all old partitions
+    * @param runs
+    *   of all new partitions
+    * @param newId
+    *   gives the id of a new version file; not called with checkpoint format v1
+    */
+  def writeVersions(
+      old: Seq[Manifest],
+      runs: Seq[Option[Run]],
+      newId: Option[() => String]
+  ): Seq[Option[String]] = {
+    val families = Rescaling.commonFamilies(operator, store, old)
+    runs.zipWithIndex.map { case (run, partition) =>
+      val id = newId.map(_())
+      VersionFile.write(
+        storage,
+        location(partition),
+        old.head.copy(
+          id = id,
+          baseId = None,
+          hashPartitions = Some(runs.size),
+          partition = partition,
+          rescaledAt = Some(version),
+          numKeys = run.fold(0L)(_.entries),
+          nextFamilyId = old.map(_.nextFamilyId).max,
+          families = families,
+          entryCounts = Map.empty,
+          runs = run.toSeq
+        )
+      )
+      id
+    }
+  }
+
+  private def location(partition: Int) = StoreLocation(operator, partition, store)
+}
+
+object Repartitioning {
+
+  /** The entry's key as a run has it: in bytewise order it is in the order that a run needs. */
+  def runKey(entry: Change): Array[Byte] =
+    RunFormat.prefix(entry.family, entry.group) ++ entry.key
+
+  def entry(runKey: Array[Byte], value: Array[Byte]): Change = Change(
+    RunFormat.familyOf(runKey),
+    RunFormat.groupOf(runKey),
+    Arrays.copyOfRange(runKey, RunFormat.PrefixLength, runKey.length),
+    value
+  )
+}

@@ -1,0 +1,213 @@
+package org.apache.spark.sql.keystate
+
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  CollationAwareMurmur3Hash,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatePartitionKeyExtractorFactory,
+  StatefulOperatorsUtils
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper.{
+  LeftSide,
+  RightSide
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate._
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.NullType
+import org.apache.spark.util.SerializableConfiguration
+
+/** A store of one of Spark's own stateful operators, as Spark's operator metadata and state schema
+  * files describe it.
+  *
+  * @param formatVersion
+  *   of the state of a stream-stream join
+  */
+private[keystate] final case class SparkStore(
+    operator: Long,
+    operatorName: String,
+    name: String,
+    families: Seq[SparkFamily],
+    schemas: Option[StateSchemaProvider],
+    formatVersion: Option[Int]
+) {
+
+  /** Whether all of the operator's rows go to its first partition: it has no keys. */
+  def isUnpartitioned: Boolean =
+    families.forall(_.schema.keySchema.forall(_.dataType == NullType))
+
+  /** By the rule of Spark's own state readers. */
+  def usesColumnFamilies: Boolean =
+    families.exists(_.name != StateStore.DEFAULT_COL_FAMILY_NAME)
+
+  /** transformWithState has a default family that nothing is ever in. */
+  def hasEntries(family: SparkFamily): Boolean =
+    schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
+
+  /** What Spark shuffles the rows of a key by, from the key as it is in the state. */
+  def shuffleHash(family: SparkFamily): UnsafeRow => Int = {
+    val extractor = StatePartitionKeyExtractorFactory.create(
+      operatorName,
+      family.schema.keySchema,
+      name,
+      family.name,
+      formatVersion,
+      family.variable
+    )
+    val columns = extractor.partitionKeySchema.zipWithIndex.map { case (column, i) =>
+      BoundReference(i, column.dataType, column.nullable)
+    }
+    val hash = UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(columns)))
+    key => hash(extractor.partitionKey(key)).getInt(0)
+  }
+
+  /** Decodes keys as Keystate's provider stores them.
+    *
+    * @param encoding
+    *   Spark's setting of the query
+    */
+  def keyDecoder(family: SparkFamily, encoding: String): Array[Byte] => UnsafeRow = {
+    val cacheKey = StateRowEncoderCacheKey(
+      queryRunId = UUID.randomUUID.toString,
+      operatorId = operator,
+      partitionId = 0,
+      stateStoreName = name,
+      colFamilyName = family.name
+    )
+    val rows = RocksDBStateStoreProvider.getDataEncoder(
+      encoding,
+      cacheKey,
+      family.spec,
+      family.schema.valueSchema,
+      schemas,
+      Some(family.name)
+    )
+    RocksDBStateEncoder.getKeyEncoder(rows, family.spec, usesColumnFamilies).decodeKey
+  }
+}
+
+/** A column family of such a store.
+  *
+  * @param variable
+  *   the state of transformWithState that it belongs to
+  */
+private[keystate] final case class SparkFamily(
+    schema: StateStoreColFamilySchema,
+    spec: KeyStateEncoderSpec,
+    variable: Option[TransformWithStateVariableInfo]
+) {
+  def name: String = schema.colFamilyName
+
+  /** Whether one key has several values: list states, and what joins of format 4 keep by time. */
+  def hasMultipleValues: Boolean =
+    variable.exists(v =>
+      v.stateName == name && v.stateVariableType == StateVariableType.ListState
+    ) ||
+      SymmetricHashJoinStateManager.allStateStoreNamesV4(LeftSide, RightSide).contains(name)
+
+  def isInternal: Boolean = StateStoreColumnFamilySchemaUtils.isInternalColFamily(name)
+}
+
+private[keystate] object SparkStore {
+
+  /** The stores of Spark's own operators by operator, as they are after a batch; the stores of an
+    * operator in the order in which Spark lists their checkpoint ids.
+    */
+  def all(session: SparkSession, checkpoint: Path, batch: Long): Map[Long, Seq[SparkStore]] = {
+    val conf = session.sessionState.newHadoopConf()
+    val metadata = new StateMetadataPartitionReader(
+      checkpoint.toString,
+      new SerializableConfiguration(conf),
+      batch
+    ).allOperatorStateMetadata
+    val joinFormat = new OffsetSeqLog(session, new Path(checkpoint, "offsets").toString)
+      .get(batch)
+      .flatMap(_.metadataOpt)
+      .flatMap(_.conf.get(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key))
+      .map(_.toInt)
+    metadata.map { operator =>
+      operator.operatorInfo.operatorId ->
+        operator.stateStoresMetadata.map(read(checkpoint, conf, operator, _, joinFormat))
+    }.toMap
+  }
+
+  private def read(
+      checkpoint: Path,
+      conf: Configuration,
+      operator: OperatorStateMetadata,
+      store: StateStoreMetadata,
+      joinFormat: Option[Int]
+  ): SparkStore = {
+    val info = operator.operatorInfo
+    val root = new Path(checkpoint, "state").toString
+    // Their folder may have another name by now.
+    val files = store match {
+      case v2: StateStoreMetadataV2 =>
+        v2.stateSchemaFilePaths.map(moved(_, info.operatorId, new Path(root)))
+      case _ => Nil
+    }
+    val id = StateStoreId(
+      root,
+      info.operatorId,
+      StateStore.PARTITION_ID_TO_CHECK_SCHEMA,
+      store.storeName
+    )
+    val families = new StateSchemaCompatibilityChecker(
+      new StateStoreProviderId(id, UUID.randomUUID),
+      conf,
+      oldSchemaFilePaths = files,
+      createSchemaDir = false
+    ).readSchemaFile()
+    val isTransform =
+      StatefulOperatorsUtils.TRANSFORM_WITH_STATE_OP_NAMES.contains(info.operatorName)
+    val variables = operator match {
+      case v2: OperatorStateMetadataV2 if isTransform =>
+        TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).stateVariables
+      case _ => Nil
+    }
+    SparkStore(
+      info.operatorId,
+      info.operatorName,
+      store.storeName,
+      families.map { schema =>
+        val state = StateStoreColumnFamilySchemaUtils.getBaseStateName(schema.colFamilyName)
+        SparkFamily(
+          schema,
+          schema.keyStateEncoderSpec.getOrElse {
+            if (store.numColsPrefixKey > 0)
+              PrefixKeyScanStateEncoderSpec(schema.keySchema, store.numColsPrefixKey)
+            else NoPrefixKeyStateEncoderSpec(schema.keySchema)
+          },
+          variables.find(_.stateName == state)
+        )
+      },
+      Option.when(isTransform)(
+        new InMemoryStateSchemaProvider(
+          StateSchemaMetadata.createStateSchemaMetadata(root, conf, files.map(_.toString))
+        )
+      ),
+      joinFormat.filter(_ =>
+        info.operatorName == StatefulOperatorsUtils.SYMMETRIC_HASH_JOIN_EXEC_OP_NAME
+      )
+    )
+  }
+
+  /** A schema file's place in this checkpoint; the metadata has the absolute one of its writing. */
+  private def moved(file: String, operator: Long, state: Path): Path = {
+    val marker = s"/$operator/_stateSchema/"
+    val at = file.lastIndexOf(marker)
+    if (at < 0) new Path(file) else new Path(s"$state${file.substring(at)}")
+  }
+}

@@ -1,0 +1,108 @@
+"""A query moves from Spark's state store providers to Keystate's without losing state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystate import admin
+from keystate.errors import CheckpointError
+from spark_queries import (
+    SCHEMA,
+    batches,
+    check_python,
+    check_sql,
+    python_operators,
+    sql_operators,
+)
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+SPARK = "org.apache.spark.sql.execution.streaming.state."
+OURS = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
+
+slow = pytest.mark.skipif("SLOW" not in os.environ, reason="takes half a minute; set SLOW=1")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("provider", "checkpoint_format", "operators", "check"),
+    [
+        pytest.param("HDFSBacked", "1", sql_operators, check_sql, marks=slow),
+        ("RocksDB", "1", sql_operators, check_sql),
+        pytest.param("RocksDB", "2", sql_operators, check_sql, marks=slow),
+        pytest.param("RocksDB", "1", python_operators, check_python, marks=slow),
+        ("RocksDB", "2", python_operators, check_python),
+    ],
+)
+def test_a_query_goes_on(
+    spark: Any,
+    provider: str,
+    checkpoint_format: str,
+    operators: Any,
+    check: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    settings(
+        **{
+            PROVIDER: f"{SPARK}{provider}StateStoreProvider",
+            "spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format,
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    fed = stream(SCHEMA)
+    data = batches()
+    fed.feed(*data[:2])
+    emitted = [tuple(row) for row in fed.run(operators)]
+
+    source, target = fed.checkpoint, tmp_path / "imported"
+    before = content(source)
+    assert admin.import_checkpoint(str(source), str(target), spark=spark) == 1
+    assert content(source) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["imported", "stream1"]
+
+    fed.checkpoint = target
+    for batch, partitions in zip(data[2:], [2, 3, 3], strict=True):
+        settings(**{PROVIDER: OURS, "spark.sql.shuffle.partitions": str(partitions)})
+        fed.feed(batch)
+        emitted.extend(map(tuple, fed.run(operators)))
+        metrics = fed.progress[-1].stateOperators[0].customMetrics
+        assert "keystateCommitSyncMs" in metrics
+    check(spark, emitted)
+
+
+def test_what_cannot_be_imported(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    fed = stream("x long")
+    with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
+        admin.import_checkpoint(str(tmp_path / "none"), str(tmp_path / "target"), spark=spark)
+    fed.feed([(1,)])
+    fed.run(lambda df: df.groupBy("x").count(), mode="update")
+    with pytest.raises(CheckpointError, match=r"KEYSTATE_CANNOT_IMPORT.*already"):
+        admin.import_checkpoint(str(fed.checkpoint), str(tmp_path / "target"), spark=spark)
+    settings(**{PROVIDER: f"{SPARK}HDFSBackedStateStoreProvider"})
+    other = stream("x long")
+    other.feed([(1,)])
+    other.run(lambda df: df.groupBy("x").count(), mode="update")
+    with pytest.raises(CheckpointError, match="KEYSTATE_IMPORT_EXISTS"):
+        admin.import_checkpoint(str(other.checkpoint), str(fed.checkpoint), spark=spark)
+    delta = next((other.checkpoint / "state/0/0").glob("*.delta"))
+    delta.unlink()
+    with pytest.raises(Exception, match=delta.name):
+        admin.import_checkpoint(str(other.checkpoint), str(tmp_path / "target"), spark=spark)
+    assert not (tmp_path / "target").exists()
+    assert not list(tmp_path.glob(".target*"))

@@ -277,32 +277,6 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-class CountWindowFirstEntry(KeyedProcessFunction):
-    """Counts values in a sorted map and emits its first entry."""
-
-    def open(self, ctx: Any) -> None:
-        self.state = ctx.get_sorted_map_state(
-            SortedMapStateDescriptor("sortedmapstate", "long", "long", BYTEWISE)
-        )
-
-    def process_element(self, row: Any, ctx: Any) -> Any:
-        self.state.put(row.value, (self.state.get(row.value) or 0) + 1)
-        yield row.key, *self.state.first_entry()
-
-
-def test_count_window_first_entry(stream: Callable[..., Any]) -> None:
-    fed = stream("key long, value long")
-    fed.feed([(1, v) for v in (3, 5, 3, 7, 4)], [(1, v) for v in (2, 2, 1)])
-    emitted = fed.run(
-        lambda df: keystate.keyed(df, "key").process(
-            CountWindowFirstEntry(), "key long, value long, count long"
-        )
-    )
-    assert [tuple(row) for row in emitted] == [
-        (1, 3, 1), (1, 3, 1), (1, 3, 2), (1, 3, 2), (1, 3, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1),
-    ]  # fmt: skip
-
-
 def test_unorderable_keys_are_refused(spark: Any) -> None:
     df = spark.createDataFrame([(1,)], "key long")
     for key_type in ("map<string,int>", "array<map<string,int>>", "variant"):

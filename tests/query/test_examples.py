@@ -26,6 +26,13 @@ def test_count_window_average() -> None:
     assert run("count_window_average.py") == ["(1,4)", "(1,5)"] * 2
 
 
+def test_count_window_first_entry() -> None:
+    assert run("count_window_first_entry.py") == [
+        *["(1,3,1)", "(1,3,1)", "(1,3,2)", "(1,3,2)", "(1,3,2)"],
+        *["(1,2,1)", "(1,2,2)", "(1,1,1)"],
+    ]
+
+
 def test_rules() -> None:
     assert run("rules.py") == [
         "day 0",

@@ -6,7 +6,14 @@ package keystate
   * `ValueStateDescriptor[Long]("count")`.
   */
 sealed abstract class StateDescriptor extends Serializable {
+  private var ttl = StateTtlConfig.DISABLED
+
   def name: String
+
+  /** Lets the state's values expire. */
+  def enableTimeToLive(config: StateTtlConfig): Unit = ttl = config
+
+  def getTtlConfig: StateTtlConfig = ttl
 }
 
 /** Describes a [[ValueState]].

@@ -21,6 +21,8 @@ trait ValueState[T] extends State {
 /** State that is added to. */
 trait AppendingState[IN, OUT] extends State {
   def get(): OUT
+
+  /** Adds a value; null, which a list may hold, removes the state of any other kind. */
   def add(value: IN): Unit
 }
 

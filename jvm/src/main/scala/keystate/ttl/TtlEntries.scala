@@ -60,8 +60,9 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends StateEntri
     }
   }
 
-  /** Whether what is put now gets the timestamp that this value has. */
-  def isCurrent(value: Array[Byte]): Boolean = StateValue.timestamp(value) == expiry.now
+  /** Whether what is put now, and then touched with a time, gets the timestamp that this value has. */
+  def isOf(time: Long, value: Array[Byte]): Boolean =
+    StateValue.timestamp(value) == Math.max(time, expiry.now)
 
   /** By event time an entry lives on from the latest of what wrote it, in whatever order that came. */
   private def timestamp(family: Int, group: Int, key: Array[Byte]): Long =

@@ -27,10 +27,13 @@ object Encodings {
 
 /** Turns objects of one type into the rows that states store, and back: a struct's own fields, or the
   * value as the one column of a row. One thread at a time.
+  *
+  * @param encoder
+  *   bound to its own columns
   */
 private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
   private val toRow = encoder.createSerializer()
-  private val toObject = encoder.resolveAndBind().createDeserializer()
+  private val toObject = encoder.createDeserializer()
   private val schema = encoder.schema
   private val isStruct = encoder.isSerializedAsStructForTopLevel
   private val holder = new GenericInternalRow(1)

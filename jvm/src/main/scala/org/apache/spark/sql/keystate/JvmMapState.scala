@@ -35,12 +35,16 @@ private[keystate] final class JvmMapState(
   }
 
   private def entry(stored: Entry): MapEntry[Any, Any] = {
+    wasRead(stored.key)
     order.decode(stored.key, EntryKeys.userKeyOffset(stored.key), keyRow, 0)
     MapEntry(keyCodec.fromField(keyRow, 0), valueCodec.decode(stored.value))
   }
 
-  private def stored(key: Array[Byte]): Array[Byte] =
-    store.get(family, cursor.group, key)
+  private def stored(key: Array[Byte]): Array[Byte] = {
+    val bytes = store.get(family, cursor.group, key)
+    if (bytes != null) wasRead(key)
+    bytes
+  }
 
   override def get(key: Any): Any = {
     val bytes = stored(entryKey(key))
@@ -54,6 +58,7 @@ private[keystate] final class JvmMapState(
     val bytes = KeystateErrors.inState(spec)(valueCodec.encode(value))
     changing()
     store.put(family, cursor.group, at, bytes)
+    wasWritten(at)
     cursor.updated += 1
   }
 
@@ -95,7 +100,12 @@ private[keystate] final class JvmMapState(
   override def keys(): Iterable[Any] = entries().view.map(_.getKey)
   override def values(): Iterable[Any] = entries().view.map(_.getValue)
   override def iterator(): Iterator[MapEntry[Any, Any]] = range(prefix, null, reverse = false)
-  override def isEmpty(): Boolean = first(prefix, null, reverse = false) == null
+
+  override def isEmpty(): Boolean = {
+    val found = scan(prefix, null, reverse = false)
+    try !found.hasNext
+    finally found.close()
+  }
 
   override def firstEntry(): MapEntry[Any, Any] = first(prefix, null, reverse = false)
   override def lastEntry(): MapEntry[Any, Any] = first(prefix, null, reverse = true)

@@ -9,7 +9,9 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.{KeyOrder => _, _}
 
-/** A state that a JVM function declared, and the encoders of its values and user keys. */
+/** A state that a JVM function declared, and the encoders of its values and user keys. They are bound
+  * on the driver: before that they don't survive being sent.
+  */
 private[keystate] final case class DeclaredState(
     spec: StateSpec,
     value: ExpressionEncoder[Any],
@@ -116,7 +118,8 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
           kindName,
           ObjectCodec.dataType(value),
           key.map(ObjectCodec.dataType(_)),
-          order
+          order,
+          descriptor.getTtlConfig.timeToLive
         )
         spec.keyType.foreach { key =>
           try OrderedKeyCodec(key, order)
@@ -143,7 +146,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
       throw KeystateErrors.declaration(
         s"The type of state '$name' is an Option of a struct: declare the struct, null is none."
       )
-    encoder
+    encoder.resolveAndBind()
   }
 }
 

@@ -6,12 +6,27 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData
 
 import keystate._
 import keystate.backend.StateEntries
+import keystate.ttl.TtlEntries
 
 /** A state of a JVM function: reads and writes its entries directly, for the key of the cursor. */
 private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: KeyCursor) {
   protected def family: Int = cursor.familyOf(index)
   protected def store: StateEntries = cursor.entriesOf(index)
   protected def check(): Unit = cursor.check(spec.name)
+
+  private val byEventTime = spec.ttl.exists(_.eventTime)
+  private val livesOnWhenRead = spec.ttl.exists(_.updatedOnRead)
+
+  /** When the current element used this state; the clock itself is the entries' concern. */
+  protected def time: Long = if (byEventTime) cursor.eventTime() else Long.MinValue
+
+  protected def wasRead(entry: Array[Byte]): Unit = if (livesOnWhenRead) touch(entry)
+  protected def wasWritten(entry: Array[Byte]): Unit = if (byEventTime) touch(entry)
+
+  private def touch(entry: Array[Byte]): Unit = store match {
+    case ttl: TtlEntries => ttl.touch(family, cursor.group, entry, time)
+    case _ => // of a batch, where nothing expires
+  }
 }
 
 /** Value state. The object is kept while its element is processed. */
@@ -31,6 +46,7 @@ private[keystate] final class JvmValueState(
     if (readFor != cursor.element) {
       val bytes = store.get(family, cursor.group, cursor.key)
       current = if (bytes == null) null else codec.decode(bytes)
+      wasRead(cursor.key)
       readFor = cursor.element
     }
     if (current == null) default else current
@@ -42,6 +58,7 @@ private[keystate] final class JvmValueState(
       check()
       val bytes = KeystateErrors.inState(spec)(codec.encode(value))
       store.put(family, cursor.group, cursor.key, bytes)
+      wasWritten(cursor.key)
       cursor.updated += 1
       current = value
       readFor = cursor.element
@@ -63,7 +80,7 @@ private[keystate] final class JvmReducingState(
   override def get(): Any = value.value()
   override def add(added: Any): Unit = {
     val before = value.value()
-    value.update(if (before == null) added else function.reduce(before, added))
+    value.update(if (before == null || added == null) added else function.reduce(before, added))
   }
   override def clear(): Unit = value.clear()
 }
@@ -76,12 +93,14 @@ private[keystate] final class JvmAggregatingState(
     val current = accumulator.value()
     if (current == null) null else function.getResult(current)
   }
-  override def add(added: Any): Unit = {
-    val current = accumulator.value()
-    accumulator.update(
-      function.add(added, if (current == null) function.createAccumulator() else current)
-    )
-  }
+  override def add(added: Any): Unit =
+    if (added == null) clear()
+    else {
+      val current = accumulator.value()
+      accumulator.update(
+        function.add(added, if (current == null) function.createAccumulator() else current)
+      )
+    }
   override def clear(): Unit = accumulator.clear()
 }
 
@@ -98,9 +117,11 @@ private[keystate] final class JvmListState(
   override def get(): Iterable[Any] = {
     check()
     val stored = chunks.read(store, family, cursor.group, cursor.key)
-    stored.view.flatMap(chunk =>
-      (0 until chunk.numElements()).iterator.map(codec.fromField(chunk, _))
-    )
+    stored.foreach(chunk => wasRead(chunk.key))
+    stored.view.flatMap { chunk =>
+      val elements = chunks.decode(chunk.value)
+      (0 until elements.numElements()).iterator.map(codec.fromField(elements, _))
+    }
   }
 
   override def add(value: Any): Unit = addAll(Iterator.single(value))
@@ -109,13 +130,8 @@ private[keystate] final class JvmListState(
     check()
     val elements = KeystateErrors.inState(spec)(values.iterator.map(codec.field).toArray[Any])
     if (elements.nonEmpty) {
-      chunks.append(
-        store,
-        family,
-        cursor.group,
-        cursor.key,
-        new GenericArrayData(elements)
-      )
+      val list = new GenericArrayData(elements)
+      wasWritten(chunks.append(store, family, cursor.group, cursor.key, list, time))
       cursor.updated += 1
     }
   }
@@ -140,9 +156,11 @@ private[keystate] final class JvmFoldingState(
     initial: Any
 ) extends FoldingState[Any, Any] {
   override def get(): Any = accumulator.value()
-  override def add(added: Any): Unit = {
-    val current = accumulator.value()
-    accumulator.update(function.fold(if (current == null) initial else current, added))
-  }
+  override def add(added: Any): Unit =
+    if (added == null) clear()
+    else {
+      val current = accumulator.value()
+      accumulator.update(function.fold(if (current == null) initial else current, added))
+    }
   override def clear(): Unit = accumulator.clear()
 }

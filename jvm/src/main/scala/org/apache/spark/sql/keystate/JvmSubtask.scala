@@ -26,6 +26,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   private val results = new ArrayDeque[InternalRow]
 
   private val element = new Element
+  cursor.eventTime = () => element.eventTime
   private val collector: Collector[Any] = result =>
     results.addLast(
       try toRow(result).copy()
@@ -146,10 +147,21 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     override def timestamp(): java.lang.Long =
       if (timer != null) timer.time
       else
-        context.eventTimeColumn match {
-          case Some(column) if !row.isNullAt(column) => millis(column)
-          case _ => null
+        rowTime match {
+          case Long.MinValue => null
+          case time => time
         }
+
+    /** `Long.MinValue` if there is none. */
+    def eventTime: Long =
+      if (timer == null) rowTime
+      else if (timer.domain == TimerChannel.EventTime) timer.time
+      else Long.MinValue
+
+    private def rowTime: Long = context.eventTimeColumn match {
+      case Some(column) if !row.isNullAt(column) => millis(column)
+      case _ => Long.MinValue
+    }
 
     /** A window is a struct of start and end; its event time is its end. */
     private def millis(column: Int): Long = Math.floorDiv(

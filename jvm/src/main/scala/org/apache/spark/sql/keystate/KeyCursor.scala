@@ -36,6 +36,9 @@ private[keystate] final class KeyCursor {
   var updated = 0L
   var removed = 0L
 
+  /** The event time of the element or event-time timer at hand; `Long.MinValue` if it has none. */
+  var eventTime: () => Long = () => Long.MinValue
+
   def isOpen: Boolean = open
 
   def moveTo(key: UnsafeRow, group: Int): Unit = {

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
 
-import keystate.backend.StateEntries
+import keystate.backend.{Entry, StateEntries}
 import keystate.ttl.TtlEntries
 
 /** How a list is stored: in chunks under the user keys 0, 1, 2 ... (int64 big-endian), each an array
@@ -24,45 +24,50 @@ private[keystate] final class ListChunks(spec: StateSpec) {
     row.getArray(0)
   }
 
-  /** All chunks of a key's list. */
+  /** All chunks of a key's list, to be decoded. */
   def read(
       backend: StateEntries,
       family: Int,
       group: Int,
       key: Array[Byte]
-  ): Vector[ArrayData] = {
+  ): Vector[Entry] = {
     val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
-    try entries.map(chunk => decode(chunk.value)).toVector
+    try entries.toVector
     finally entries.close()
   }
 
+  /** Adds elements that were used at a time; returns the key of the chunk that has them. */
   def append(
       backend: StateEntries,
       family: Int,
       group: Int,
       key: Array[Byte],
-      elements: ArrayData
-  ): Unit = {
+      elements: ArrayData,
+      time: Long = Long.MinValue
+  ): Array[Byte] = {
     val chunks = backend.scanReverse(family, group, EntryKeys.prefix(key), null)
     val last =
       try Option.when(chunks.hasNext)(chunks.next())
       finally chunks.close()
-    last match {
-      case Some(chunk) if chunk.value.length < SmallChunk && isCurrent(backend, chunk.value) =>
-        backend.put(family, group, chunk.key, encode(concat(decode(chunk.value), elements)))
+    val (at, chunk) = last match {
+      case Some(chunk) if chunk.value.length < SmallChunk && joins(backend, chunk.value, time) =>
+        (chunk.key, concat(decode(chunk.value), elements))
       case Some(chunk) =>
         val number = ByteBuffer.wrap(chunk.key).getLong(EntryKeys.userKeyOffset(chunk.key)) + 1
-        backend.put(family, group, chunkKey(key, number), encode(elements))
+        (chunkKey(key, number), elements)
       case None =>
-        backend.put(family, group, chunkKey(key, 0), encode(elements))
+        (chunkKey(key, 0), elements)
     }
+    backend.put(family, group, at, encode(chunk))
+    at
   }
 
   /** The elements of a chunk have one time to live. */
-  private def isCurrent(backend: StateEntries, chunk: Array[Byte]): Boolean = backend match {
-    case ttl: TtlEntries => ttl.isCurrent(chunk)
-    case _ => true
-  }
+  private def joins(backend: StateEntries, chunk: Array[Byte], time: Long): Boolean =
+    backend match {
+      case ttl: TtlEntries => ttl.isOf(time, chunk)
+      case _ => true
+    }
 
   private def encode(array: ArrayData): Array[Byte] = {
     holder.update(0, array)

@@ -1,0 +1,182 @@
+// The functions of test_interop.py in Scala, each applied to a DataFrame.
+import keystate._
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.json4s.jackson.JsonMethods
+
+/** Copies every state of every type into another one. */
+class Copies(types: Seq[(String, String, Boolean)]) extends KeyedProcessFunction[Long, Row, Long] {
+  @transient private var values: Seq[ValueState[Any]] = _
+  @transient private var lists: Seq[ListState[Any]] = _
+  @transient private var maps: Seq[MapState[String, Any]] = _
+  @transient private var sorted: Seq[SortedMapState[Any, Long]] = _
+
+  override def open(ctx: RuntimeContext): Unit = {
+    def info(ddl: String) = TypeInformation.ddl[Any](ddl)
+    values = types.map { case (name, ddl, _) =>
+      ctx.getState(new ValueStateDescriptor(s"v_$name", info(ddl)))
+    }
+    lists = types.map { case (name, ddl, _) =>
+      ctx.getListState(new ListStateDescriptor(s"l_$name", info(ddl)))
+    }
+    maps = types.map { case (name, ddl, _) =>
+      ctx.getMapState(MapStateDescriptor[String, Any](s"m_$name")(implicitly, info(ddl)))
+    }
+    sorted = types.collect { case (name, ddl, true) =>
+      ctx.getSortedMapState(SortedMapStateDescriptor[Any, Long](s"k_$name")(info(ddl), implicitly))
+    }
+  }
+
+  override def processElement(row: Row, ctx: Context, out: Collector[Long]): Unit = {
+    for (((value, list), map) <- values.zip(lists).zip(maps)) {
+      val last = list.get().last
+      list.add(value.value())
+      value.update(last)
+      map.put("scala", map.get("py"))
+    }
+    sorted.foreach(map => map.entries().foreach(e => map.put(e.getKey, e.getValue + 100)))
+    out.collect(ctx.getCurrentKey)
+  }
+}
+
+final case class Mean(count: Long, total: Long)
+
+class MeanOf extends AggregateFunction[Long, Mean, Double] {
+  override def createAccumulator(): Mean = Mean(0, 0)
+  override def add(value: Long, mean: Mean): Mean = Mean(mean.count + 1, mean.total + value)
+  override def getResult(mean: Mean): Double = mean.total.toDouble / mean.count
+  override def merge(a: Mean, b: Mean): Mean = Mean(a.count + b.count, a.total + b.total)
+}
+
+/** Emits what a key amounts to when it was silent for ten seconds. */
+class Silence extends KeyedProcessFunction[String, Row, (String, Long, Double, String, Long)] {
+  type Out = Collector[(String, Long, Double, String, Long)]
+
+  @transient private var total: ReducingState[Long] = _
+  @transient private var mean: AggregatingState[Long, Double] = _
+  @transient private var text: FoldingState[Long, String] = _
+  @transient private var last: ValueState[java.lang.Long] = _
+
+  override def open(ctx: RuntimeContext): Unit = {
+    total = ctx.getReducingState(ReducingStateDescriptor[Long]("total", _ + _))
+    mean = ctx.getAggregatingState(AggregatingStateDescriptor("mean", new MeanOf))
+    text = ctx.getFoldingState(FoldingStateDescriptor[Long, String]("text", ">", _ + _))
+    last = ctx.getState(ValueStateDescriptor[java.lang.Long]("last"))
+  }
+
+  override def processElement(row: Row, ctx: Context, out: Out): Unit = {
+    if (last.value() != null) ctx.timerService().deleteEventTimeTimer(last.value() + 10000)
+    val value = row.getAs[Long]("value")
+    total.add(value)
+    mean.add(value)
+    text.add(value)
+    last.update(ctx.timestamp())
+    ctx.timerService().registerEventTimeTimer(ctx.timestamp() + 10000)
+  }
+
+  override def onTimer(time: Long, ctx: OnTimerContext, out: Out): Unit = {
+    out.collect((ctx.getCurrentKey, total.get(), mean.get(), text.get(), time))
+    Seq(total, mean, text, last).foreach(_.clear())
+  }
+}
+
+/** The function of ttl_cases.py, which see. */
+class TtlStates extends KeyedProcessFunction[Long, Row, (Long, Int, String)] {
+  @transient private var states: Map[(String, String), State] = _
+
+  override def open(ctx: RuntimeContext): Unit = states = (for {
+    config <- Seq("write", "read", "expired")
+    (kind, state) <- declared(ctx, config)
+  } yield (kind, config) -> state).toMap
+
+  private def declared(ctx: RuntimeContext, config: String): Seq[(String, State)] = {
+    val builder = StateTtlConfig.newBuilder(Time.milliseconds(100))
+    if (config == "read") builder.updateTtlOnReadAndWrite()
+    if (config == "expired") builder.returnExpiredIfNotCleanedUp().disableCleanupInBackground()
+    val ttl = builder.build()
+    def expiring[D <: StateDescriptor](descriptor: D): D = {
+      descriptor.enableTimeToLive(ttl)
+      descriptor
+    }
+    def name(kind: String) = s"${kind}_$config"
+    val sum = (a: Long, b: Long) => a + b
+    Seq(
+      "value" -> ctx.getState(expiring(ValueStateDescriptor[java.lang.Long](name("value")))),
+      "list" -> ctx.getListState(expiring(ListStateDescriptor[Long](name("list")))),
+      "map" -> ctx.getMapState(expiring(MapStateDescriptor[String, java.lang.Long](name("map")))),
+      "sorted_map" -> ctx.getSortedMapState(
+        expiring(SortedMapStateDescriptor[Long, java.lang.Long](name("sorted_map")))
+      ),
+      "reducing" -> ctx.getReducingState(
+        expiring(ReducingStateDescriptor[Long](name("reducing"), sum(_, _)))
+      ),
+      "aggregating" -> ctx.getAggregatingState(
+        expiring(AggregatingStateDescriptor(name("aggregating"), new SumOf))
+      ),
+      "folding" -> ctx.getFoldingState(
+        expiring(FoldingStateDescriptor[Long, Long](name("folding"), 0L, sum(_, _)))
+      )
+    )
+  }
+
+  override def processElement(
+      row: Row,
+      ctx: Context,
+      out: Collector[(Long, Int, String)]
+  ): Unit = {
+    val (kind, operation) = (row.getAs[String]("kind"), row.getAs[String]("operation"))
+    val given = Json.read(JsonMethods.parse(row.getAs[String]("argument"))) match {
+      case all: List[_] if operation == "put" => all
+      case null => Nil
+      case one => List(one)
+    }
+    val arguments =
+      if (kind == "map" && Set("put", "get", "contains")(operation)) given.head.toString :: given.tail
+      else given
+    val state = states((kind, row.getAs[String]("config")))
+    val result = Steps.perform(state, operation, arguments) match {
+      case entries: Iterable[_] if operation == "items" =>
+        entries.collect { case MapEntry(key, value) => Seq(key.toString.toLong, value) }.toSeq
+      case all: Iterable[_] => all.toSeq
+      case one => one
+    }
+    val json = JsonMethods.compact(Json.write(result))
+    out.collect((ctx.getCurrentKey, row.getAs[Int]("number"), json))
+  }
+}
+
+class SumOf extends AggregateFunction[Long, Long, Long] {
+  override def createAccumulator(): Long = 0
+  override def add(value: Long, sum: Long): Long = sum + value
+  override def getResult(sum: Long): Long = sum
+  override def merge(a: Long, b: Long): Long = a + b
+}
+
+object Interop {
+
+  /** @param types
+    *   name, DDL and whether it can be a key, of one type after the other
+    */
+  def copies(rows: DataFrame, types: Array[String]): DataFrame = {
+    val parsed = types.toSeq.grouped(3).map(t => (t(0), t(1), t(2) == "True")).toSeq
+    rows.keyed("key").process(new Copies(parsed)).toDF("key")
+  }
+
+  def silence(rows: DataFrame): DataFrame = rows
+    .withWatermark("at", "0 seconds")
+    .keyed("key")
+    .process(new Silence)
+    .toDF("key", "total", "mean", "text", "time")
+
+  /** @param states
+    *   the table of behaviour cases' states, as JSON
+    */
+  def interpreter(rows: DataFrame, states: Array[String]): DataFrame = rows
+    .withWatermark("time", "0 seconds")
+    .as[Step](Encoders.product[Step])
+    .keyed("name")
+    .process(new Interpreter(states.head))
+    .toDF("name", "number", "result")
+
+  def ttl(rows: DataFrame): DataFrame =
+    rows.keyed("key").process(new TtlStates).toDF("key", "number", "result")
+}

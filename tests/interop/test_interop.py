@@ -1,0 +1,201 @@
+"""A query that changes its language at a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import keystate
+import pytest
+from contract import behaviour_cases
+from contract.test_ttl import ROWS, check, interpret, table
+from contract.type_cases import CASES, as_key, same
+from keystate import (
+    AggregatingStateDescriptor,
+    FoldingStateDescriptor,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    SortedMapStateDescriptor,
+    ValueStateDescriptor,
+)
+from keystate.functions import AggregateFunction
+from pyspark.sql import Row
+from timed import run_at
+
+Query = Callable[..., Callable[[Any], Any]]
+
+
+class EveryType(KeyedProcessFunction):
+    """Fills states of every kind and type; checks what the function in Scala made of them."""
+
+    def open(self, ctx: Any) -> None:
+        self.values, self.lists, self.maps, self.sorted = {}, {}, {}, {}
+        for name, case in CASES.items():
+            self.values[name] = ctx.get_state(ValueStateDescriptor(f"v_{name}", case.ddl))
+            self.lists[name] = ctx.get_list_state(ListStateDescriptor(f"l_{name}", case.ddl))
+            self.maps[name] = ctx.get_map_state(MapStateDescriptor(f"m_{name}", "string", case.ddl))
+            if case.is_key:
+                self.sorted[name] = ctx.get_sorted_map_state(
+                    SortedMapStateDescriptor(f"k_{name}", case.ddl, "long")
+                )
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        for name, case in CASES.items():
+            if row.step == "fill":
+                self.values[name].update(case.values[0])
+                self.lists[name].add_all(case.values)
+                self.maps[name].put("py", case.values[-1])
+                if case.is_key:
+                    for i, value in enumerate(case.values):
+                        self.sorted[name].put(as_key(value), i)
+            else:
+                found = [
+                    self.values[name].value(),
+                    list(self.lists[name].get()),
+                    dict(self.maps[name].items()),
+                ]
+                last = case.values[-1]
+                expected = [last, [*case.values, case.values[0]], {"py": last, "scala": last}]
+                if case.is_key:
+                    found.append(sorted(n for _, n in self.sorted[name].items()))
+                    found.append([self.sorted[name].get(as_key(v)) for v in case.values])
+                    numbers = [100 + i for i in range(len(case.values))]
+                    expected += [numbers, numbers]
+                if not same(found, expected):
+                    yield f"{name}: {found} is not {expected}"
+
+
+def test_every_state_of_every_type(
+    stream: Callable[..., Any], scala: Query, settings: Callable[..., None]
+) -> None:
+    """Python fills, Scala copies with another number of partitions, Python compares."""
+    settings(**{"spark.sql.timeType.enabled": "true"})
+    fed = stream("key long, step string")
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df, "key").process(EveryType(), "problem string")
+
+    fed.feed([(key, "fill") for key in range(10)])
+    assert fed.run(build) == []
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed.feed([(key, "copy") for key in range(10)])
+    types = [part for name, c in CASES.items() for part in (name, c.ddl, str(c.is_key))]
+    assert sorted(row.key for row in fed.run(scala("copies", *types))) == list(range(10))
+    fed.feed([(key, "check") for key in range(10)])
+    assert fed.run(build) == []
+
+
+class MeanOf(AggregateFunction):
+    def create_accumulator(self) -> Any:
+        return (0, 0)
+
+    def add(self, value: int, accumulator: Any) -> Any:
+        return (accumulator[0] + 1, accumulator[1] + value)
+
+    def get_result(self, accumulator: Any) -> float:
+        return accumulator[1] / accumulator[0]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1])
+
+
+class Silence(KeyedProcessFunction):
+    """Emits what a key amounts to when it was silent for ten seconds."""
+
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_reducing_state(
+            ReducingStateDescriptor("total", lambda a, b: a + b, "long")
+        )
+        self.mean = ctx.get_aggregating_state(
+            AggregatingStateDescriptor("mean", MeanOf(), "count long, total long")
+        )
+        with pytest.warns(DeprecationWarning):
+            text = FoldingStateDescriptor("text", ">", lambda text, n: f"{text}{n}", "string")
+        self.text = ctx.get_folding_state(text)
+        self.last = ctx.get_state(ValueStateDescriptor("last", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        if self.last.value() is not None:
+            ctx.timer_service().delete_event_time_timer(self.last.value() + 10000)
+        self.total.add(row.value)
+        self.mean.add(row.value)
+        self.text.add(row.value)
+        self.last.update(ctx.timestamp())
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), self.total.get(), self.mean.get(), self.text.get(), timestamp
+        for state in (self.total, self.mean, self.text, self.last):
+            state.clear()
+
+
+@pytest.mark.parametrize("first", ["scala", "python"])
+def test_timers_and_aggregates(stream: Callable[..., Any], scala: Query, first: str) -> None:
+    """The other language goes on, and the first one ends."""
+    fed = stream("key string, value long, at timestamp")
+
+    def in_python(df: Any) -> Any:
+        rows = keystate.keyed(df.withWatermark("at", "0 seconds"), "key")
+        return rows.process(
+            Silence(), "key string, total long, mean double, text string, time long"
+        )
+
+    def at(second: int) -> datetime:
+        return datetime.fromtimestamp(second)
+
+    builds = [in_python, scala("silence")]
+    one, other = builds if first == "python" else reversed(builds)
+    fed.feed([("a", 1, at(1)), ("b", 2, at(2)), ("c", 3, at(3))])
+    assert fed.run(one) == []
+    fed.feed([("a", 4, at(5)), ("d", 1, at(12))])
+    assert [tuple(row) for row in fed.run(other)] == [("b", 2, 2.0, ">2", 12000)]
+    fed.feed([("e", 1, at(16))])
+    last = [tuple(row) for row in fed.run(one)]
+    assert last == [("c", 3, 3.0, ">3", 13000), ("a", 5, 2.5, ">14", 15000)]
+
+
+def _as_python_writes_it(rows: list[Row]) -> list[Row]:
+    """Rows whose last column is JSON, without what the languages' writers differ in."""
+    return [Row(**{**r.asDict(), "result": json.dumps(json.loads(r.result))}) for r in rows]
+
+
+def test_behaviour_in_turns(
+    stream: Callable[..., Any], scala: Query, settings: Callable[..., None]
+) -> None:
+    """Every behaviour case; after each micro-batch the other language goes on."""
+    # A watermark is to be seen by the next rows, not by a batch in between.
+    settings(**{"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+    cases = behaviour_cases.expected()
+    fed = stream(behaviour_cases.INPUT)
+
+    def in_python(df: Any) -> Any:
+        rows = keystate.keyed(df.withWatermark("time", "0 seconds"), "name")
+        return rows.process(behaviour_cases.Interpreter(), behaviour_cases.OUTPUT)
+
+    builds = [scala("interpreter", json.dumps(behaviour_cases.TABLE["states"])), in_python]
+    emitted = []
+    for i, rows in enumerate(cases.rows):
+        fed.feed(rows)
+        emitted += fed.run(builds[i % 2])
+    expected = sorted(row for batch in cases.results for row in batch)
+    assert sorted(map(tuple, _as_python_writes_it(emitted))) == expected
+
+
+def test_time_to_live_in_turns(stream: Callable[..., Any], scala: Query) -> None:
+    """Every case of time to live, likewise."""
+    batches, expected = table()
+    fed = stream(ROWS)
+    builds = [interpret, scala("ttl")]
+    emitted = []
+    for i, batch in enumerate(batches):
+        emitted += run_at(fed, builds[i % 2], [batch])
+    check(_as_python_writes_it(emitted), expected)
+
+
+def test_time_to_live_in_scala(stream: Callable[..., Any], scala: Query) -> None:
+    batches, expected = table()
+    check(_as_python_writes_it(run_at(stream(ROWS), scala("ttl"), batches)), expected)

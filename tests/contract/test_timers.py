@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, TimeDomain, ValueStateDescriptor
+from pyspark.errors import StreamingQueryException
 from test_state_model import WAYS
 
 START = datetime.datetime(2024, 1, 1)
@@ -67,6 +69,44 @@ def test_fire_once_in_order_and_by_batch(spark: Any, stream: Callable[..., Any])
     assert sorted(emitted) == [("a", 20, 3), ("b", 9, 1)]
     fed.feed([("c", at(99), None, None)])
     assert fed.run(alarms) == []
+
+
+class Mended(Alarms):
+    """Fails as its first timer fires, until there is a file; tells the watermark."""
+
+    def __init__(self, mended: Path) -> None:
+        self.mended = mended
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        if not self.mended.exists():
+            raise ValueError("not yet")
+        watermark = ctx.timer_service().current_watermark()
+        yield ctx.get_current_key(), (timestamp - EPOCH) // 1000, (watermark - EPOCH) // 1000
+
+
+def test_a_replayed_batch_fires_the_same(stream: Callable[..., Any], tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+
+    def build(df: Any) -> Any:
+        keyed = keystate.keyed(df.withWatermark("time", "0 seconds"), "key")
+        return keyed.process(Mended(mended), "key string, second long, watermark long")
+
+    emitted = []
+    for fails in (True, False):
+        fed = stream(SCHEMA)
+        fed.feed([("a", at(0), [5, 10, 15], None)], [("b", at(10), [12], None)])
+        before = []
+        if fails:
+            with pytest.raises(StreamingQueryException, match="not yet"):
+                fed.run(build)
+            mended.touch()
+        else:
+            before = fed.run(build)
+        # What has come meanwhile moves the watermark on, but not that of the batch that failed.
+        fed.feed([("b", at(20), None, None)])
+        emitted.append([tuple(row) for row in before + fed.run(build)])
+    assert sorted(emitted[0]) == sorted(emitted[1])
+    assert sorted(emitted[0]) == [("a", 5, 10), ("a", 10, 10), ("a", 15, 20), ("b", 12, 20)]
 
 
 def test_set_and_deleted_while_firing(stream: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Functions that hang, and that keep what is not theirs to keep."""
+"""Functions that hang, that keep what is not theirs to keep, and that hold a great deal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import keystate
 from keystate import (
     KeyedProcessFunction,
+    ListStateDescriptor,
     MapStateDescriptor,
     SortedMapStateDescriptor,
     ValueStateDescriptor,
@@ -115,3 +116,35 @@ class Iterates(KeyedProcessFunction):
 def test_iterators_show_the_map_as_it_was() -> None:
     with KeyedProcessHarness(Iterates(), "key long", "key", OUTPUT) as harness:
         assert harness.process_batch([(1,), (1,), (2,)]) == [(1, 0), (1, 0), (2, 0)]
+
+
+class Huge(KeyedProcessFunction):
+    """Holds 8 MB in a value, as much in a list, and of a short key 100,000 entries in a map.
+
+    Each entry is stored with its key, so a long one can't have as many.
+    """
+
+    def open(self, ctx: Any) -> None:
+        self.value = ctx.get_state(ValueStateDescriptor("value", "binary"))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", "binary"))
+        self.map = ctx.get_sorted_map_state(SortedMapStateDescriptor("map", "long", "string"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        entries = 100_000 if row.key == "k" else 3
+        if self.value.value() is None:
+            self.value.update(bytes(8 << 20))
+            self.list.add_all([bytes(1 << 20)] * 8)
+            for i in range(entries):
+                self.map.put(i, "x")
+        sizes = [len(self.value.value()), *map(len, self.list)]
+        found = [self.map.first_entry(), self.map.last_entry(), self.map.pop_first()]
+        assert [entry[0] for entry in found if entry] == [row.n, entries - 1, row.n]
+        yield row.n, sum(sizes)
+
+
+def test_large_values_lists_maps_and_keys(stream: Callable[..., Any]) -> None:
+    fed = stream("key string, n long")
+    for n in range(2):
+        fed.feed([("k", n), ("k" * (1 << 20), n)])
+        found = fed.run(lambda df: keystate.keyed(df, "key").process(Huge(), OUTPUT))
+        assert [tuple(row) for row in found] == 2 * [(n, 16 << 20)]

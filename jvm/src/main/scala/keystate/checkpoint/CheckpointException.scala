@@ -1,5 +1,7 @@
 package keystate.checkpoint
 
+import java.io.File
+
 import keystate.backend.StateFamily
 
 /** A checkpoint cannot be read or written. The code is stable, the message says what to do; the
@@ -106,6 +108,16 @@ final class NativeLibraryException(cause: Throwable)
       "RocksDB's native library, which reads and writes state files, cannot be loaded: check that " +
         "java.io.tmpdir (or ROCKSDB_SHAREDLIB_DIR) can be written and executed from, and that " +
         "rocksdbjni supports this machine.",
+      cause
+    )
+
+/** The disk of the executor is full, gone or not to be written to. */
+final class LocalStorageException(val file: File, cause: Throwable)
+    extends CheckpointException(
+      "KEYSTATE_LOCAL_STORAGE",
+      s"Local file or folder $file cannot be written: ${cause.getMessage}. Free space there, or set " +
+        "spark.local.dir to folders on another disk, and start the query again: the checkpoint is as " +
+        "it was. The backend hashmap keeps less on local disk than rocksdb: what a commit writes.",
       cause
     )
 

@@ -5,6 +5,7 @@ import java.io.{
   FileInputStream,
   FileNotFoundException,
   FileOutputStream,
+  IOException,
   InputStream,
   OutputStream
 }
@@ -104,7 +105,7 @@ private[checkpoint] final class RunFiles(
         }
       val crc =
         try {
-          val out = new FileOutputStream(file)
+          val out = new LocalOutput(file)
           try copy(in, out)
           finally out.close()
         } finally in.close()
@@ -133,6 +134,20 @@ private[checkpoint] object RunFiles {
   def versionOf(name: String): Option[Long] = name match {
     case Name(version) => version.toLongOption
     case _ => None
+  }
+
+  /** Tells its own errors from those of what is copied into it. */
+  private final class LocalOutput(file: File) extends OutputStream {
+    private val out = orSay(new FileOutputStream(file))
+
+    override def write(byte: Int): Unit = orSay(out.write(byte))
+    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
+      orSay(out.write(bytes, offset, length))
+    override def close(): Unit = orSay(out.close())
+
+    private def orSay[T](body: => T): T =
+      try body
+      catch { case e: IOException => throw new LocalStorageException(file, e) }
   }
 
   /** Returns the CRC32C of what was copied. */

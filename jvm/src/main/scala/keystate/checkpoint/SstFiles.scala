@@ -10,6 +10,7 @@ import org.rocksdb.{
   EnvOptions,
   Options,
   ReadOptions,
+  RocksDBException,
   SstFileReader,
   SstFileReaderIterator,
   SstFileWriter
@@ -57,7 +58,8 @@ private[checkpoint] object SstFiles {
       }
       writer.finish()
       statistics
-    } finally handles.close()
+    } catch { case e: RocksDBException => throw new LocalStorageException(file, e) }
+    finally handles.close()
   }
 
   /** The entries of the families whose group is in the range; the file goes when the cursor does. */

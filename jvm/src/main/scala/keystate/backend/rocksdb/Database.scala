@@ -17,12 +17,13 @@ import org.rocksdb.{
   IngestExternalFileOptions,
   ReadOptions,
   RocksDB,
+  RocksDBException,
   WriteBatch,
   WriteOptions
 }
 
 import keystate.backend.{Change, RunFile}
-import keystate.checkpoint.RunFormat
+import keystate.checkpoint.{LocalStorageException, RunFormat}
 
 /** The RocksDB of one store: the entries of the loaded version, keyed and marked as in runs. It is
   * scratch: no write-ahead log, nothing is synced, and the folder goes with it.
@@ -231,7 +232,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     val descriptors: JList[ColumnFamilyDescriptor] = Collections.singletonList(
       new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, families)
     )
-    val db = handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors, opened))
+    val db =
+      try handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors, opened))
+      catch { case e: RocksDBException => throw new LocalStorageException(folder, e) }
     val first = handles.add(opened.get(0))
     (db, families, readOptions, scanOptions, writeOptions, memory, first)
   }

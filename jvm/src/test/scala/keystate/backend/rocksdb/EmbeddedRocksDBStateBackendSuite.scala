@@ -8,6 +8,7 @@ import scala.collection.mutable
 import org.scalatest.BeforeAndAfterEach
 
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
+import keystate.checkpoint.LocalStorageException
 
 class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with BeforeAndAfterEach {
   private val folders = mutable.Buffer.empty[File]
@@ -45,7 +46,8 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
 
   test("a backend that can't be opened leaves nothing") {
     val file = Files.createTempFile("keystate-test", "").toFile
-    intercept[org.rocksdb.RocksDBException](factory().create(8, () => file))
+    val e = intercept[LocalStorageException](factory().create(8, () => file))
+    assert(e.getMessage.contains(file.getPath) && e.getMessage.contains("hashmap"))
     file.delete()
     assert(!SharedMemory.isInUse)
   }

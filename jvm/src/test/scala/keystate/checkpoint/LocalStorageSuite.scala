@@ -1,0 +1,67 @@
+package keystate.checkpoint
+
+import java.io.File
+import java.nio.file.Files
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** The executor's disk fails: the error says so, the checkpoint stays, and it works once there is
+  * room again. A folder that is missing stands for a disk that is full.
+  */
+class LocalStorageSuite extends AnyFunSuite with StoreFixture {
+  private def withFolder(body: (VersionedStore, MemoryStorage, File) => Any): Unit = {
+    val storage = new MemoryStorage
+    val folder = Files.createTempDirectory("keystate-test").toFile
+    val local = new LocalFolder(() => folder)
+    val store = new VersionedStore(location, storage, StoreSettings(), backends, local)
+    try body(store, storage, folder)
+    finally store.close()
+    assert(!folder.exists, "the local folder goes with the store")
+    ()
+  }
+
+  private def put(store: VersionedStore): Unit = {
+    register(store)
+    change(store, "p", 1, "a", large(1))
+  }
+
+  test("a commit") {
+    withFolder { (store, storage, folder) =>
+      store.load(0, None)
+      put(store)
+      assert(folder.delete())
+      val e = intercept[LocalStorageException](store.commit(None))
+      assert(e.code == "KEYSTATE_LOCAL_STORAGE" && e.getMessage.contains(folder.getPath))
+      assert(storage.paths.isEmpty, "there is no half version")
+      assert(folder.mkdir())
+      store.load(0, None)
+      put(store)
+      store.commit(None)
+      assert(folder.list().isEmpty)
+      withStore(storage) { other =>
+        other.load(1, None)
+        assert(content(other) == Map(("p", 1, "a") -> large(1)))
+      }
+    }
+  }
+
+  test("a load") {
+    withFolder { (store, storage, folder) =>
+      withStore(storage) { other =>
+        other.load(0, None)
+        put(other)
+        other.commit(None)
+      }
+      // The folder is made, and then it is gone.
+      store.load(1, None)
+      assert(folder.delete())
+      store.load(0, None)
+      val e = intercept[LocalStorageException](store.load(1, None))
+      assert(e.getMessage.contains(folder.getPath))
+      assert(folder.mkdir())
+      store.load(1, None)
+      assert(content(store) == Map(("p", 1, "a") -> large(1)))
+      assert(folder.list().isEmpty)
+    }
+  }
+}

@@ -23,11 +23,20 @@ from keystate import (
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from bench.session import PROVIDER, SPARK_ROCKSDB, bench_session, measure, write
+from bench.session import (
+    FILE_MANAGER,
+    PROVIDER,
+    SPARK_FILE_MANAGER,
+    SPARK_ROCKSDB,
+    bench_session,
+    measure,
+    write,
+)
 
 TOP = 3
 KEY = "key long"
 PLAYERS = 1000
+STOCK = {PROVIDER: SPARK_ROCKSDB, FILE_MANAGER: SPARK_FILE_MANAGER}
 
 
 class Leaderboard(KeyedProcessFunction):
@@ -118,7 +127,7 @@ class StockReorder(StatefulProcessor):
             for time, value in zip(pdf["time"], pdf["value"].tolist()):
                 self.events.updateValue((time.value // 1000,), (value,))
         self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 1)
-        yield pd.DataFrame({"key": [], "time": pd.Series([], dtype="datetime64[ns]"), "value": []})
+        return iter([])
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
         until = timerValues.getCurrentWatermarkInMs() * 1000 + 999
@@ -128,13 +137,14 @@ class StockReorder(StatefulProcessor):
             self.events.removeKey(time)
         if len(due) < len(events):
             self.handle.registerTimer(events[len(due)][0][0] // 1000)
-        yield pd.DataFrame(
-            {
-                "key": [key[0]] * len(due),
-                "time": [pd.Timestamp(time[0], unit="us") for time, _ in due],
-                "value": [value[0] for _, value in due],
-            }
-        )
+        if due:
+            yield pd.DataFrame(
+                {
+                    "key": [key[0]] * len(due),
+                    "time": [pd.Timestamp(time[0], unit="us") for time, _ in due],
+                    "value": [value[0] for _, value in due],
+                }
+            )
 
     def close(self) -> None:
         pass
@@ -181,7 +191,7 @@ def run(
         rates = []
         for label, build, count, settings in (
             ("keystate", ours, rows, {}),
-            ("transformWithStateInPandas", stock, stock_rows, {PROVIDER: SPARK_ROCKSDB}),
+            ("transformWithStateInPandas", stock, stock_rows, STOCK),
         ):
             folder = write(work / f"{name}-{label}", make(count))
             # The first warms up; four micro-batches, so that the watermark moves.

@@ -225,7 +225,7 @@ def test_discovery_opens_a_copy() -> None:
 
     Stateful.element = LongType()  # type: ignore[attr-defined]
     function = Stateful()
-    states, _ = discover_states(
+    states, *_ = discover_states(
         cloudpickle.dumps(FunctionPlan(function, "process_element", "process"))
     )
     assert [state.name for state in states] == ["l"]

@@ -5,7 +5,14 @@ import java.nio.channels.Channels
 import java.nio.file.StandardCopyOption.{ATOMIC_MOVE, REPLACE_EXISTING}
 import java.nio.file.StandardOpenOption.{CREATE_NEW, WRITE}
 import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
-import java.nio.file.{Files, OpenOption, Path => JPath, Paths}
+import java.nio.file.{
+  FileAlreadyExistsException => NioFileAlreadyExistsException,
+  FileSystemException,
+  Files,
+  OpenOption,
+  Path => JPath,
+  Paths
+}
 import java.util.{Set => JSet}
 
 import scala.jdk.CollectionConverters._
@@ -44,10 +51,18 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
       // Hadoop's checksum of a file that this one replaces would not fit it.
       Files.deleteIfExists(file.resolveSibling(s".${file.getFileName}.crc"))
       Files.move(local(source), file, ATOMIC_MOVE, REPLACE_EXISTING)
-    } else {
-      if (Files.exists(file)) throw new FileAlreadyExistsException(s"$target exists already")
-      Files.move(local(source), file, ATOMIC_MOVE)
-    }
+    } else
+      try {
+        // Of two writers one succeeds, which asking first whether there is a file can't promise.
+        Files.createLink(file, local(source))
+        Files.delete(local(source))
+      } catch {
+        case _: NioFileAlreadyExistsException =>
+          throw new FileAlreadyExistsException(s"$target exists already")
+        case _: UnsupportedOperationException | _: FileSystemException if !Files.exists(file) =>
+          // A file system without hard links.
+          Files.move(local(source), file, ATOMIC_MOVE)
+      }
     ()
   }
 

@@ -5,6 +5,11 @@ import java.net.URI
 import java.nio.file.Files
 import java.nio.file.attribute.PosixFilePermissions
 
+import scala.concurrent.ExecutionContext.Implicits.global
+import scala.concurrent.duration._
+import scala.concurrent.{Await, Future}
+import scala.util.Try
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{AbstractFileSystem, FileAlreadyExistsException, FilterFs, Path}
 import org.scalatest.funsuite.AnyFunSuite
@@ -56,6 +61,13 @@ class CheckpointStorageSuite extends AnyFunSuite {
       write("first")
       intercept[FileAlreadyExistsException](write("second"))
       assert(Files.readString(root.resolve("0")) == "first")
+      // Of many writers at once one succeeds.
+      val attempts = (0 until 200).flatMap { i =>
+        val outs = Seq.fill(2)(files.createAtomic(new Path(folder, s"many$i"), false))
+        val done = outs.map(out => Future(Try(out.close()).isSuccess))
+        done.map(Await.result(_, 10.seconds))
+      }
+      assert(attempts.count(identity) == 200)
     } finally Utils.deleteRecursively(root.toFile)
   }
 

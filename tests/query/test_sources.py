@@ -189,7 +189,10 @@ def test_changed_state_type(spark: Any, run: Run) -> None:
             self.offsets = store.get_list_state(ListStateDescriptor("offset", "string"))
 
     df = keystate.source(spark, Other(3), "n long")
-    with pytest.raises(StreamingQueryException, match="state 'offset' is int64 in the checkpoint"):
+    with pytest.raises(
+        StreamingQueryException,
+        match="state 'offset' is bigint in the checkpoint and string in the function",
+    ):
         run.to_end(df)
 
 

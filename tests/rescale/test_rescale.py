@@ -222,7 +222,7 @@ def test_with_a_batch_pending_that_the_sink_has(
     run(60)
     run(61)
     for name in ("1", ".1.crc"):
-        (tmp_path / "checkpoint" / "commits" / name).unlink()
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     settings(**{"spark.sql.shuffle.partitions": str(partitions)})
     restart()
     run(62)

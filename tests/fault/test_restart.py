@@ -92,8 +92,8 @@ def test_two_queries_on_one_checkpoint(
                     feed()
                 time.sleep(0.1)
             loser = str(ours.exception()) if ours.exception() else other.log
-            # Of the source's log, or of the query's.
-            assert "concurrently using" in loser or "CONCURRENT_STREAM_LOG_UPDATE" in loser
+            # Of the file manager, or of the source's log or the query's.
+            assert "concurrently using" in loser or "Concurrent update to the log" in loser
             while waiting:
                 feed()
             deadline = time.monotonic() + 120

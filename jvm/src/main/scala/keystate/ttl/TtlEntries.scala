@@ -1,6 +1,6 @@
 package keystate.ttl
 
-import keystate.backend.{Entry, EntryIterator, StateEntries, StateValue}
+import keystate.backend.{StateEntries, StateValue, WrappedEntries}
 
 /** The entries of states with a time to live: gives every entry that is put a timestamp, and hides
   * and removes those that have expired when it comes across them.
@@ -8,45 +8,7 @@ import keystate.backend.{Entry, EntryIterator, StateEntries, StateValue}
   * An entry without a timestamp was written before the state had a time to live. It counts as
   * written when it is first come across.
   */
-final class TtlEntries(entries: StateEntries, expiry: Expiry) extends StateEntries {
-
-  override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =
-    checked(family, group, key, entries.get(family, group, key))
-
-  override def multiGet(
-      family: Int,
-      groups: Array[Int],
-      keys: Array[Array[Byte]],
-      values: Array[Array[Byte]],
-      count: Int
-  ): Unit = {
-    entries.multiGet(family, groups, keys, values, count)
-    var i = 0
-    while (i < count) {
-      values(i) = checked(family, groups(i), keys(i), values(i))
-      i += 1
-    }
-  }
-
-  override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
-    entries.put(family, group, key, StateValue.withTimestamp(value, timestamp(family, group, key)))
-
-  override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
-    entries.remove(family, group, key)
-
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = checked(family, group, entries.scan(family, group, start, end))
-
-  override def scanReverse(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = checked(family, group, entries.scanReverse(family, group, start, end))
+final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEntries(entries) {
 
   /** Makes an entry live on from a time, if that is later than what it lives on from now. An entry
     * that is not there, or has expired, stays so.
@@ -72,7 +34,14 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends StateEntri
       if (old == null) expiry.now else Math.max(StateValue.timestamp(old), expiry.now)
     }
 
-  private def checked(
+  override protected def written(
+      family: Int,
+      group: Int,
+      key: Array[Byte],
+      value: Array[Byte]
+  ): Array[Byte] = StateValue.withTimestamp(value, timestamp(family, group, key))
+
+  override protected def read(
       family: Int,
       group: Int,
       key: Array[Byte],
@@ -87,27 +56,4 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends StateEntri
       entries.remove(family, group, key)
       if (expiry.ttl.returnExpired) value else null
     } else value
-
-  private def checked(family: Int, group: Int, all: EntryIterator): EntryIterator =
-    new EntryIterator {
-      private var upcoming: Entry = _
-
-      override def hasNext: Boolean = {
-        while (upcoming == null && all.hasNext) {
-          val entry = all.next()
-          val value = checked(family, group, entry.key, entry.value)
-          if (value != null) upcoming = new Entry(entry.key, value)
-        }
-        upcoming != null
-      }
-
-      override def next(): Entry = {
-        if (!hasNext) Iterator.empty.next()
-        val entry = upcoming
-        upcoming = null
-        entry
-      }
-
-      override def close(): Unit = all.close()
-    }
 }

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.types.StructType
 
-import keystate.backend.{Entry, EntryIterator, StateEntries, StateValue}
+import keystate.backend.{StateEntries, StateValue, WrappedEntries}
 
 /** Turns stored values of a state, whatever schema they were written with, into values of its newest
   * one, through all schemas in between: so it makes no difference whether a value was written again
@@ -42,54 +42,21 @@ private[keystate] final class ValueUpgrade(state: StateSpec) {
   * function changes it, and stays as it is till then.
   */
 private[keystate] final class EvolvedEntries(entries: StateEntries, upgrade: ValueUpgrade)
-    extends StateEntries {
+    extends WrappedEntries(entries) {
 
-  override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =
-    upgrade(entries.get(family, group, key))
-
-  override def multiGet(
-      family: Int,
-      groups: Array[Int],
-      keys: Array[Array[Byte]],
-      values: Array[Array[Byte]],
-      count: Int
-  ): Unit = {
-    entries.multiGet(family, groups, keys, values, count)
-    var i = 0
-    while (i < count) {
-      values(i) = upgrade(values(i))
-      i += 1
-    }
-  }
-
-  override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
-    entries.put(family, group, key, upgrade.mark(value))
-
-  override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
-    entries.remove(family, group, key)
-
-  override def scan(
+  override protected def read(
       family: Int,
       group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = upgraded(entries.scan(family, group, start, end))
+      key: Array[Byte],
+      value: Array[Byte]
+  ): Array[Byte] = upgrade(value)
 
-  override def scanReverse(
+  override protected def written(
       family: Int,
       group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = upgraded(entries.scanReverse(family, group, start, end))
-
-  private def upgraded(all: EntryIterator): EntryIterator = new EntryIterator {
-    override def hasNext: Boolean = all.hasNext
-    override def next(): Entry = {
-      val entry = all.next()
-      new Entry(entry.key, upgrade(entry.value))
-    }
-    override def close(): Unit = all.close()
-  }
+      key: Array[Byte],
+      value: Array[Byte]
+  ): Array[Byte] = upgrade.mark(value)
 }
 
 private[keystate] object EvolvedEntries {

@@ -5,44 +5,28 @@ import org.rocksdb.{BlockBasedTableConfig, ColumnFamilyOptions, DBOptions}
 /** Tuning for kinds of disks; the names and what they set are those of Flink's predefined options,
   * but for what the shared memory decides: the size of the block cache.
   */
-private[rocksdb] sealed abstract class PredefinedOptions(val name: String) {
+private[rocksdb] final class PredefinedOptions private (
+    val name: String,
+    set: (DBOptions, ColumnFamilyOptions, BlockBasedTableConfig) => Unit
+) {
   def apply(
       options: DBOptions,
       families: ColumnFamilyOptions,
       tables: BlockBasedTableConfig
-  ): Unit
+  ): Unit = set(options, families, tables)
 }
 
 private[rocksdb] object PredefinedOptions {
+  val Default = new PredefinedOptions("DEFAULT", (_, _, _) => ())
 
-  case object Default extends PredefinedOptions("DEFAULT") {
-    override def apply(
-        options: DBOptions,
-        families: ColumnFamilyOptions,
-        tables: BlockBasedTableConfig
-    ): Unit = ()
-  }
-
-  case object SpinningDisk extends PredefinedOptions("SPINNING_DISK_OPTIMIZED") {
-    override def apply(
-        options: DBOptions,
-        families: ColumnFamilyOptions,
-        tables: BlockBasedTableConfig
-    ): Unit = {
-      options.setMaxBackgroundJobs(4).setMaxOpenFiles(-1)
-      families.setLevelCompactionDynamicLevelBytes(true)
-      ()
-    }
+  val SpinningDisk: PredefinedOptions = optimized("SPINNING_DISK_OPTIMIZED") { (families, _) =>
+    families.setLevelCompactionDynamicLevelBytes(true)
+    ()
   }
 
   /** For executors with much memory: large files and large blocks. */
-  case object SpinningDiskHighMemory extends PredefinedOptions("SPINNING_DISK_OPTIMIZED_HIGH_MEM") {
-    override def apply(
-        options: DBOptions,
-        families: ColumnFamilyOptions,
-        tables: BlockBasedTableConfig
-    ): Unit = {
-      options.setMaxBackgroundJobs(4).setMaxOpenFiles(-1)
+  val SpinningDiskHighMemory: PredefinedOptions =
+    optimized("SPINNING_DISK_OPTIMIZED_HIGH_MEM") { (families, tables) =>
       families
         .setLevelCompactionDynamicLevelBytes(true)
         .setTargetFileSizeBase(256L << 20)
@@ -53,18 +37,20 @@ private[rocksdb] object PredefinedOptions {
       tables.setBlockSize(128L << 10)
       ()
     }
-  }
 
-  case object FlashSsd extends PredefinedOptions("FLASH_SSD_OPTIMIZED") {
-    override def apply(
-        options: DBOptions,
-        families: ColumnFamilyOptions,
-        tables: BlockBasedTableConfig
-    ): Unit = {
-      options.setMaxBackgroundJobs(4).setMaxOpenFiles(-1)
-      ()
-    }
-  }
+  val FlashSsd: PredefinedOptions = optimized("FLASH_SSD_OPTIMIZED")((_, _) => ())
 
   val all: Seq[PredefinedOptions] = Seq(Default, SpinningDisk, SpinningDiskHighMemory, FlashSsd)
+
+  /** What all but the default set, and more. */
+  private def optimized(
+      name: String
+  )(more: (ColumnFamilyOptions, BlockBasedTableConfig) => Unit): PredefinedOptions =
+    new PredefinedOptions(
+      name,
+      (options, families, tables) => {
+        options.setMaxBackgroundJobs(4).setMaxOpenFiles(-1)
+        more(families, tables)
+      }
+    )
 }

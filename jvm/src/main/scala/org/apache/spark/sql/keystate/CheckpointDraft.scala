@@ -73,9 +73,9 @@ private[keystate] final class CheckpointDraft(
     val file = new Path(root, name)
     val files = CheckpointFileManager.create(file.getParent, conf)
     files.mkdirs(file.getParent)
-    Using.resource(files.createAtomic(file, overwriteIfPossible = true)) { out =>
-      out.write(content.getBytes(UTF_8))
-    }
+    KeystateCheckpointFileManager.write(files, file, overwriteIfPossible = true)(
+      _.write(content.getBytes(UTF_8))
+    )
   }
 
   private def path(name: String): Path = new Path(source.root, name)

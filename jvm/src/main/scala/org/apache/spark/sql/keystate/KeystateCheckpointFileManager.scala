@@ -40,6 +40,21 @@ private[keystate] object KeystateCheckpointFileManager {
       case _ => CheckpointFileManager.create(path, conf)
     }
 
+  /** Writes a file whole: what fails leaves no file. */
+  def write(files: CheckpointFileManager, file: Path, overwriteIfPossible: Boolean)(
+      content: FSDataOutputStream => Unit
+  ): Unit = {
+    val out = files.createAtomic(file, overwriteIfPossible)
+    try {
+      content(out)
+      out.close()
+    } catch {
+      case e: Throwable =>
+        out.cancel()
+        throw e
+    }
+  }
+
   private def select(path: Path, conf: Configuration): CheckpointFileManager =
     if (isPlainLocal(path, conf)) new LocalCheckpointFileManager(path, conf)
     else {

@@ -95,17 +95,11 @@ private[keystate] object OperatorRecord {
       // Checked before it is written: it is for life.
       val json = ("format" -> Format) ~ ("maxParallelism" -> fresh.maxParallelism)
       files.mkdirs(file.getParent)
-      try {
-        val out = files.createAtomic(file, overwriteIfPossible = false)
-        try {
-          out.write(JsonMethods.compact(json).getBytes(UTF_8))
-          out.close()
-        } catch {
-          case e: Throwable =>
-            out.cancel()
-            throw e
-        }
-      } catch {
+      try
+        KeystateCheckpointFileManager.write(files, file, overwriteIfPossible = false)(
+          _.write(JsonMethods.compact(json).getBytes(UTF_8))
+        )
+      catch {
         case _: FileAlreadyExistsException => // another start of this query was first
       }
     }

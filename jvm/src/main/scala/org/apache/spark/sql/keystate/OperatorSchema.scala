@@ -95,15 +95,9 @@ private[keystate] final class OperatorSchema(states: Seq[StateSpec], keys: Struc
         val file = new Path(folder, s"${batchId}_${UUID.randomUUID}")
         val files = CheckpointFileManager.create(folder, hadoopConf)
         files.mkdirs(folder)
-        val out = files.createAtomic(file, overwriteIfPossible = false)
-        try {
-          new SchemaHelper.SchemaV3Writer().write(now, out)
-          out.close()
-        } catch {
-          case e: Throwable =>
-            out.cancel()
-            throw e
-        }
+        KeystateCheckpointFileManager.write(files, file, overwriteIfPossible = false)(
+          new SchemaHelper.SchemaV3Writer().write(now, _)
+        )
         StateSchemaValidationResult(evolvedSchema = true, file.toString)
     }
   }

@@ -4,7 +4,6 @@ import java.io.{ByteArrayOutputStream, OutputStream}
 import java.util.Arrays
 
 import scala.util.Using
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -41,15 +40,7 @@ private[keystate] object QueryLogs {
     val files = KeystateCheckpointFileManager.create(file.getParent, conf)
     val content = new ByteArrayOutputStream
     write(content)
-    val out = files.createAtomic(file, overwriteIfPossible = true)
-    try {
-      content.writeTo(out)
-      out.close()
-    } catch {
-      case NonFatal(e) =>
-        out.cancel()
-        throw e
-    }
+    KeystateCheckpointFileManager.write(files, file, overwriteIfPossible = true)(content.writeTo)
     // A manager may leave the old file, and does not tell.
     val written = Using.resource(files.open(file))(_.readAllBytes())
     if (!Arrays.equals(written, content.toByteArray)) throw KeystateErrors.cannotReplace(file)

@@ -62,7 +62,7 @@ private[keystate] final class BroadcastPass(
   }
 
   /** Takes an answer; the last one has the changes. */
-  def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
+  override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     if (column("last").getBoolean(0)) {
       states.channels.foreach { channel =>
         val (put, gone) = channel(column)

@@ -9,11 +9,14 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
-/** What a task says to a Python worker, message after message. */
+/** What a task says to a Python worker and hears from it, message after message. */
 private[keystate] trait Conversation {
 
   /** Makes the sender that fills the vectors of `root` with the messages. */
   def sender(root: VectorSchemaRoot): MessageSender
+
+  /** What is made of an answer, given by its columns. */
+  def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 
 private[keystate] trait MessageSender {

@@ -182,7 +182,7 @@ private[keystate] final class KeyedTask(
   }
 
   /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
-  def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
+  override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     val changesOf = column("generation").getInt(0)
     if (changesOf != NoChanges) {
       backend.synchronized {

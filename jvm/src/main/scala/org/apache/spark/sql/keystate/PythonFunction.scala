@@ -85,13 +85,7 @@ private[keystate] final class PythonRunner(
       serve(new BroadcastQuestions(states, Some(keys), context.backend, pages, others), context)
     )
     val schema = BroadcastPass.messageSchema(DataTypeUtils.fromAttributes(input.columns))
-    val results = pythonRunner(schema, pass)
-      .compute(input.iterator, context.task.partitionId(), context.task)
-      .flatMap { answer =>
-        val column = Conversation.columns(answer)
-        context.receiveMetrics(column)
-        pass.receive(column)
-      }
+    val results = converse(schema, pass, input.iterator, context)
     new KeyedRun {
       override def output: Iterator[InternalRow] = results
       override def updated: Long = pass.updated + keys.updated
@@ -131,13 +125,7 @@ private[keystate] final class PythonRunner(
           DataTypeUtils.fromAttributes(context.grouping),
           spec
         )
-        pythonRunner(schema, task)
-          .compute(rows, context.task.partitionId(), context.task)
-          .flatMap { answer =>
-            val column = Conversation.columns(answer)
-            context.receiveMetrics(column)
-            task.receive(column)
-          }
+        converse(schema, task, rows, context)
       }
     new KeyedRun {
       override def output: Iterator[InternalRow] = results
@@ -181,17 +169,28 @@ private[keystate] final class PythonRunner(
     ("port" -> StateServer.port) ~ ("secret" -> secret)
   }
 
-  private def pythonRunner(schema: StructType, conversation: Conversation) = new KeyedPythonRunner(
-    function,
-    resultId,
-    schema,
-    timeZone,
-    largeVarTypes,
-    pythonConf,
-    metrics,
-    artifacts,
-    conversation
-  )
+  /** What a conversation makes of the worker's answers. */
+  private def converse(
+      schema: StructType,
+      conversation: Conversation,
+      input: Iterator[InternalRow],
+      context: KeyedContext
+  ): Iterator[InternalRow] =
+    new KeyedPythonRunner(
+      function,
+      resultId,
+      schema,
+      timeZone,
+      largeVarTypes,
+      pythonConf,
+      metrics,
+      artifacts,
+      conversation
+    ).compute(input, context.task.partitionId(), context.task).flatMap { answer =>
+      val column = Conversation.columns(answer)
+      context.receiveMetrics(column)
+      conversation.receive(column)
+    }
 
   /** What the function's runtime context tells. */
   private def control(context: KeyedContext): JObject =

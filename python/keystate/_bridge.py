@@ -126,46 +126,43 @@ def source(
 
 def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
     """Changes a stopped query's number of partitions; returns what it was before."""
-    bridge = getattr(_jvm(session), _BRIDGE)
-    with _keystate_errors(CheckpointError):
-        before: int = bridge.rescale(session._jsparkSession, checkpoint, partitions)
+    before: int = _of_checkpoint(session, "rescale", checkpoint, partitions)
     return before
 
 
 def operation(session: SparkSession, name: str, *checkpoints: str) -> Any:
     """What an operation that only reads finds."""
     _check_jar(session)
-    call = getattr(getattr(_jvm(session), _BRIDGE), name)
-    with _keystate_errors(CheckpointError):
-        return json.loads(call(session._jsparkSession, *checkpoints))
+    return json.loads(_of_checkpoint(session, name, *checkpoints))
 
 
 def timers(
     session: SparkSession, checkpoint: str, operator: int, batch: int, key_type: T.StructType
 ) -> DataFrame:
     """The timers of an operator after a batch."""
-    bridge = getattr(_jvm(session), _BRIDGE)
-    with _keystate_errors(CheckpointError):
-        jdf = bridge.timers(session._jsparkSession, checkpoint, operator, batch, key_type.json())
+    jdf = _of_checkpoint(session, "timers", checkpoint, operator, batch, key_type.json())
     return DataFrame(jdf, session)
 
 
 def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:
     """Copies a checkpoint; returns the last batch in the copy."""
     _check_jar(session)
-    bridge = getattr(_jvm(session), _BRIDGE)
-    with _keystate_errors(CheckpointError):
-        batch: int = bridge.savepoint(session._jsparkSession, checkpoint, path)
+    batch: int = _of_checkpoint(session, "savepoint", checkpoint, path)
     return batch
 
 
 def import_checkpoint(session: SparkSession, source: str, target: str) -> int:
     """Makes a checkpoint of Keystate's from one of Spark's; returns the last batch in it."""
     _check_jar(session)
-    bridge = getattr(_jvm(session), _BRIDGE)
-    with _keystate_errors(CheckpointError):
-        batch: int = bridge.importCheckpoint(session._jsparkSession, source, target)
+    batch: int = _of_checkpoint(session, "importCheckpoint", source, target)
     return batch
+
+
+def _of_checkpoint(session: SparkSession, method: str, *arguments: Any) -> Any:
+    """Calls a method of the bridge that reads or writes checkpoints."""
+    call = getattr(getattr(_jvm(session), _BRIDGE), method)
+    with _keystate_errors(CheckpointError):
+        return call(session._jsparkSession, *arguments)
 
 
 @contextmanager

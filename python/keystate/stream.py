@@ -67,8 +67,89 @@ def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None
     return KeyedStream(df, cols, max_parallelism)
 
 
-class KeyedStream:
+class _RowStream:
+    """A DataFrame whose rows a function takes, grouped by key or not."""
+
+    _time_mode: str
+
+    def __init__(
+        self, df: DataFrame, keys: list[Column], max_parallelism: int | None = None
+    ) -> None:
+        self._df = df
+        self._keys = keys
+        self._max_parallelism = max_parallelism
+
+    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
+        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
+        return BroadcastConnectedStream(self._df, self._keys, self._max_parallelism, broadcast)
+
+    def flat_map(
+        self,
+        fn: FlatMapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with any number of results."""
+        plan = _plan(fn, FlatMapFunction, "flat_map", "flat_map")
+        return self._apply(plan, output_schema, name, self._time_mode)
+
+    def map(
+        self,
+        fn: MapFunction | Callable[[Any], Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with one result."""
+        plan = _plan(fn, MapFunction, "map", "map")
+        return self._apply(plan, output_schema, name, self._time_mode)
+
+    def filter(
+        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
+    ) -> DataFrame:
+        """Keeps the rows for which a function says so."""
+        plan = _plan(fn, FilterFunction, "filter", "filter")
+        return self._apply(plan, self._df.schema, name, self._time_mode)
+
+    def add_sink(
+        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
+    ) -> DataStreamWriter:
+        """Ends in a function that takes the rows.
+
+        Args:
+            fn: a :class:`~keystate.functions.SinkFunction`, or a callable with the arguments of its
+                ``invoke``.
+            name: the operator's name.
+
+        Returns:
+            The query to be started: it needs a checkpoint location and, if wanted, a trigger.
+        """
+        plan = _sink_plan(fn, self._df)
+        return _sink_writer(self._apply(plan, _NOTHING, name, self._time_mode))
+
+    def _apply(
+        self,
+        plan: FunctionPlan,
+        output_schema: TypeLike,
+        name: str | None,
+        time_mode: str,
+    ) -> ResultDataFrame:
+        key_type = self._df.select(*self._keys).schema
+        settings = (name, self._max_parallelism, time_mode)
+
+        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+            types = (self._df.schema, key_type, output_schema)
+            task = keyed_task(plan, *types, *settings, side_outputs=tags)
+            return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
+
+        return ResultDataFrame(run)
+
+
+class KeyedStream(_RowStream):
     """A DataFrame grouped by key; made by :func:`keyed`."""
+
+    _time_mode = "auto"
 
     def __init__(
         self, df: DataFrame, cols: tuple[str | Column, ...], max_parallelism: int | None = None
@@ -78,9 +159,8 @@ class KeyedStream:
             raise DeclarationError("keyed() needs at least one key column")
         if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
             raise DeclarationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
-        self._df = df
-        self._keys = [df[col] if isinstance(col, str) else col for col in cols]
-        self._max_parallelism = max_parallelism
+        keys = [df[col] if isinstance(col, str) else col for col in cols]
+        super().__init__(df, keys, max_parallelism)
 
     def process(
         self,
@@ -129,38 +209,6 @@ class KeyedStream:
         plan = _plan(fn, KeyedBatchFunction, "process_batch", "batches")
         return self._apply(plan, output_schema, name, time_mode)
 
-    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
-        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
-        return BroadcastConnectedStream(self._df, self._keys, self._max_parallelism, broadcast)
-
-    def flat_map(
-        self,
-        fn: FlatMapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
-        *,
-        name: str | None = None,
-    ) -> ResultDataFrame:
-        """Applies a function of each row with any number of results."""
-        plan = _plan(fn, FlatMapFunction, "flat_map", "flat_map")
-        return self._apply(plan, output_schema, name)
-
-    def map(
-        self,
-        fn: MapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
-        *,
-        name: str | None = None,
-    ) -> DataFrame:
-        """Applies a function of each row with one result."""
-        return self._apply(_plan(fn, MapFunction, "map", "map"), output_schema, name)
-
-    def filter(
-        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
-    ) -> DataFrame:
-        """Keeps the rows for which a function says so."""
-        plan = _plan(fn, FilterFunction, "filter", "filter")
-        return self._apply(plan, self._df.schema, name)
-
     def reduce(
         self, fn: ReduceFunction | Callable[[Any, Any], Any], *, name: str | None = None
     ) -> DataFrame:
@@ -171,38 +219,6 @@ class KeyedStream:
         plan = _plan(fn, ReduceFunction, "reduce", "map")
         reducer = (_RollingReduce if self._df.isStreaming else _LastReduce)(plan, self._df.schema)
         return self.process(reducer, self._df.schema, name=name)
-
-    def add_sink(
-        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
-    ) -> DataStreamWriter:
-        """Ends in a function that takes the rows.
-
-        Args:
-            fn: a :class:`~keystate.functions.SinkFunction`, or a callable with the arguments of its
-                ``invoke``.
-            name: the operator's name.
-
-        Returns:
-            The query to be started: it needs a checkpoint location and, if wanted, a trigger.
-        """
-        return _sink_writer(self._apply(_sink_plan(fn, self._df), _NOTHING, name))
-
-    def _apply(
-        self,
-        plan: FunctionPlan,
-        output_schema: TypeLike,
-        name: str | None,
-        time_mode: str = "auto",
-    ) -> ResultDataFrame:
-        key_type = self._df.select(*self._keys).schema
-        settings = (name, self._max_parallelism, time_mode)
-
-        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            types = (self._df.schema, key_type, output_schema)
-            task = keyed_task(plan, *types, *settings, side_outputs=tags)
-            return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
-
-        return ResultDataFrame(run)
 
 
 def keyed_task(
@@ -287,15 +303,17 @@ def stream(df: DataFrame) -> DataStream:
     return DataStream(df)
 
 
-class DataStream:
+class DataStream(_RowStream):
     """A DataFrame without keys; made by :func:`stream`.
 
     Its rows are spread over the subtasks by a hash of all their columns.
     """
 
+    _time_mode = "none"
+
     def __init__(self, df: DataFrame) -> None:
         _bridge.check_session(df)
-        self._df = df
+        super().__init__(df, [])
 
     def process(
         self,
@@ -317,55 +335,7 @@ class DataStream:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
         plan = _plan(fn, ProcessFunction, "process_element", "process")
-        return self._apply(plan, output_schema, name)
-
-    def flat_map(
-        self,
-        fn: FlatMapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
-        *,
-        name: str | None = None,
-    ) -> ResultDataFrame:
-        """Applies a function of each row with any number of results."""
-        return self._apply(_plan(fn, FlatMapFunction, "flat_map", "flat_map"), output_schema, name)
-
-    def map(
-        self,
-        fn: MapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
-        *,
-        name: str | None = None,
-    ) -> DataFrame:
-        """Applies a function of each row with one result."""
-        return self._apply(_plan(fn, MapFunction, "map", "map"), output_schema, name)
-
-    def filter(
-        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
-    ) -> DataFrame:
-        """Keeps the rows for which a function says so."""
-        plan = _plan(fn, FilterFunction, "filter", "filter")
-        return self._apply(plan, self._df.schema, name)
-
-    def add_sink(
-        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
-    ) -> DataStreamWriter:
-        """Ends in a function that takes the rows; see :meth:`KeyedStream.add_sink`."""
-        return _sink_writer(self._apply(_sink_plan(fn, self._df), _NOTHING, name))
-
-    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
-        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
-        return BroadcastConnectedStream(self._df, [], None, broadcast)
-
-    def _apply(
-        self, plan: FunctionPlan, output_schema: TypeLike, name: str | None
-    ) -> ResultDataFrame:
-        types = (self._df.schema, T.StructType([]), output_schema)
-
-        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            task = keyed_task(plan, *types, name, None, "none", side_outputs=tags)
-            return _bridge.process(self._df, [], task, task.output_type, task.spec)
-
-        return ResultDataFrame(run)
+        return self._apply(plan, output_schema, name, self._time_mode)
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import GeneratorType, TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -307,15 +307,11 @@ class Operator:
         except KeystateError:
             raise
         except Exception as e:
-            self._blame(e)
+            raise function_error(e, self._where()) from None
         finally:
             self._context.slot = None
             self._context.row = None
             self._context.timer = None
-
-    def _blame(self, error: Exception) -> NoReturn:
-        own = "".join(traceback.format_exception(type(error), error, own_frames(error)))
-        raise FunctionError(f"{type(error).__name__}: {error}\n{own}{self._where()}") from None
 
     def _where(self) -> str:
         """What is being processed, for messages."""
@@ -340,7 +336,13 @@ INTEGERS = codec(T.IntegerType())
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def own_frames(error: BaseException) -> TracebackType | None:
+def function_error(error: BaseException, where: str) -> FunctionError:
+    """An error of the user's code as Keystate reports it: with its own traceback first."""
+    own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+    return FunctionError(f"{type(error).__name__}: {error}\n{own}{where}")
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
     """The traceback from the user's first frame on."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):

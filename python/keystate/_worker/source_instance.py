@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, shorten
 from keystate._worker.instance_state import InstanceStates, Snapshot
-from keystate._worker.operator import own_frames
+from keystate._worker.operator import function_error
 from keystate._worker.results import row_test
-from keystate.errors import DeclarationError, FunctionError, KeystateError, OutputTypeError
+from keystate.errors import DeclarationError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener
 from keystate.runtime import RuntimeContext
 from keystate.state import StateDescriptor
@@ -211,18 +210,13 @@ class Instance:
         """Runs the user's code; an error of it is reported with its own traceback first."""
         try:
             call()
-        except KeystateError:
-            raise
         except Exception as e:
             self._blame(e)
 
     def _blame(self, error: BaseException) -> NoReturn:
         if isinstance(error, KeystateError):
             raise error
-        own = "".join(traceback.format_exception(type(error), error, own_frames(error)))
-        raise FunctionError(
-            f"{type(error).__name__}: {error}\n{own}in source {self._name}"
-        ) from None
+        raise function_error(error, f"in source {self._name}") from None
 
 
 class _SourceRuntimeContext(RuntimeContext):

@@ -38,6 +38,32 @@ class Copies(types: Seq[(String, String, Boolean)]) extends KeyedProcessFunction
   }
 }
 
+/** Keeps the operator lists that it is restored with, and adds to a union list what it saw of it. */
+class Keeps(types: Seq[(String, String)])
+    extends ProcessFunction[Row, Long]
+    with CheckpointedFunction {
+  @transient private var lists: Seq[ListState[Any]] = _
+  @transient private var counts: ListState[Long] = _
+  @transient private var seen = 0L
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val store = context.getOperatorStateStore
+    lists = types.map { case (name, ddl) =>
+      store.getListState(new ListStateDescriptor(name, TypeInformation.ddl[Any](ddl)))
+    }
+    counts = store.getUnionListState(ListStateDescriptor[Long]("counts"))
+    seen = counts.get().sum
+  }
+
+  override def processElement(row: Row, ctx: Context, out: Collector[Long]): Unit =
+    out.collect(seen)
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    lists.foreach(list => list.update(list.get()))
+    counts.update(Seq(seen))
+  }
+}
+
 final case class Mean(count: Long, total: Long)
 
 class MeanOf extends AggregateFunction[Long, Mean, Double] {
@@ -159,6 +185,14 @@ object Interop {
   def copies(rows: DataFrame, types: Array[String]): DataFrame = {
     val parsed = types.toSeq.grouped(3).map(t => (t(0), t(1), t(2) == "True")).toSeq
     rows.keyed("key").process(new Copies(parsed)).toDF("key")
+  }
+
+  /** @param types
+    *   name and DDL, of one type after the other
+    */
+  def keeps(rows: DataFrame, types: Array[String]): DataFrame = {
+    val parsed = types.toSeq.grouped(2).map(t => (t(0), t(1))).toSeq
+    rows.stream.process(new Keeps(parsed)).toDF("seen")
   }
 
   def silence(rows: DataFrame): DataFrame = rows

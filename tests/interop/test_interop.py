@@ -14,10 +14,12 @@ from contract.test_ttl import ROWS, check, interpret, table
 from contract.type_cases import CASES, as_key, same
 from keystate import (
     AggregatingStateDescriptor,
+    CheckpointedFunction,
     FoldingStateDescriptor,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    ProcessFunction,
     ReducingStateDescriptor,
     SortedMapStateDescriptor,
     ValueStateDescriptor,
@@ -87,6 +89,54 @@ def test_every_state_of_every_type(
     assert sorted(row.key for row in fed.run(scala("copies", *types))) == list(range(10))
     fed.feed([(key, "check") for key in range(10)])
     assert fed.run(build) == []
+
+
+class Fills(ProcessFunction, CheckpointedFunction):
+    """Fills operator lists of every type at first; emits what it was restored with."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.restored = context.is_restored()
+        self.lists = {
+            name: store.get_list_state(ListStateDescriptor(name, case.ddl))
+            for name, case in CASES.items()
+        }
+        self.counts = store.get_union_list_state(ListStateDescriptor("counts", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        for name, case in CASES.items():
+            found = list(self.lists[name].get())
+            times = [sum(same(value, other) for other in found) for value in case.values]
+            if len(found) != 2 * len(case.values) or min(times) < 2:
+                yield f"{name}: {found} is not twice {case.values}"
+        yield f"counts {list(self.counts.get())}"
+
+    def snapshot_state(self, context: Any) -> None:
+        if not self.restored:
+            for name, case in CASES.items():
+                self.lists[name].update(case.values)
+            self.counts.add(1)
+
+
+def test_operator_state_of_every_type(
+    stream: Callable[..., Any], scala: Query, settings: Callable[..., None]
+) -> None:
+    """Two subtasks in Python, three in Scala, and one in Python, which must have it all."""
+    settings(**{"spark.sql.timeType.enabled": "true"})
+    fed = stream("x long")
+
+    def build(df: Any) -> Any:
+        return keystate.stream(df).process(Fills(), "text string")
+
+    fed.feed([])
+    assert fed.run(build) == []
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed.feed([(1,)])
+    types = [part for name, case in CASES.items() for part in (name, case.ddl)]
+    assert [row.seen for row in fed.run(scala("keeps", *types))] == [2]
+    settings(**{"spark.sql.shuffle.partitions": "1"})
+    fed.feed([(1,)])
+    assert [row.text for row in fed.run(build)] == ["counts [2, 2, 2]"]
 
 
 class MeanOf(AggregateFunction):

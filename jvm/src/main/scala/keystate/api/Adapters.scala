@@ -1,8 +1,13 @@
 package keystate
 
+import org.apache.spark.sql.keystate.FunctionAdapter
+
 /** Makes a [[KeyedProcessFunction]] of another kind of function. */
 private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
-    extends KeyedProcessFunction[Any, IN, OUT] {
+    extends KeyedProcessFunction[Any, IN, OUT]
+    with FunctionAdapter {
+  override def adapted: AnyRef = function
+
   override def open(context: RuntimeContext): Unit = function match {
     case rich: RichFunction =>
       rich.setRuntimeContext(context)

@@ -87,12 +87,18 @@ object TimeDomain {
 }
 
 /** What is known of the element at hand. */
-trait ProcessContext[K] {
-  def getCurrentKey: K
+trait ElementContext {
 
   /** The element's event time in milliseconds, of a timer its time; null without a watermark. */
   def timestamp(): java.lang.Long
+
+  /** The clocks; without keys there are no timers. */
   def timerService(): TimerService
+}
+
+/** What is known of an element with a key. */
+trait ProcessContext[K] extends ElementContext {
+  def getCurrentKey: K
 }
 
 /** What is known of the timer that fires. */
@@ -108,4 +114,11 @@ abstract class KeyedProcessFunction[K, IN, OUT] extends RichFunction {
 
   /** Called for each timer that fires; a function that does not override it has no timers. */
   def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[OUT]): Unit = ()
+}
+
+/** A function of elements without keys; for operator state it is a [[CheckpointedFunction]] too. */
+abstract class ProcessFunction[IN, OUT] extends RichFunction {
+  type Context = ElementContext
+
+  def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit
 }

@@ -1,18 +1,14 @@
 package keystate
 
 import org.apache.spark.sql.{Column, Dataset}
-import org.apache.spark.sql.keystate.{JvmBridge, KeyBy}
+import org.apache.spark.sql.keystate.KeyBy
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after the
   * other by the same subtask and share state.
   */
-sealed abstract class Keyed[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
-  protected type Self <: Keyed[T]
-  protected def settings: KeyedSettings
-  protected def withSettings(settings: KeyedSettings): Self
-
-  /** The operator's name, in messages. */
-  def name(name: String): Self = withSettings(settings.copy(name = Some(name)))
+sealed abstract class Keyed[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
+    extends RowStream[T](data, by) {
+  override protected type Self <: Keyed[T]
 
   /** `"event_time"`, `"processing_time"`, `"none"`, or `"auto"`: event time when the input has a
     * watermark. In event time, rows behind the watermark are dropped, as by Spark's own stateful
@@ -25,21 +21,6 @@ sealed abstract class Keyed[T] private[keystate] (data: Dataset[T], by: KeyBy[T]
     */
   def maxParallelism(groups: Int): Self =
     withSettings(settings.copy(maxParallelism = Some(groups)))
-
-  def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
-    applied(new FlatMapAdapter(function))
-
-  def flatMap[OUT: TypeInformation](function: T => IterableOnce[OUT]): Dataset[OUT] =
-    flatMap[OUT](new FlatMapFunction[T, OUT] {
-      override def flatMap(value: T, out: Collector[OUT]): Unit =
-        function(value).iterator.foreach(out.collect)
-    })
-
-  def map[OUT: TypeInformation](function: MapFunction[T, OUT]): Dataset[OUT] =
-    applied(new MapAdapter(function))
-
-  def filter(function: FilterFunction[T]): Dataset[T] =
-    applied(new FilterAdapter(function))(inputType)
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one a key, the last.
@@ -72,44 +53,17 @@ sealed abstract class Keyed[T] private[keystate] (data: Dataset[T], by: KeyBy[T]
       val (kept, next) = function(value, state)
       (Option.when(kept)(value), next)
     }(inputType, stateType)
-
-  private def inputType: TypeInformation[T] = TypeInformation.of(data.encoder)
-
-  private def applied[OUT](adapter: Adapter[T, OUT])(implicit
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = run(adapter, None, out)
-
-  protected def run[K, OUT](
-      function: KeyedProcessFunction[K, T, OUT],
-      keyType: Option[TypeInformation[K]],
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = JvmBridge.process(
-    data,
-    by,
-    function,
-    keyType,
-    out,
-    settings.name,
-    settings.maxParallelism,
-    settings.timeMode
-  )
 }
-
-private[keystate] final case class KeyedSettings(
-    name: Option[String] = None,
-    timeMode: String = "auto",
-    maxParallelism: Option[Int] = None
-)
 
 /** A Dataset keyed by a function. */
 final class KeyedStream[T, K] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
     keyType: TypeInformation[K],
-    protected val settings: KeyedSettings = KeyedSettings()
+    protected val settings: StreamSettings = StreamSettings()
 ) extends Keyed[T](data, by) {
   override protected type Self = KeyedStream[T, K]
-  override protected def withSettings(settings: KeyedSettings): KeyedStream[T, K] =
+  override protected def withSettings(settings: StreamSettings): KeyedStream[T, K] =
     new KeyedStream(data, by, keyType, settings)
 
   def process[OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
@@ -121,10 +75,10 @@ final class KeyedStream[T, K] private[keystate] (
 final class KeyedDataset[T] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
-    protected val settings: KeyedSettings = KeyedSettings()
+    protected val settings: StreamSettings = StreamSettings()
 ) extends Keyed[T](data, by) {
   override protected type Self = KeyedDataset[T]
-  override protected def withSettings(settings: KeyedSettings): KeyedDataset[T] =
+  override protected def withSettings(settings: StreamSettings): KeyedDataset[T] =
     new KeyedDataset(data, by, settings)
 
   /** @tparam K
@@ -138,6 +92,9 @@ final class KeyedDataset[T] private[keystate] (
 
 /** What `import keystate._` adds to a Dataset. */
 final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
+
+  /** Its rows without keys. */
+  def stream: DataStream[T] = new DataStream(data)
 
   /** Groups by columns. */
   def keyed(column: String, more: String*): KeyedDataset[T] =

@@ -2,11 +2,9 @@ package keystate
 
 import scala.annotation.nowarn
 
-/** What a function is told when it is opened. Get every state in `open`, unconditionally: a query is
-  * planned with the states that `open` asks for.
-  */
+/** Gives a function its keyed states. */
 @nowarn("cat=deprecation")
-trait RuntimeContext {
+trait KeyedStateStore {
   def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T]
   def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
   def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V]
@@ -16,6 +14,12 @@ trait RuntimeContext {
       descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
   ): AggregatingState[IN, OUT]
   def getFoldingState[T, ACC](descriptor: FoldingStateDescriptor[T, ACC]): FoldingState[T, ACC]
+}
+
+/** What a function is told when it is opened. Get every state in `open`, unconditionally: a query is
+  * planned with the states that `open` asks for.
+  */
+trait RuntimeContext extends KeyedStateStore {
 
   /** The operator's name. */
   def getTaskName: String

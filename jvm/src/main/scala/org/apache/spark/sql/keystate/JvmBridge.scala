@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.internal.StaticSQLConf
 
-import keystate.{KeyedProcessFunction, TypeInformation}
+import keystate.{CheckpointedFunction, CheckpointListener, RichFunction, TypeInformation}
 
 /** What a Dataset is keyed by. */
 sealed trait KeyBy[T]
@@ -26,12 +26,16 @@ object KeyBy {
 object JvmBridge {
   private val timeModes = Set("auto", "event_time", "processing_time", "none")
 
-  /** Applies a keyed function to a Dataset. */
-  def process[T, K, OUT](
+  /** Applies a function to a Dataset.
+    *
+    * @param keyType
+    *   if the function wants to know the key
+    */
+  def process[T, OUT](
       data: Dataset[T],
       by: KeyBy[T],
-      function: KeyedProcessFunction[K, T, OUT],
-      keyType: Option[TypeInformation[K]],
+      function: RichFunction,
+      keyType: Option[TypeInformation[_]],
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
@@ -62,18 +66,31 @@ object JvmBridge {
             e
           )
       }
-    val states = discover(serialized, name)
+    val calls = FunctionCalls(function)
+    val (states, operatorStates) = discover(serialized, name)
+    checkStates(states.map(_.spec), operatorStates.map(_.state.spec), input.keys)
     val output = ObjectCodec.expression(outputType.encoder)
     val analyzer = df.sparkSession.sessionState.analyzer
-    val spec =
-      OperatorSpec(name, maxParallelism, timeMode, hasTimers(function), states.map(_.spec))
+    val spec = OperatorSpec(
+      name,
+      maxParallelism,
+      timeMode,
+      calls.hasTimers,
+      states.map(_.spec),
+      checkpointed = calls.user match {
+        case _: CheckpointedFunction | _: CheckpointListener => true
+        case _ => false
+      },
+      operatorStates = operatorStates.map(_.state.spec)
+    )
     val plan = KeyedProcess(
       new JvmFunction(
         serialized,
         df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer),
         keyEncoder(keyType.getOrElse(TypeInformation.row), input.keys, analyzer),
         output,
-        states
+        states,
+        operatorStates
       ),
       input.keys,
       input.columns,
@@ -90,26 +107,44 @@ object JvmBridge {
     if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)
   }
 
-  private def discover(function: Array[Byte], name: Option[String]): Seq[DeclaredState] = {
+  /** The states that a copy of the function asks for. */
+  private def discover(
+      function: Array[Byte],
+      name: Option[String]
+  ): (Seq[DeclaredState], Seq[DeclaredList]) = {
     val context = new DiscoveryContext(name)
-    val copy = JvmFunction.deserialize(function)
+    val operatorStates = new OperatorStateDiscovery(context)
+    val calls = FunctionCalls(JvmFunction.deserialize(function))
+    val copy = calls.function
     try {
       copy.setRuntimeContext(context)
-      copy.open(context)
-    } catch {
-      case e: KeystateException => throw e
-      case NonFatal(e) =>
-        throw KeystateErrors.declaration(s"The function's open failed on the driver: $e", e)
+      calls.user match {
+        case own: CheckpointedFunction =>
+          onDriver("initializeState")(own.initializeState(operatorStates))
+        case _ =>
+      }
+      onDriver("open")(copy.open(context))
     } finally copy.close()
-    context.found.toSeq
+    (context.found.toSeq, operatorStates.found.toSeq)
   }
 
-  private def hasTimers(function: KeyedProcessFunction[_, _, _]): Boolean =
-    function.getClass.getMethods.exists(method =>
-      method.getName == "onTimer" && method.getDeclaringClass != classOf[
-        KeyedProcessFunction[_, _, _]
-      ]
-    )
+  private def onDriver(method: String)(call: => Unit): Unit =
+    try call
+    catch {
+      case e: KeystateException => throw e
+      case NonFatal(e) =>
+        throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
+    }
+
+  private def checkStates(
+      keyed: Seq[StateSpec],
+      others: Seq[StateSpec],
+      keys: Seq[Attribute]
+  ): Unit = {
+    if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
+    val names = (keyed ++ others).map(_.name)
+    names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
+  }
 
   /** Binds the key's type to the key columns, by their order. */
   private def keyEncoder(

@@ -13,24 +13,27 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
-import keystate.KeyedProcessFunction
+import keystate.RichFunction
 
 /** A function in the JVM. It runs in the operator that Python's functions run in too, so that either
   * goes on from the other's checkpoint.
   *
   * @param function
-  *   the [[KeyedProcessFunction]], serialised
+  *   the [[RichFunction]], serialised
   * @param input
   *   bound to the columns that the function sees
   * @param key
   *   bound to the key columns
+  * @param operatorStates
+  *   the lists of its operator state
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
     val input: ExpressionEncoder[Any],
     val key: ExpressionEncoder[Any],
     val output: ExpressionEncoder[Any],
-    val states: Seq[DeclaredState]
+    val states: Seq[DeclaredState],
+    val operatorStates: Seq[DeclaredList]
 ) extends KeyedFunction
     with KeyedRunner {
 
@@ -53,21 +56,23 @@ private[keystate] final class JvmFunction(
   ): KeyedRun = {
     // Runs before the store is let go of, so no other attempt can have it by then.
     context.task.addTaskFailureListener((_, _) => context.subtask.close())
-    context.subtask.getOrOpen(new JvmSubtask(this, context)).run(rows, due, context)
+    context.subtask
+      .getOrOpen(new JvmSubtask(this, context))(_.goesOn(context))
+      .run(rows, due, context)
   }
 
-  def newInstance(): KeyedProcessFunction[Any, Any, Any] = JvmFunction.deserialize(function)
+  def newInstance(): FunctionCalls = FunctionCalls(JvmFunction.deserialize(function))
 }
 
 private[keystate] object JvmFunction {
-  def serialize(function: AnyRef): Array[Byte] = {
+  def serialize(function: RichFunction): Array[Byte] = {
     val buffer = SparkEnv.get.closureSerializer.newInstance().serialize(function)
     val bytes = new Array[Byte](buffer.remaining)
     buffer.get(bytes)
     bytes
   }
 
-  def deserialize(function: Array[Byte]): KeyedProcessFunction[Any, Any, Any] =
+  def deserialize(function: Array[Byte]): RichFunction =
     SparkEnv.get.closureSerializer
       .newInstance()
       .deserialize(ByteBuffer.wrap(function), Utils.getContextOrSparkClassLoader)

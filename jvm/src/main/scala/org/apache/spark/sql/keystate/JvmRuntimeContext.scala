@@ -18,6 +18,54 @@ private[keystate] final case class DeclaredState(
     key: Option[ExpressionEncoder[Any]]
 )
 
+private[keystate] object DeclaredState {
+  def apply(
+      kindName: String,
+      kind: StateKind,
+      descriptor: StateDescriptor,
+      valueType: TypeInformation[_],
+      keyType: Option[TypeInformation[_]] = None,
+      order: KeyOrder = KeyOrder.Natural
+  ): DeclaredState = {
+    val name = descriptor.name
+    val value = encoder(name, valueType)
+    val key = keyType.map(encoder(name, _))
+    val spec = StateSpec(
+      name,
+      kind,
+      kindName,
+      ObjectCodec.dataType(value),
+      key.map(ObjectCodec.dataType(_)),
+      order,
+      descriptor.getTtlConfig.timeToLive
+    )
+    spec.keyType.foreach { key =>
+      try OrderedKeyCodec(key, order)
+      catch {
+        case e: IllegalArgumentException =>
+          throw KeystateErrors.declaration(s"The keys of state '$name': ${e.getMessage}", e)
+      }
+    }
+    DeclaredState(spec, value, key)
+  }
+
+  private def encoder(name: String, declared: TypeInformation[_]): ExpressionEncoder[Any] = {
+    val encoder =
+      try ObjectCodec.expression(declared.encoder)
+      catch {
+        case NonFatal(e) =>
+          throw KeystateErrors.declaration(s"The type of state '$name': ${e.getMessage}", e)
+      }
+    val optional = !encoder.isSerializedAsStructForTopLevel &&
+      encoder.schema.head.dataType.isInstanceOf[StructType]
+    if (optional)
+      throw KeystateErrors.declaration(
+        s"The type of state '$name' is an Option of a struct: declare the struct, null is none."
+      )
+    encoder.resolveAndBind()
+  }
+}
+
 /** Gives a JVM function its states. */
 @nowarn("cat=deprecation")
 private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends RuntimeContext {
@@ -107,46 +155,8 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
       order: KeyOrder = KeyOrder.Natural
   ): (DeclaredState, Int) = {
     val name = descriptor.name
-    if (!taken.add(name)) throw KeystateErrors.declaration(s"Two states are named '$name'.")
-    declared(
-      name, {
-        val value = encoder(name, valueType)
-        val key = keyType.map(encoder(name, _))
-        val spec = StateSpec(
-          name,
-          kind,
-          kindName,
-          ObjectCodec.dataType(value),
-          key.map(ObjectCodec.dataType(_)),
-          order,
-          descriptor.getTtlConfig.timeToLive
-        )
-        spec.keyType.foreach { key =>
-          try OrderedKeyCodec(key, order)
-          catch {
-            case e: IllegalArgumentException =>
-              throw KeystateErrors.declaration(s"The keys of state '$name': ${e.getMessage}", e)
-          }
-        }
-        DeclaredState(spec, value, key)
-      }
-    )
-  }
-
-  private def encoder(name: String, declared: TypeInformation[_]): ExpressionEncoder[Any] = {
-    val encoder =
-      try ObjectCodec.expression(declared.encoder)
-      catch {
-        case NonFatal(e) =>
-          throw KeystateErrors.declaration(s"The type of state '$name': ${e.getMessage}", e)
-      }
-    val optional = !encoder.isSerializedAsStructForTopLevel &&
-      encoder.schema.head.dataType.isInstanceOf[StructType]
-    if (optional)
-      throw KeystateErrors.declaration(
-        s"The type of state '$name' is an Option of a struct: declare the struct, null is none."
-      )
-    encoder.resolveAndBind()
+    if (!taken.add(name)) throw KeystateErrors.twoStates(name)
+    declared(name, DeclaredState(kindName, kind, descriptor, valueType, keyType, order))
   }
 }
 
@@ -180,11 +190,7 @@ private[keystate] final class TaskRuntimeContext(
       name: String,
       declare: => DeclaredState
   ): (DeclaredState, Int) = states.indexWhere(_.spec.name == name) match {
-    case -1 =>
-      throw KeystateErrors.declaration(
-        s"State '$name' was not declared when the query was planned: get every state in open, " +
-          "unconditionally."
-      )
+    case -1 => throw KeystateErrors.notDeclared(name, "open")
     case i => (states(i), i)
   }
 

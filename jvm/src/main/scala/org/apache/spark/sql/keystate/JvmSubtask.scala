@@ -36,14 +36,21 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       }
     )
 
-  private val user = function.newInstance()
+  private val calls = function.newInstance()
+  private val user = calls.function
   private val runtime = new TaskRuntimeContext(function.states, cursor, () => context)
-  guard("open") {
-    user.setRuntimeContext(runtime)
-    user.open(runtime)
+  user.setRuntimeContext(runtime)
+
+  private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {
+    new JvmOperatorState(calls.user, function.operatorStates, runtime, opening)
   }
+  guard("initializeState")(operatorState.foreach(_.initialize()))
+  guard("open")(user.open(runtime))
 
   private def name = context.spec.name
+
+  /** Whether this instance can serve a task. */
+  def goesOn(context: KeyedContext): Boolean = operatorState.forall(_.goesOn(context))
 
   /** Applies the function as the result is read. */
   def run(
@@ -53,6 +60,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   ): KeyedRun = {
     this.context = context
     cursor.enter(context)
+    guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     new Pass(rows, due, context)
   }
 
@@ -71,6 +79,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     private val timerKey = new UnsafeRow(keys.width)
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
+    private var ended = false
 
     override def output: Iterator[InternalRow] = this
     override def updated: Long = cursor.updated - updatedBefore
@@ -80,7 +89,13 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       while (results.isEmpty && (rows.hasNext || due.nonEmpty)) {
         if (rows.hasNext) process(rows.next()) else fire(due.dequeue())
       }
+      if (results.isEmpty && !ended) end()
       !results.isEmpty
+    }
+
+    private def end(): Unit = {
+      ended = true
+      guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
     }
 
     override def next(): InternalRow = {
@@ -92,8 +107,8 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       cursor.moveTo(keys.key(input), keys.group(input))
       row = context.toColumns(input)
       val value = toInput(row)
-      try user.processElement(value, element, collector)
-      catch failed(s"key ${shorten(key)}, row ${shorten(value)}")
+      try calls.processElement(value, element, collector)
+      catch failed(s"${ofKey}row ${shorten(value)}")
       cursor.leave()
     }
 
@@ -101,8 +116,8 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       timerKey.pointTo(due.key, due.key.length)
       cursor.moveTo(timerKey, due.group)
       timer = due
-      try user.onTimer(due.time, element, collector)
-      catch failed(s"key ${shorten(key)}, timer ${due.time}")
+      try calls.onTimer(due.time, element, collector)
+      catch failed(s"${ofKey}timer ${due.time}")
       timer = null
       cursor.leave()
     }
@@ -118,6 +133,9 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   private def guard(where: String)(call: => Unit): Unit =
     try call
     catch failed(where)
+
+  private def ofKey: String =
+    if (context.grouping.isEmpty) "" else s"key ${shorten(key)}, "
 
   private def key: Any = toKey(cursor.currentRow)
 
@@ -185,7 +203,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def registerEventTimeTimer(time: Long): Unit = {
-      if (context.streaming && context.watermark.isEmpty)
+      if (context.timers.nonEmpty && context.streaming && context.watermark.isEmpty)
         throw KeystateErrors.timerWithoutWatermark(name)
       set(TimerChannel.EventTime, time, wanted = true)
     }
@@ -202,7 +220,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     private def set(domain: Byte, time: Long, wanted: Boolean): Unit = {
       val timers = context.timers.getOrElse(
         throw KeystateErrors.declaration(
-          "timers need an onTimer method in the KeyedProcessFunction"
+          "timers need a key, and an onTimer method in the function"
         )
       )
       cursor.check(TimerChannel.FamilyName)

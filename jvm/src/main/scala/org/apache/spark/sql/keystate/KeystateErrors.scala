@@ -207,6 +207,16 @@ private[keystate] object KeystateErrors {
   def declaration(problem: String, cause: Throwable = null): KeystateException =
     new KeystateException("KEYSTATE_DECLARATION", problem, cause)
 
+  def twoStates(name: String): KeystateException = declaration(s"Two states are named '$name'.")
+
+  def notDeclared(name: String, method: String): KeystateException = declaration(
+    s"State '$name' was not declared when the query was planned: get every state in $method, " +
+      "unconditionally."
+  )
+
+  def stateWithoutKey(name: String): KeystateException =
+    declaration(s"State '$name' needs a key: use data.keyed(column) or data.keyBy(function).")
+
   def extensionMissing(extension: String): KeystateException = new KeystateException(
     "KEYSTATE_EXTENSION_MISSING",
     s"spark.sql.extensions lacks $extension: start the session with it, an extension can't be added " +

@@ -26,7 +26,15 @@ private[keystate] final class OperatorStateStore(
   /** Empty while there is no state, and after a rescale. */
   def tag: String = get(OperatorState.TagKey).fold("")(new String(_, UTF_8))
 
-  def state: Option[OperatorState] = get(OperatorState.StateKey).map(OperatorState.fromJson)
+  /** What a new instance begins with.
+    *
+    * @param unions
+    *   whether it has union lists: they are those of all subtasks
+    */
+  def restored(unions: Boolean, readAll: () => Seq[OperatorState]): Option[OperatorState] =
+    state.map(own => if (unions) OperatorState.withUnions(own, readAll()) else own)
+
+  private def state: Option[OperatorState] = get(OperatorState.StateKey).map(OperatorState.fromJson)
 
   private def get(key: Array[Byte]) = Option(backend.get(family, group, key))
 
@@ -35,10 +43,19 @@ private[keystate] final class OperatorStateStore(
     val state = column("operator_state")
     val last = !state.isNullAt(0)
     if (last) backend.synchronized {
-      backend.put(family, group, OperatorState.StateKey, state.getBinary(0))
-      backend.put(family, group, OperatorState.TagKey, column("operator_tag").getBinary(0))
+      put(state.getBinary(0), new String(column("operator_tag").getBinary(0), UTF_8))
     }
     last
+  }
+
+  /** Stores a snapshot under its tag.
+    *
+    * @param state
+    *   as [[OperatorState.toJson]] makes it
+    */
+  def put(state: Array[Byte], tag: String): Unit = {
+    backend.put(family, group, OperatorState.StateKey, state)
+    backend.put(family, group, OperatorState.TagKey, tag.getBytes(UTF_8))
   }
 }
 
@@ -85,10 +102,8 @@ private[keystate] final class OperatorStateQuestions(
   override def apply(question: JObject, data: Array[Byte]): (JObject, Array[Byte]) =
     (question \ "op").extract[String] match {
       case "operator_state" =>
-        val restored = backend.synchronized(own.state).map { state =>
-          if ((question \ "unions").extract[Boolean]) OperatorState.withUnions(state, readAll())
-          else state
-        }
+        val unions = (question \ "unions").extract[Boolean]
+        val restored = backend.synchronized(own.restored(unions, readAll))
         val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
         (JObject("state" -> JString(json)), Array.emptyByteArray)
       case _ => others(question, data)

@@ -6,7 +6,11 @@ package org.apache.spark.sql.keystate
 private[keystate] final class SubtaskScope extends AutoCloseable {
   private var kept: AutoCloseable = _
 
-  def getOrOpen[T <: AutoCloseable](open: => T): T = synchronized {
+  /** @param usable
+    *   whether what is kept can serve; if not, it is closed
+    */
+  def getOrOpen[T <: AutoCloseable](open: => T)(usable: T => Boolean): T = synchronized {
+    if (kept != null && !usable(kept.asInstanceOf[T])) close()
     if (kept == null) kept = open
     kept.asInstanceOf[T]
   }

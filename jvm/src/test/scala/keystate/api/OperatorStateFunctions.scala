@@ -1,0 +1,112 @@
+package keystate
+
+import java.util.concurrent.ConcurrentLinkedQueue
+import java.util.concurrent.atomic.AtomicBoolean
+
+final case class Emitted(value: Long, subtask: Int, restored: Boolean, seen: Long)
+final case class Seen(subtask: Int, n: Long)
+
+/** Keeps elements back until it has `size` of them; a union list says how many each subtask saw. */
+class Buffer(size: Int) extends ProcessFunction[Long, Emitted] with CheckpointedFunction {
+  @transient private var kept: ListState[Long] = _
+  @transient private var seen: ListState[Seen] = _
+  @transient private var buffer: Vector[Long] = _
+  @transient private var restored = false
+  @transient private var allSeen = 0L
+  @transient private var n = 0L
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val store = context.getOperatorStateStore
+    kept = store.getListState(ListStateDescriptor[Long]("kept"))
+    seen = store.getUnionListState(ListStateDescriptor[Seen]("seen"))
+    buffer = kept.get().toVector
+    restored = context.isRestored
+    allSeen = seen.get().map(_.n).sum
+    assert(context.getRestoredCheckpointId.isDefined == restored)
+  }
+
+  private def subtask = getRuntimeContext.getIndexOfThisSubtask
+
+  override def processElement(value: Long, ctx: Context, out: Collector[Emitted]): Unit = {
+    n += 1
+    buffer :+= value
+    if (buffer.size >= size) {
+      buffer.foreach(kept => out.collect(Emitted(kept, subtask, restored, allSeen)))
+      buffer = Vector.empty
+    }
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    assert(context.getCheckpointTimestamp > 0)
+    kept.update(buffer)
+    seen.update(Seq(Seen(subtask, n)))
+  }
+}
+
+/** Keyed, with a total of its subtask's own and a log of calls; fails at 13 when it is asked to. */
+class Tally
+    extends KeyedProcessFunction[Long, Long, (Long, Long, Long)]
+    with CheckpointedFunction
+    with CheckpointListener {
+  @transient private var count: ValueState[Long] = _
+  @transient private var totals: ListState[Long] = _
+  @transient private var total = 0L
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    count = context.getKeyedStateStore.getState(ValueStateDescriptor("count", 0L))
+    totals = context.getOperatorStateStore.getListState(ListStateDescriptor[Long]("totals"))
+    total = totals.get().sum
+  }
+
+  override def processElement(
+      value: Long,
+      ctx: Context,
+      out: Collector[(Long, Long, Long)]
+  ): Unit = {
+    count.update(count.value() + 1)
+    total += value
+    if (value == 13 && Tally.fail.getAndSet(false)) throw new IllegalStateException("once")
+    out.collect((value, count.value(), total))
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    Tally.log.add(s"snapshot ${context.getCheckpointId}")
+    totals.update(Seq(total))
+  }
+
+  override def notifyCheckpointComplete(checkpointId: Long): Unit = {
+    Tally.log.add(s"complete $checkpointId")
+    ()
+  }
+}
+
+object Tally {
+  val fail = new AtomicBoolean
+  val log = new ConcurrentLinkedQueue[String]
+}
+
+/** Emits what a list holds, and then keeps something else in it. */
+class Holds[T](descriptor: ListStateDescriptor[T], next: T)
+    extends RichFlatMapFunction[Long, String]
+    with CheckpointedFunction {
+  @transient private var list: ListState[T] = _
+
+  override def initializeState(context: FunctionInitializationContext): Unit =
+    list = context.getOperatorStateStore.getListState(descriptor)
+
+  override def flatMap(value: Long, out: Collector[String]): Unit =
+    out.collect(list.get().mkString(","))
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = list.update(Seq(next))
+}
+
+/** Does in its methods what it is told to. */
+class Does(
+    initialize: FunctionInitializationContext => Unit,
+    process: ElementContext => Unit = _ => ()
+) extends ProcessFunction[Long, Long]
+    with CheckpointedFunction {
+  override def initializeState(context: FunctionInitializationContext): Unit = initialize(context)
+  override def processElement(value: Long, ctx: Context, out: Collector[Long]): Unit = process(ctx)
+  override def snapshotState(context: FunctionSnapshotContext): Unit = ()
+}

@@ -17,6 +17,9 @@ trait CheckpointStorage {
   /** The files in a folder; none when there is no such folder. */
   def list(folder: String): Seq[StoredFile]
 
+  /** The names of the folders in the operator's folder. */
+  def folders(): Seq[String]
+
   def exists(path: String): Boolean
 
   /** Deleting what is not there is no error. */

@@ -8,8 +8,8 @@ import org.slf4j.LoggerFactory
   * lists it and it is older than the oldest of these, by its version and by its time: a file that is
   * newer can belong to a commit under way, or to a late attempt at a version that remains. So do the
   * temporary files of writers that died. Files of other names are left alone. If any remaining version
-  * file cannot be read, no run file is deleted. Nor is a file from before the last rescale, for other
-  * partitions may use it.
+  * file cannot be read, no run file is deleted. Files from before the last rescale, which other
+  * partitions may use, the first partition deletes for all, see [[SharedFiles]].
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
@@ -17,7 +17,6 @@ private[checkpoint] final class CleanUp(
     settings: StoreSettings
 ) {
   private val log = LoggerFactory.getLogger(classOf[CleanUp])
-  private val Temporary = """\.([^.]+\.(?:keystate|sst))\..+\.tmp""".r
 
   /** @param inUse
     *   runs that are needed though no version file may list them yet
@@ -33,7 +32,7 @@ private[checkpoint] final class CleanUp(
       val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 1
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
       if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
-        old.foreach { case (file, _, _) => delete(file) }
+        old.foreach { case (file, _, _) => delete(path(file)) }
         val manifests = retained.map { case (_, version, id) =>
           VersionFile.read(storage, location, version, id)
         }
@@ -46,23 +45,33 @@ private[checkpoint] final class CleanUp(
           .filter(file =>
             RunFiles.versionOf(file.name).exists(run => run > shared && run < oldestRetained)
           )
-          .filterNot(file => neededPaths.contains(path(file)))
+          .map(path)
+          .filterNot(neededPaths)
           .foreach(delete)
-        stale.filter(file => isTemporary(file.name)).foreach(delete)
+        stale.filter(file => CleanUp.isTemporary(file.name)).map(path).foreach(delete)
+        if (location.partition == 0)
+          new SharedFiles(location, storage)
+            .unneeded(oldestRetained, manifests)
+            .filterNot(neededPaths)
+            .foreach(delete)
       }
     }
   }
 
-  /** As Spark's CheckpointFileManager names a file until it is complete. */
-  private def isTemporary(name: String): Boolean = name match {
-    case Temporary(of) => VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined
-    case _ => false
-  }
-
   private def path(file: StoredFile): String = s"${location.folder}/${file.name}"
 
-  private def delete(file: StoredFile): Unit = {
-    log.info("Deleting {}", storage.describe(path(file)))
-    storage.delete(path(file))
+  private def delete(path: String): Unit = {
+    log.info("Deleting {}", storage.describe(path))
+    storage.delete(path)
+  }
+}
+
+private[checkpoint] object CleanUp {
+  private val Temporary = """\.([^.]+\.(?:keystate|sst))\..+\.tmp""".r
+
+  /** As Spark's CheckpointFileManager names a file until it is complete. */
+  def isTemporary(name: String): Boolean = name match {
+    case Temporary(of) => VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined
+    case _ => false
   }
 }

@@ -65,6 +65,10 @@ final class MemoryStorage extends CheckpointStorage {
     }
   }
 
+  override def folders(): Seq[String] = synchronized {
+    files.keys.collect { case s"$folder/$_" => folder }.toSeq.distinct
+  }
+
   override def exists(path: String): Boolean = synchronized(files.contains(path))
 
   override def delete(path: String): Unit = {

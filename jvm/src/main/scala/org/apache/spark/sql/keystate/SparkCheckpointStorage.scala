@@ -40,6 +40,10 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
       }
     catch { case _: FileNotFoundException => Nil }
 
+  override def folders(): Seq[String] =
+    try files.list(operatorFolder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
+    catch { case _: FileNotFoundException => Nil }
+
   override def exists(path: String): Boolean = files.exists(resolve(path))
 
   override def delete(path: String): Unit = files.delete(resolve(path))

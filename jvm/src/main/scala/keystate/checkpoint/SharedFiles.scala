@@ -1,0 +1,101 @@
+package keystate.checkpoint
+
+/** What a store's last rescale left behind: the run files of before, which several partitions may
+  * use, and whatever is in the folders of partitions that are gone. No partition can tell for itself
+  * whether another one needs a file. The first partition, which every layout has, does it for all.
+  *
+  * It begins once everything that is retained in any partition was written after the rescale. From
+  * then on a file that no retained version lists can't be listed again, for a version lists only files
+  * of the one that it was made from, or of a rescale's, and new ones. A file that is younger than a
+  * retained version stays: it may be a merge of old runs that the next commit lists. All retained
+  * versions are read, not just the oldest: with checkpoint format v1 a late attempt may have replaced
+  * any of them by one made of other files.
+  */
+private[checkpoint] final class SharedFiles(location: StoreLocation, storage: CheckpointStorage) {
+  import SharedFiles._
+
+  /** @param oldest
+    *   the oldest version that is retained
+    * @param manifests
+    *   the first partition's versions from that one on
+    * @return
+    *   the paths of the files that nothing needs
+    */
+  def unneeded(oldest: Long, manifests: Seq[Manifest]): Seq[String] =
+    manifests.map(Rescale.of).distinct match {
+      case Seq(Some(rescale)) if rescale.at < oldest => unneeded(oldest, rescale)
+      case _ => Nil
+    }
+
+  private def unneeded(oldest: Long, rescale: Rescale): Seq[String] = {
+    val (owners, gone) = storage
+      .folders()
+      .flatMap(_.toIntOption)
+      .map(new Folder(_, oldest))
+      .partition(_.partition < rescale.partitions)
+    val isOver = owners.size == rescale.partitions && owners.forall(_.retained.nonEmpty) &&
+      gone.forall(_.retained.isEmpty)
+    val left = owners.flatMap(_.runsUntil(rescale.at)) ++ gone.flatMap(_.files)
+    // Most of what is left is in the newest versions, as a rule all of it.
+    val unused = if (isOver) without(left, owners.flatMap(_.newest)) else Nil
+    if (unused.isEmpty) Nil
+    else {
+      val retained = owners.flatMap(_.retained)
+      val oldestTime = retained.map(_.file.modified).min
+      if (retained.exists(version => !Rescale.of(version.manifest).contains(rescale))) Nil
+      else without(unused, retained).filter(_.file.modified < oldestTime).map(_.path)
+    }
+  }
+
+  private def without(files: Seq[Found], versions: Seq[Version]): Seq[Found] =
+    if (files.isEmpty) Nil
+    else {
+      val listed = versions.flatMap(version => StoreReader.files(version.manifest)).toSet
+      files.filterNot(found => listed(found.path))
+    }
+
+  private final class Version(val file: StoredFile, val number: Long, read: => Manifest) {
+    lazy val manifest: Manifest = read
+  }
+
+  /** The store's files in one partition. */
+  private final class Folder(val partition: Int, oldest: Long) {
+    private val here = location.copy(partition = partition)
+    private val all = storage.list(here.folder)
+
+    val retained: Seq[Version] = for {
+      file <- all
+      (number, id) <- VersionFile.parse(file.name)
+      if number >= oldest
+    } yield new Version(file, number, VersionFile.read(storage, here, number, id))
+
+    def newest: Seq[Version] = retained.filter(_.number == retained.map(_.number).max)
+
+    def runsUntil(version: Long): Seq[Found] =
+      found(name => RunFiles.versionOf(name).exists(_ <= version))
+
+    def files: Seq[Found] = found { name =>
+      RunFiles.versionOf(name).isDefined || VersionFile.parse(name).isDefined ||
+      CleanUp.isTemporary(name)
+    }
+
+    private def found(isMeant: String => Boolean): Seq[Found] =
+      all
+        .filter(file => isMeant(file.name))
+        .map(file => Found(s"${here.folder}/${file.name}", file))
+  }
+}
+
+private object SharedFiles {
+  final case class Found(path: String, file: StoredFile)
+
+  /** The last rescale that a version knows of. */
+  final case class Rescale(at: Long, partitions: Int)
+
+  object Rescale {
+    def of(manifest: Manifest): Option[Rescale] = for {
+      at <- manifest.rescaledAt
+      partitions <- manifest.layout
+    } yield Rescale(at, partitions)
+  }
+}

@@ -66,7 +66,13 @@ private[keystate] final case class SparkStore(
       formatVersion,
       family.variable
     )
-    val columns = extractor.partitionKeySchema.zipWithIndex.map { case (column, i) =>
+    // Of joins of format 4 it gives the time too, which Spark does not shuffle by.
+    val shuffled = family.spec match {
+      case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
+        extractor.partitionKeySchema.dropRight(1)
+      case _ => extractor.partitionKeySchema
+    }
+    val columns = shuffled.zipWithIndex.map { case (column, i) =>
       BoundReference(i, column.dataType, column.nullable)
     }
     val hash = UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(columns)))

@@ -295,6 +295,63 @@ def test_sparks_own_operators(spark: Any, stream: Callable[[str], Any], tmp_path
     assert sorted(fed.run(join)) == sorted(expected)
 
 
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+def test_operators_without_keys(
+    spark: Any,
+    checkpoint_format: str,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """A limit has all it has in one partition, whatever the number of partitions is."""
+    settings(**{FORMAT: checkpoint_format})
+
+    def build(df: DataFrame) -> DataFrame:
+        return df.dropDuplicates(["key"]).limit(3)
+
+    fed = stream(SCHEMA)
+    fed.feed([("a", 1), ("b", 2)], [("a", 3)])
+    assert len(fed.run(build)) == 2
+    for partitions in (2, 3):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        keystate.rescale(str(fed.checkpoint), partitions)
+        found = admin.inspect(str(fed.checkpoint))
+        assert found["partitions"] == partitions
+        numbers = {op["name"]: len(op["partitions"]) for op in found["operators"]}
+        assert numbers == {"dedupe": partitions, "globalLimit": 1}
+        assert admin.verify(str(fed.checkpoint)) == []
+        copy = tmp_path / f"copy{partitions}"
+        admin.savepoint(str(fed.checkpoint), str(copy))
+        assert admin.verify(str(copy)) == []
+        assert [d["same"] for d in admin.diff(str(copy), str(fed.checkpoint))] == [1, 2]
+    shutil.rmtree(fed.checkpoint)
+    fed.checkpoint = copy
+    fed.feed([("a", 4), ("c", 5), ("d", 6)])
+    assert len(fed.run(build)) == 1
+
+
+def test_only_operators_without_keys(
+    spark: Any, stream: Callable[[str], Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    settings(**{FORMAT: "2"})
+
+    def build(df: DataFrame) -> DataFrame:
+        return df.groupBy().sum("x")
+
+    fed = stream(SCHEMA)
+    fed.feed([("a", 1)])
+    fed.run(build, mode="complete")
+    (operator,) = admin.inspect(str(fed.checkpoint))["operators"]
+    assert len(operator["partitions"]) == 1
+    copy = tmp_path / "copy"
+    admin.savepoint(str(fed.checkpoint), str(copy))
+    assert admin.verify(str(copy)) == []
+    shutil.rmtree(fed.checkpoint)
+    fed.checkpoint = copy
+    fed.feed([("b", 2)])
+    assert [tuple(row) for row in fed.run(build, mode="complete")] == [(3,)]
+
+
 def test_source_in_a_checkpoint(spark: Any, tmp_path: Path) -> None:
     from examples.counter_source import start
 

@@ -69,7 +69,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     committedBatches
       .filter(b => b + 1 >= oldest || committed.contains(b))
       .map(batch)
-      .filter(_.partitions > partition)
+      .filter(partitions(_, id) > partition)
       .filterNot(b =>
         there(b.version) && idOf(b, id, partition, store).forall { name =>
           found.contains((b.version, Some(name)))
@@ -82,14 +82,14 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private def partitionsOf(id: Long): Seq[Int] =
     (folders(operatorFolder(id)).flatMap(_.toIntOption) ++ last.toSeq.flatMap(
-      0 until _.partitions
+      0 until partitions(_, id)
     )).distinct.sorted
 
   private def operator(id: Long): JValue = {
     val manifests = for {
       b <- last.toSeq
       store <- stores(id)
-      partition <- 0 until b.partitions
+      partition <- 0 until partitions(b, id)
     } yield (store, manifest(b, id, partition, store))
     val kept = for {
       store <- stores(id)
@@ -223,7 +223,8 @@ private[keystate] object CheckpointDifference {
         checkpoint
           .stores(operator)
           .map { store =>
-            store -> (0 until batch.partitions).map(checkpoint.manifest(batch, operator, _, store))
+            store -> (0 until checkpoint.partitions(batch, operator))
+              .map(checkpoint.manifest(batch, operator, _, store))
           }
           .toMap
 

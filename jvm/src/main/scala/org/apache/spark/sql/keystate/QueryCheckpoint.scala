@@ -44,9 +44,9 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     val commit =
       commits.get(number).getOrElse(throw KeystateErrors.noBatch(number, location))
     val ids = commit.stateUniqueIds.getOrElse(Map.empty)
-    val partitions = ids.values.headOption.map(_.length).orElse {
-      offsets.get(number).map(QueryRescaling.partitionsOf)
-    }
+    val partitions = ids
+      .collectFirst { case (operator, of) if !unpartitioned(operator) => of.length }
+      .orElse(offsets.get(number).map(QueryRescaling.partitionsOf))
     CommittedBatch(
       number,
       partitions.getOrElse(throw KeystateErrors.noBatch(number, location)),
@@ -56,6 +56,24 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 
   def operators: Seq[Long] = folders(new Path(root, "state")).flatMap(_.toLongOption).sorted
 
+  /** In how many partitions an operator's state after a batch is. */
+  def partitions(batch: CommittedBatch, operator: Long): Int =
+    if (unpartitioned(operator)) 1 else batch.partitions
+
+  /** Operators of Spark's without keys, such as a limit: all they have is in the first partition. */
+  private lazy val unpartitioned: Set[Long] = {
+    val sparks = operators.filter(record(_).isEmpty).toSet
+    if (sparks.isEmpty || committed.isEmpty) Set.empty
+    else
+      SparkStore
+        .all(session, root, lastBatch)
+        .collect {
+          case (operator, stores) if sparks(operator) && stores.forall(_.isUnpartitioned) =>
+            operator
+        }
+        .toSet
+  }
+
   def operatorFolder(operator: Long): Path = new Path(root, s"state/$operator")
 
   def record(operator: Long): Option[OperatorRecord] =
@@ -63,16 +81,19 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 
   /** Spark's name of an operator. */
   def operatorName(operator: Long): String = {
-    val folder = new Path(operatorFolder(operator), "_metadata/v2")
+    val metadata = new Path(operatorFolder(operator), "_metadata")
+    // Version 2 has a file for each batch, version 1 has one.
+    val folder = new Path(metadata, "v2")
     val latest =
       if (!files.exists(folder)) None
       else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
-    latest.map(batch =>
-      json(new Path(folder, batch.toString)) \ "operatorInfo" \ "operatorName"
-    ) match {
-      case Some(JString(name)) => name
-      case _ => ""
-    }
+    val file = latest.fold(new Path(metadata, "metadata"))(batch => new Path(folder, s"$batch"))
+    if (!files.exists(file)) ""
+    else
+      json(file) \ "operatorInfo" \ "operatorName" match {
+        case JString(name) => name
+        case _ => ""
+      }
   }
 
   /** The second line of a file that Spark's metadata logs write. */
@@ -141,7 +162,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 /** A batch in the commit log.
   *
   * @param partitions
-  *   in how many partitions the state after it is
+  *   in how many partitions the state after it is, but for operators without keys
   * @param ids
   *   with checkpoint format v2 those of the versions after it, by operator, partition and store
   */

@@ -35,7 +35,7 @@ private[keystate] final class Savepoint(
   private def state(batch: CommittedBatch): Seq[String] = for {
     operator <- checkpoint.operators
     store <- checkpoint.stores(operator)
-    partition <- 0 until batch.partitions
+    partition <- 0 until checkpoint.partitions(batch, operator)
     reader = checkpoint.reader(operator, partition, store)
     id = checkpoint.idOf(batch, operator, partition, store)
     manifest = reader.manifest(batch.version, id, batch.partitions)

@@ -84,6 +84,33 @@ def test_a_query_goes_on(
     check(spark, emitted)
 
 
+def test_operators_without_keys(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """A limit has all it has in the first partition."""
+    settings(
+        **{
+            PROVIDER: f"{SPARK}RocksDBStateStoreProvider",
+            "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        }
+    )
+
+    def limited(df: Any) -> Any:
+        return df.dropDuplicates(["x"]).limit(3)
+
+    fed = stream("x long")
+    fed.feed([(1,), (2,)])
+    assert len(fed.run(limited)) == 2
+    target = tmp_path / "imported"
+    admin.import_checkpoint(str(fed.checkpoint), str(target), spark=spark)
+    fed.checkpoint = target
+    found = admin.inspect(str(target), spark=spark)
+    assert sorted(len(op["partitions"]) for op in found["operators"]) == [1, 2]
+    settings(**{PROVIDER: OURS, "spark.sql.shuffle.partitions": "3"})
+    fed.feed([(2,), (3,), (4,)])
+    assert len(fed.run(limited)) == 1
+
+
 def test_what_cannot_be_imported(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -64,6 +64,34 @@ class Keeps(types: Seq[(String, String)])
   }
 }
 
+/** The function of the same name in test_interop.py. */
+class Convert extends KeyedBroadcastProcessFunction[String, Row, Row, (String, Double, String)] {
+  type Out = Collector[(String, Double, String)]
+
+  @transient private var total: ValueState[Double] = _
+
+  private def rates = MapStateDescriptor[String, Rate]("rates")
+
+  override def open(ctx: RuntimeContext): Unit =
+    total = ctx.getState(ValueStateDescriptor("total", 0.0))
+
+  override def processBroadcastElement(row: Row, ctx: Context, out: Out): Unit = {
+    val state = ctx.getBroadcastState(rates)
+    val currency = row.getAs[String]("currency")
+    if (row.isNullAt(1)) state.remove(currency) else state.put(currency, Rate(row.getDouble(1), "scala"))
+  }
+
+  override def processElement(row: Row, ctx: ReadOnlyContext, out: Out): Unit = {
+    val rate = ctx.getBroadcastState(rates).get(row.getAs[String]("currency"))
+    total.update(total.value() + row.getAs[Double]("amount") * Option(rate).fold(0.0)(_.rate))
+    out.collect((ctx.getCurrentKey, total.value(), Option(rate).map(_.by).orNull))
+  }
+
+  def descriptor: MapStateDescriptor[String, Rate] = rates
+}
+
+final case class Rate(rate: Double, by: String)
+
 final case class Mean(count: Long, total: Long)
 
 class MeanOf extends AggregateFunction[Long, Mean, Double] {
@@ -119,7 +147,7 @@ class TtlStates extends KeyedProcessFunction[Long, Row, (Long, Int, String)] {
     if (config == "read") builder.updateTtlOnReadAndWrite()
     if (config == "expired") builder.returnExpiredIfNotCleanedUp().disableCleanupInBackground()
     val ttl = builder.build()
-    def expiring[D <: StateDescriptor](descriptor: D): D = {
+    def expiring[D <: StateDescriptor[_]](descriptor: D): D = {
       descriptor.enableTimeToLive(ttl)
       descriptor
     }
@@ -193,6 +221,18 @@ object Interop {
   def keeps(rows: DataFrame, types: Array[String]): DataFrame = {
     val parsed = types.toSeq.grouped(2).map(t => (t(0), t(1))).toSeq
     rows.stream.process(new Keeps(parsed)).toDF("seen")
+  }
+
+  /** The rates are rows without a customer. */
+  def convert(rows: DataFrame): DataFrame = {
+    val function = new Convert
+    val rates = rows.where("customer is null").selectExpr("currency", "amount")
+    rows
+      .where("customer is not null")
+      .keyed("customer")
+      .connect(rates.broadcast(function.descriptor))
+      .process(function)
+      .toDF("customer", "total", "by")
   }
 
   def silence(rows: DataFrame): DataFrame = rows

@@ -16,6 +16,7 @@ from keystate import (
     AggregatingStateDescriptor,
     CheckpointedFunction,
     FoldingStateDescriptor,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -137,6 +138,62 @@ def test_operator_state_of_every_type(
     settings(**{"spark.sql.shuffle.partitions": "1"})
     fed.feed([(1,)])
     assert [row.text for row in fed.run(build)] == ["counts [2, 2, 2]"]
+
+
+RATES = MapStateDescriptor("rates", "string", "rate double, by string")
+
+
+class Convert(KeyedBroadcastProcessFunction):
+    """Sums amounts by the rates of the day, and tells who wrote a rate."""
+
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_state(ValueStateDescriptor("total", "double", default=0.0))
+
+    def process_broadcast_element(self, row: Any, ctx: Any) -> None:
+        rates = ctx.get_broadcast_state(RATES)
+        if row.amount is None:
+            rates.remove(row.currency)
+        else:
+            rates[row.currency] = (row.amount, "python")
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        rate = ctx.get_broadcast_state(RATES)[row.currency]
+        self.total.update(self.total.value() + row.amount * (rate.rate if rate else 0))
+        yield row.customer, self.total.value(), rate and rate.by
+
+
+def test_broadcast_state_in_turns(
+    stream: Callable[..., Any], scala: Query, settings: Callable[..., None]
+) -> None:
+    """Each language goes on with what the other one made of the broadcast rows, over rescales."""
+    settings(**{"spark.keystate.broadcast.check": "true"})
+    fed = stream("customer string, amount double, currency string")
+
+    def in_python(df: Any) -> Any:
+        rates = df.where("customer is null").select("currency", "amount")
+        return (
+            keystate.keyed(df.where("customer is not null"), "customer")
+            .connect(keystate.broadcast(rates, RATES))
+            .process(Convert(), "customer string, total double, by string")
+        )
+
+    turns = [
+        (in_python, 1, [(None, 2.0, "EUR"), (None, 3.0, "USD"), ("a", 1.0, "EUR")]),
+        (scala("convert"), 3, [("a", 1.0, "EUR"), ("b", 1.0, "USD")]),
+        (scala("convert"), 2, [(None, 5.0, "CHF"), (None, None, "USD"), ("b", 1.0, "USD")]),
+        (in_python, 4, [("a", 1.0, "CHF"), ("b", 1.0, "EUR"), ("c", 1.0, "USD")]),
+    ]
+    emitted = []
+    for build, partitions, rows in turns:
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        fed.feed(rows)
+        emitted.append(sorted(map(tuple, fed.run(build))))
+    assert emitted == [
+        [("a", 2.0, "python")],
+        [("a", 4.0, "python"), ("b", 3.0, "python")],
+        [("b", 3.0, None)],
+        [("a", 9.0, "scala"), ("b", 5.0, "python"), ("c", 0.0, None)],
+    ]
 
 
 class MeanOf(AggregateFunction):

@@ -66,6 +66,9 @@ final class KeyedStream[T, K] private[keystate] (
   override protected def withSettings(settings: StreamSettings): KeyedStream[T, K] =
     new KeyedStream(data, by, keyType, settings)
 
+  def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedStream[T, K, B] =
+    new BroadcastConnectedKeyedStream(this, keyType, broadcast)
+
   def process[OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
@@ -81,6 +84,9 @@ final class KeyedDataset[T] private[keystate] (
   override protected def withSettings(settings: StreamSettings): KeyedDataset[T] =
     new KeyedDataset(data, by, settings)
 
+  def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedDataset[T, B] =
+    new BroadcastConnectedKeyedDataset(this, broadcast)
+
   /** @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
@@ -95,6 +101,12 @@ final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
 
   /** Its rows without keys. */
   def stream: DataStream[T] = new DataStream(data)
+
+  /** For all subtasks of the operator that it is connected to, which keep in states of these
+    * descriptors what they make of it.
+    */
+  def broadcast(descriptors: MapStateDescriptor[_, _]*): BroadcastStream[T] =
+    BroadcastStream(data, descriptors)
 
   /** Groups by columns. */
   def keyed(column: String, more: String*): KeyedDataset[T] =

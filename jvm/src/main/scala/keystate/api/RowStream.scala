@@ -1,7 +1,7 @@
 package keystate
 
 import org.apache.spark.sql.Dataset
-import org.apache.spark.sql.keystate.{JvmBridge, KeyBy}
+import org.apache.spark.sql.keystate.{BroadcastInputs, JvmBridge, KeyBy}
 
 /** A Dataset whose rows go to the subtasks of an operator. */
 abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
@@ -36,12 +36,14 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
   private[keystate] def run[OUT](
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
-      out: TypeInformation[OUT]
+      out: TypeInformation[OUT],
+      broadcast: Option[BroadcastInputs] = None
   ): Dataset[OUT] = JvmBridge.process(
     data,
     by,
     function,
     keyType,
+    broadcast,
     out,
     settings.name,
     settings.maxParallelism,
@@ -63,6 +65,9 @@ final class DataStream[T] private[keystate] (
   override protected type Self = DataStream[T]
   override protected def withSettings(settings: StreamSettings): DataStream[T] =
     new DataStream(data, settings)
+
+  def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedStream[T, B] =
+    new BroadcastConnectedStream(this, broadcast)
 
   def process[OUT](function: ProcessFunction[T, OUT])(implicit
       out: TypeInformation[OUT]

@@ -5,7 +5,7 @@ package keystate
   * `new` takes the types as Flink does; the companions' `apply` finds them:
   * `ValueStateDescriptor[Long]("count")`.
   */
-sealed abstract class StateDescriptor extends Serializable {
+sealed abstract class StateDescriptor[S <: State] extends Serializable {
   private var ttl = StateTtlConfig.DISABLED
 
   def name: String
@@ -25,7 +25,7 @@ final class ValueStateDescriptor[T](
     val name: String,
     val valueType: TypeInformation[T],
     val default: T
-) extends StateDescriptor {
+) extends StateDescriptor[ValueState[T]] {
   def this(name: String, valueType: TypeInformation[T]) =
     this(name, valueType, null.asInstanceOf[T])
 }
@@ -40,7 +40,7 @@ object ValueStateDescriptor {
 
 /** Describes a [[ListState]]. */
 final class ListStateDescriptor[T](val name: String, val elementType: TypeInformation[T])
-    extends StateDescriptor
+    extends StateDescriptor[ListState[T]]
 
 object ListStateDescriptor {
   def apply[T: TypeInformation](name: String): ListStateDescriptor[T] =
@@ -52,7 +52,7 @@ final class MapStateDescriptor[K, V](
     val name: String,
     val keyType: TypeInformation[K],
     val valueType: TypeInformation[V]
-) extends StateDescriptor
+) extends StateDescriptor[MapState[K, V]]
 
 object MapStateDescriptor {
   def apply[K, V](name: String)(implicit
@@ -92,7 +92,7 @@ final class SortedMapStateDescriptor[K, V](
     val order: KeyOrder,
     val keyType: TypeInformation[K],
     val valueType: TypeInformation[V]
-) extends StateDescriptor {
+) extends StateDescriptor[SortedMapState[K, V]] {
   def this(name: String, order: KeyOrder, keyClass: Class[K], valueClass: Class[V]) =
     this(name, order, TypeInformation.of(keyClass), TypeInformation.of(valueClass))
 }
@@ -109,7 +109,7 @@ final class ReducingStateDescriptor[T](
     val name: String,
     val function: ReduceFunction[T],
     val valueType: TypeInformation[T]
-) extends StateDescriptor
+) extends StateDescriptor[ReducingState[T]]
 
 object ReducingStateDescriptor {
   def apply[T](name: String, function: ReduceFunction[T])(implicit
@@ -122,7 +122,7 @@ final class AggregatingStateDescriptor[IN, ACC, OUT](
     val name: String,
     val function: AggregateFunction[IN, ACC, OUT],
     val accumulatorType: TypeInformation[ACC]
-) extends StateDescriptor
+) extends StateDescriptor[AggregatingState[IN, OUT]]
 
 object AggregatingStateDescriptor {
   def apply[IN, ACC, OUT](name: String, function: AggregateFunction[IN, ACC, OUT])(implicit
@@ -138,7 +138,7 @@ final class FoldingStateDescriptor[T, ACC](
     val initial: ACC,
     val function: FoldFunction[T, ACC],
     val accumulatorType: TypeInformation[ACC]
-) extends StateDescriptor
+) extends StateDescriptor[FoldingState[T, ACC]]
 
 object FoldingStateDescriptor {
   @deprecated("use AggregatingStateDescriptor", "Flink 1.4")

@@ -53,12 +53,20 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
     private val source = MemoryStream[T](implicitly[Encoder[T]], spark)
     val checkpoint: String = folder.resolve(name).toString
 
+    def toDS: Dataset[T] = source.toDS()
+
+    /** Adds a batch for a query to take in. */
+    def feed(batch: Seq[T]): Unit = {
+      source.addData(batch)
+      ()
+    }
+
     /** Runs a query over the batches, one after the other, and stops it. */
     def run[O](build: Dataset[T] => Dataset[O], mode: String = "append")(
         batches: Seq[T]*
     ): Seq[O] = {
       val emitted = ArrayBuffer.empty[O]
-      val query = build(source.toDS()).writeStream
+      val query = build(toDS).writeStream
         .outputMode(mode)
         .option("checkpointLocation", checkpoint)
         .foreachBatch { (batch: Dataset[O], _: Long) =>
@@ -68,7 +76,7 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
         .start()
       try
         batches.foreach { batch =>
-          source.addData(batch)
+          feed(batch)
           query.processAllAvailable()
         }
       finally query.stop()

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
-import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan, Project}
 
 /** A function applied to rows of one input, keyed or not, and to every row of another, which all its
   * subtasks get.
@@ -34,6 +34,25 @@ private[keystate] case class BroadcastProcess(
       newLeft: LogicalPlan,
       newRight: LogicalPlan
   ): BroadcastProcess = copy(left = newLeft, right = newRight)
+}
+
+private[keystate] object BroadcastProcess {
+
+  /** An operator's function with what is broadcast to it. */
+  def connect(operator: KeyedProcess, broadcast: LogicalPlan): BroadcastProcess = {
+    // Columns of its own: both inputs may come from one DataFrame.
+    val columns = broadcast.output.map(column => Alias(column, column.name)())
+    BroadcastProcess(
+      operator.function,
+      operator.keys,
+      operator.columns,
+      columns.map(_.toAttribute),
+      operator.output,
+      operator.spec,
+      operator.child,
+      Project(columns, broadcast)
+    )
+  }
 }
 
 /** What is broadcast to an operator.

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{KeyedStateBackend, StateEntries}
+import keystate.backend.{Entry, KeyedStateBackend, StateEntries}
 import keystate.keygroup.KeyGroups
 
 /** What is broadcast to a task: rows, the same in the same order for every task of a batch. */
@@ -97,7 +97,7 @@ private[keystate] final class BroadcastChannel(
     val gone = columns(s"b${index}_d").getArray(0)
     var i = 0
     while (i < gone.numElements()) {
-      backend.remove(family, group, codec.encode(gone, i))
+      remove(codec.encode(gone, i))
       i += 1
     }
     removed += i
@@ -108,21 +108,35 @@ private[keystate] final class BroadcastChannel(
       val value =
         if (spec.isStruct && values.isNull(i)) StateRows.NullStruct
         else StateRows.encode(projection(values(i)))
-      backend.put(family, group, codec.encode(keys, i), value)
+      put(codec.encode(keys, i), value)
       i += 1
     }
     (i.toLong, removed)
   }
 
-  private def clear(): Long = {
-    val keys = entryKeys()
-    keys.foreach(backend.remove(family, group, _))
+  /** Removes all entries; returns how many there were. */
+  def clear(): Long = {
+    val keys = entries(_.key)
+    keys.foreach(remove)
     keys.size.toLong
   }
 
-  private def entryKeys(): Seq[Array[Byte]] = {
+  // By keys as a codec of their order encodes them, and values as states store them.
+
+  def get(key: Array[Byte]): Array[Byte] = backend.get(family, group, key)
+  def put(key: Array[Byte], value: Array[Byte]): Unit = backend.put(family, group, key, value)
+  def remove(key: Array[Byte]): Unit = backend.remove(family, group, key)
+
+  /** What `use` makes of each entry, at once. */
+  def entries[T](use: Entry => T): Seq[T] = {
     val entries = backend.scan(family, group, null, null)
-    try entries.map(_.key).toVector
+    try entries.map(use).toVector
+    finally entries.close()
+  }
+
+  def isEmpty: Boolean = {
+    val entries = backend.scan(family, group, null, null)
+    try !entries.hasNext
     finally entries.close()
   }
 

@@ -8,6 +8,7 @@ import org.apache.spark.sql.{Column, Dataset, Encoder, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.internal.StaticSQLConf
@@ -30,22 +31,21 @@ object JvmBridge {
     *
     * @param keyType
     *   if the function wants to know the key
+    * @param broadcast
+    *   if the function takes broadcast elements
     */
   def process[T, OUT](
       data: Dataset[T],
       by: KeyBy[T],
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
+      broadcast: Option[BroadcastInputs],
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
       timeMode: String
   ): Dataset[OUT] = {
-    val df = data match {
-      case classic: ClassicDataset[T] => classic
-      case _ =>
-        throw KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
-    }
+    val df = classic(data)
     checkExtension(df)
     if (!timeModes(timeMode))
       throw KeystateErrors.declaration(
@@ -68,19 +68,31 @@ object JvmBridge {
       }
     val calls = FunctionCalls(function)
     val (states, operatorStates) = discover(serialized, name)
-    checkStates(states.map(_.spec), operatorStates.map(_.state.spec), input.keys)
-    val output = ObjectCodec.expression(outputType.encoder)
     val analyzer = df.sparkSession.sessionState.analyzer
+    val declaredBroadcast = broadcast.map(declare(_, df, analyzer))
+    val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
+    val checkpointed = calls.user match {
+      case _: CheckpointedFunction | _: CheckpointListener => true
+      case _ => false
+    }
+    if (checkpointed && broadcast.nonEmpty)
+      throw KeystateErrors.declaration(
+        "A function of broadcast elements can't have operator state: keep it in broadcast state."
+      )
+    checkStates(
+      states.map(_.spec),
+      operatorStates.map(_.state.spec) ++ broadcastStates,
+      input.keys
+    )
+    val output = ObjectCodec.expression(outputType.encoder)
     val spec = OperatorSpec(
       name,
       maxParallelism,
       timeMode,
       calls.hasTimers,
       states.map(_.spec),
-      checkpointed = calls.user match {
-        case _: CheckpointedFunction | _: CheckpointListener => true
-        case _ => false
-      },
+      broadcast = broadcastStates,
+      checkpointed = checkpointed,
       operatorStates = operatorStates.map(_.state.spec)
     )
     val plan = KeyedProcess(
@@ -90,7 +102,8 @@ object JvmBridge {
         keyEncoder(keyType.getOrElse(TypeInformation.row), input.keys, analyzer),
         output,
         states,
-        operatorStates
+        operatorStates,
+        declaredBroadcast
       ),
       input.keys,
       input.columns,
@@ -98,7 +111,47 @@ object JvmBridge {
       spec,
       input.child
     )
-    ClassicDataset(df.sparkSession, plan)(outputType.encoder)
+    val connected = broadcast.fold[LogicalPlan](plan) { inputs =>
+      BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed)
+    }
+    ClassicDataset(df.sparkSession, connected)(outputType.encoder)
+  }
+
+  private def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {
+    case classic: ClassicDataset[T] => classic
+    case _ =>
+      throw KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
+  }
+
+  private def declare(
+      inputs: BroadcastInputs,
+      df: ClassicDataset[_],
+      analyzer: Analyzer
+  ): DeclaredBroadcast = {
+    if (inputs.descriptors.isEmpty)
+      throw KeystateErrors.declaration("broadcast needs at least one MapStateDescriptor.")
+    if (inputs.data.isStreaming && !df.isStreaming)
+      throw KeystateErrors.declaration(
+        "A stream can't be broadcast to a batch Dataset: its rows would be processed once for " +
+          "ever. Make both of them streams, or both batch Datasets."
+      )
+    val states = inputs.descriptors.map { descriptor =>
+      if (descriptor.getTtlConfig.isEnabled)
+        throw KeystateErrors.cannotExpire(descriptor.name, "broadcast state")
+      DeclaredState(
+        "broadcast",
+        StateKind.Broadcast,
+        descriptor,
+        descriptor.valueType,
+        Some(descriptor.keyType)
+      )
+    }
+    val right = classic(inputs.data)
+    val encoder = right.exprEnc.asInstanceOf[ExpressionEncoder[Any]]
+    DeclaredBroadcast(
+      encoder.resolveAndBind(right.queryExecution.analyzed.output, analyzer),
+      states
+    )
   }
 
   private def checkExtension(df: ClassicDataset[_]): Unit = {

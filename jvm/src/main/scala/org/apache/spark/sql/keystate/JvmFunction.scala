@@ -26,6 +26,8 @@ import keystate.RichFunction
   *   bound to the key columns
   * @param operatorStates
   *   the lists of its operator state
+  * @param broadcast
+  *   if it takes broadcast elements
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
@@ -33,7 +35,8 @@ private[keystate] final class JvmFunction(
     val key: ExpressionEncoder[Any],
     val output: ExpressionEncoder[Any],
     val states: Seq[DeclaredState],
-    val operatorStates: Seq[DeclaredList]
+    val operatorStates: Seq[DeclaredList],
+    val broadcast: Option[DeclaredBroadcast]
 ) extends KeyedFunction
     with KeyedRunner {
 

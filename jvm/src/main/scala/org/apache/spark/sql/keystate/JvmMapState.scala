@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
-
 import keystate.{MapEntry, SortedMapState}
 import keystate.backend.{Entry, EntryIterator}
 
@@ -18,15 +16,12 @@ private[keystate] final class JvmMapState(
     cursor: KeyCursor
 ) extends JvmState(spec, index, cursor)
     with SortedMapState[Any, Any] {
-  private val order = OrderedKeyCodec(spec.keyType.get, spec.order)
-  private val keyRow = new GenericInternalRow(1)
+  private val userKeys = new UserKeys(spec, keyCodec)
   private val live = ArrayBuffer.empty[Entries]
 
   private def entryKey(key: Any): Array[Byte] = {
     check()
-    if (key == null) throw KeystateErrors.nullUserKey(spec)
-    val encoded = KeystateErrors.inState(spec)(order.encode(keyCodec.asField(key), 0))
-    EntryKeys.entry(cursor.key, encoded)
+    EntryKeys.entry(cursor.key, userKeys.encode(key))
   }
 
   private def prefix: Array[Byte] = {
@@ -36,8 +31,8 @@ private[keystate] final class JvmMapState(
 
   private def entry(stored: Entry): MapEntry[Any, Any] = {
     wasRead(stored.key)
-    order.decode(stored.key, EntryKeys.userKeyOffset(stored.key), keyRow, 0)
-    MapEntry(keyCodec.fromField(keyRow, 0), valueCodec.decode(stored.value))
+    val key = userKeys.decode(stored.key, EntryKeys.userKeyOffset(stored.key))
+    MapEntry(key, valueCodec.decode(stored.value))
   }
 
   private def stored(key: Array[Byte]): Array[Byte] = {

@@ -53,9 +53,7 @@ private[keystate] final class OperatorStateDiscovery(keyed: KeyedStateStore)
       union: Boolean
   ): InstanceList = {
     if (descriptor.getTtlConfig.isEnabled)
-      throw KeystateErrors.declaration(
-        s"State '${descriptor.name}' is operator state, which has no time to live."
-      )
+      throw KeystateErrors.cannotExpire(descriptor.name, "operator state")
     val state = DeclaredState("list", StateKind.List, descriptor, descriptor.elementType)
     found += DeclaredList(state, union)
     new InstanceList(state)

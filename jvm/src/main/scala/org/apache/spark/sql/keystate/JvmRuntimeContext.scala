@@ -22,7 +22,7 @@ private[keystate] object DeclaredState {
   def apply(
       kindName: String,
       kind: StateKind,
-      descriptor: StateDescriptor,
+      descriptor: StateDescriptor[_],
       valueType: TypeInformation[_],
       keyType: Option[TypeInformation[_]] = None,
       order: KeyOrder = KeyOrder.Natural
@@ -69,50 +69,71 @@ private[keystate] object DeclaredState {
 /** Gives a JVM function its states. */
 @nowarn("cat=deprecation")
 private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends RuntimeContext {
-  private val taken = mutable.HashSet.empty[String]
+  private val states = mutable.HashMap.empty[String, State]
+
+  /** The state that the function got with a descriptor of this name. */
+  def stateOf[S <: State](descriptor: StateDescriptor[S]): S =
+    states(descriptor.name).asInstanceOf[S]
+
+  private def keep[S <: State](descriptor: StateDescriptor[S])(make: => S): S = {
+    if (states.contains(descriptor.name)) throw KeystateErrors.twoStates(descriptor.name)
+    val state = make
+    states(descriptor.name) = state
+    state
+  }
 
   /** The state of a name, and its index. */
   protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int)
 
   override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] =
-    value("value", descriptor, descriptor.valueType, descriptor.default)
-      .asInstanceOf[ValueState[T]]
+    keep(descriptor) {
+      value("value", descriptor, descriptor.valueType, descriptor.default)
+        .asInstanceOf[ValueState[T]]
+    }
 
   override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
-    new JvmReducingState(
-      value("reducing", descriptor, descriptor.valueType),
-      descriptor.function.asInstanceOf[ReduceFunction[Any]]
-    ).asInstanceOf[ReducingState[T]]
+    keep(descriptor) {
+      new JvmReducingState(
+        value("reducing", descriptor, descriptor.valueType),
+        descriptor.function.asInstanceOf[ReduceFunction[Any]]
+      ).asInstanceOf[ReducingState[T]]
+    }
 
   override def getAggregatingState[IN, ACC, OUT](
       descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT] = new JvmAggregatingState(
-    value("aggregating", descriptor, descriptor.accumulatorType),
-    descriptor.function.asInstanceOf[AggregateFunction[Any, Any, Any]]
-  ).asInstanceOf[AggregatingState[IN, OUT]]
+  ): AggregatingState[IN, OUT] = keep(descriptor) {
+    new JvmAggregatingState(
+      value("aggregating", descriptor, descriptor.accumulatorType),
+      descriptor.function.asInstanceOf[AggregateFunction[Any, Any, Any]]
+    ).asInstanceOf[AggregatingState[IN, OUT]]
+  }
 
   override def getFoldingState[T, ACC](
       descriptor: FoldingStateDescriptor[T, ACC]
-  ): FoldingState[T, ACC] = new JvmFoldingState(
-    value("folding", descriptor, descriptor.accumulatorType),
-    descriptor.function.asInstanceOf[FoldFunction[Any, Any]],
-    descriptor.initial
-  ).asInstanceOf[FoldingState[T, ACC]]
-
-  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] = {
-    val (state, i) = get("list", StateKind.List, descriptor, descriptor.elementType)
-    new JvmListState(state.spec, i, new ObjectCodec(state.value), cursor)
-      .asInstanceOf[ListState[T]]
+  ): FoldingState[T, ACC] = keep(descriptor) {
+    new JvmFoldingState(
+      value("folding", descriptor, descriptor.accumulatorType),
+      descriptor.function.asInstanceOf[FoldFunction[Any, Any]],
+      descriptor.initial
+    ).asInstanceOf[FoldingState[T, ACC]]
   }
 
-  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] = {
-    val types = (descriptor.keyType, descriptor.valueType)
-    map("map", StateKind.Map, descriptor, types).asInstanceOf[MapState[K, V]]
-  }
+  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
+    keep(descriptor) {
+      val (state, i) = get("list", StateKind.List, descriptor, descriptor.elementType)
+      new JvmListState(state.spec, i, new ObjectCodec(state.value), cursor)
+        .asInstanceOf[ListState[T]]
+    }
+
+  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
+    keep(descriptor) {
+      val types = (descriptor.keyType, descriptor.valueType)
+      map("map", StateKind.Map, descriptor, types).asInstanceOf[MapState[K, V]]
+    }
 
   override def getSortedMapState[K, V](
       descriptor: SortedMapStateDescriptor[K, V]
-  ): SortedMapState[K, V] = {
+  ): SortedMapState[K, V] = keep(descriptor) {
     val types = (descriptor.keyType, descriptor.valueType)
     val order = KeyOrder.byName(descriptor.order.name)
     map("sorted_map", StateKind.SortedMap, descriptor, types, order)
@@ -121,7 +142,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
 
   private def value(
       kind: String,
-      descriptor: StateDescriptor,
+      descriptor: StateDescriptor[_],
       valueType: TypeInformation[_],
       default: Any = null
   ): JvmValueState = {
@@ -132,7 +153,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
   private def map(
       name: String,
       kind: StateKind,
-      descriptor: StateDescriptor,
+      descriptor: StateDescriptor[_],
       types: (TypeInformation[_], TypeInformation[_]),
       order: KeyOrder = KeyOrder.Natural
   ): JvmMapState = {
@@ -149,14 +170,15 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
   private def get(
       kindName: String,
       kind: StateKind,
-      descriptor: StateDescriptor,
+      descriptor: StateDescriptor[_],
       valueType: TypeInformation[_],
       keyType: Option[TypeInformation[_]] = None,
       order: KeyOrder = KeyOrder.Natural
   ): (DeclaredState, Int) = {
-    val name = descriptor.name
-    if (!taken.add(name)) throw KeystateErrors.twoStates(name)
-    declared(name, DeclaredState(kindName, kind, descriptor, valueType, keyType, order))
+    declared(
+      descriptor.name,
+      DeclaredState(kindName, kind, descriptor, valueType, keyType, order)
+    )
   }
 }
 

@@ -9,9 +9,15 @@ import org.apache.spark.TaskKilledException
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.types.StructType
 
-import keystate.{Collector, OnTimerContext, TimeDomain, TimerService}
+import keystate.{
+  BroadcastOnTimerContext,
+  Collector,
+  MapStateDescriptor,
+  ReadOnlyBroadcastState,
+  TimeDomain,
+  TimerService
+}
 
 /** An opened JVM function of one subtask, for task after task of a query's run. */
 private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedContext)
@@ -47,6 +53,10 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   guard("initializeState")(operatorState.foreach(_.initialize()))
   guard("open")(user.open(runtime))
 
+  private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
+    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key)
+  }
+
   private def name = context.spec.name
 
   /** Whether this instance can serve a task. */
@@ -60,6 +70,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   ): KeyedRun = {
     this.context = context
     cursor.enter(context)
+    row = null
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     new Pass(rows, due, context)
   }
@@ -79,6 +90,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     private val timerKey = new UnsafeRow(keys.width)
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
+    private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
     private var ended = false
 
     override def output: Iterator[InternalRow] = this
@@ -86,8 +98,10 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     override def removed: Long = cursor.removed - removedBefore
 
     override def hasNext: Boolean = {
-      while (results.isEmpty && (rows.hasNext || due.nonEmpty)) {
-        if (rows.hasNext) process(rows.next()) else fire(due.dequeue())
+      while (results.isEmpty && (elements.hasNext || rows.hasNext || due.nonEmpty)) {
+        if (elements.hasNext) processBroadcast(elements.next())
+        else if (rows.hasNext) process(rows.next())
+        else fire(due.dequeue())
       }
       if (results.isEmpty && !ended) end()
       !results.isEmpty
@@ -102,6 +116,13 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       if (!hasNext) Iterator.empty.next()
       results.poll()
     }
+
+    private def processBroadcast(element: InternalRow): Unit =
+      try broadcast.get.process(element, collector)
+      catch
+        failed(
+          s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
+        )
 
     private def process(input: InternalRow): Unit = {
       cursor.moveTo(keys.key(input), keys.group(input))
@@ -148,7 +169,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
   }
 
   /** What the function is told of the element or timer at hand. */
-  private final class Element extends OnTimerContext[Any] with TimerService {
+  private final class Element extends BroadcastOnTimerContext[Any] with TimerService {
     private var keyOf = -1L
     private var currentKey: Any = _
 
@@ -176,19 +197,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       else if (timer.domain == TimerChannel.EventTime) timer.time
       else Long.MinValue
 
-    private def rowTime: Long = context.eventTimeColumn match {
-      case Some(column) if !row.isNullAt(column) => millis(column)
-      case _ => Long.MinValue
-    }
-
-    /** A window is a struct of start and end; its event time is its end. */
-    private def millis(column: Int): Long = Math.floorDiv(
-      context.columns(column).dataType match {
-        case _: StructType => row.getStruct(column, 2).getLong(1)
-        case _ => row.getLong(column)
-      },
-      1000L
-    )
+    private def rowTime: Long = context.eventTime.millis(row)
 
     override def timeDomain(): TimeDomain = {
       if (timer == null) throw KeystateErrors.declaration("no timer is firing")
@@ -197,6 +206,11 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     }
 
     override def timerService(): TimerService = this
+
+    override def getBroadcastState[K, V](
+        descriptor: MapStateDescriptor[K, V]
+    ): ReadOnlyBroadcastState[K, V] =
+      broadcast.get.state(descriptor).asInstanceOf[ReadOnlyBroadcastState[K, V]]
 
     override def currentProcessingTime(): Long = context.processingTime.get
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.{IntegerType, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{KeyedStateBackend, Layout}
+import keystate.backend.KeyedStateBackend
 
 /** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. A question
   * for the next page brings what was changed in the last one. So the worker never holds more than a
@@ -62,23 +62,8 @@ private[keystate] final class KeyPages(
     timers.foreach(_.apply(slots, column))
   }
 
-  /** The keys as they are now: entries may come and go while they are gone through. */
-  private def keysWith(state: Int): Seq[(Int, Array[Byte])] =
-    (0 until maxParallelism).flatMap { group =>
-      val entries = backend.scan(families(state), group, null, null)
-      try {
-        val keys = Vector.newBuilder[(Int, Array[Byte])]
-        var last: Array[Byte] = null
-        entries.foreach { entry =>
-          val key =
-            if (spec.states(state).kind.layout == Layout.Point) entry.key
-            else entry.key.slice(4, EntryKeys.userKeyOffset(entry.key))
-          if (last == null || !java.util.Arrays.equals(last, key)) keys += group -> key
-          last = key
-        }
-        keys.result()
-      } finally entries.close()
-    }
+  private def keysWith(state: Int) =
+    StoredKeys.of(spec.states(state), families(state), backend, maxParallelism)
 
   private val schema = StructType(
     Seq(StateChannel.list("keys", keySchema), StateChannel.list("carried", IntegerType)) ++

@@ -5,7 +5,6 @@ import scala.collection.mutable
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, PythonUDF, UnsafeProjection}
-import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.vectorized.ArrowColumnVector
@@ -124,10 +123,8 @@ private[keystate] final class KeyedContext(
   /** The batch's broadcast elements; None when nothing was broadcast. */
   var broadcastInput: Option[BroadcastInput] = None
 
-  /** By which of `columns` the watermark goes. */
-  val eventTimeColumn: Option[Int] = Option(
-    columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
-  ).filter(_ >= 0)
+  /** Of rows with these columns. */
+  val eventTime = new EventTime(columns)
 
   /** None while there is no watermark; a batch has one once its rows have ended. */
   var watermark: Option[Long] = None

@@ -214,6 +214,19 @@ private[keystate] object KeystateErrors {
       "unconditionally."
   )
 
+  def cannotExpire(name: String, kind: String): KeystateException =
+    declaration(s"State '$name' is $kind, which has no time to live.")
+
+  def broadcastReadOnly(name: String): KeystateException = declaration(
+    s"Broadcast state '$name' can only be read here: change it in processBroadcastElement, which " +
+      "every subtask runs with the same elements."
+  )
+
+  def noBroadcastState(name: String, known: Seq[String]): KeystateException = declaration(
+    s"There is no broadcast state '$name': pass its descriptor to data.broadcast(...), which has " +
+      s"${known.mkString(", ")}."
+  )
+
   def stateWithoutKey(name: String): KeystateException =
     declaration(s"State '$name' needs a key: use data.keyed(column) or data.keyBy(function).")
 

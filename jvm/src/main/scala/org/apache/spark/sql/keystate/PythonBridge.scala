@@ -10,8 +10,7 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Alias, PythonUDF}
-import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
@@ -94,23 +93,9 @@ object PythonBridge {
     val keyed = process(data, function, keys, outputSchema, spec)
       .asInstanceOf[ClassicDataset[_]]
     val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
-    // Columns of its own: both inputs may come from one DataFrame.
-    val columns = right.output.map(column => Alias(column, column.name)())
     keyed.queryExecution.analyzed match {
-      case KeyedProcess(function, keys, seen, output, spec, child) =>
-        ClassicDataset.ofRows(
-          keyed.sparkSession,
-          BroadcastProcess(
-            function,
-            keys,
-            seen,
-            columns.map(_.toAttribute),
-            output,
-            spec,
-            child,
-            Project(columns, right)
-          )
-        )
+      case operator: KeyedProcess =>
+        ClassicDataset.ofRows(keyed.sparkSession, BroadcastProcess.connect(operator, right))
       case other => throw new IllegalStateException(s"unexpected plan $other")
     }
   }

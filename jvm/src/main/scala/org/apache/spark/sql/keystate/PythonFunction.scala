@@ -203,5 +203,5 @@ private[keystate] final class PythonRunner(
       ("query_run" -> context.queryRun) ~
       ("watermark" -> context.watermark) ~
       ("processing_time" -> context.processingTime) ~
-      ("event_time_column" -> context.eventTimeColumn)
+      ("event_time_column" -> context.eventTime.column)
 }

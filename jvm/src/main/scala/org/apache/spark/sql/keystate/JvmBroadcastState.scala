@@ -1,0 +1,61 @@
+package org.apache.spark.sql.keystate
+
+import keystate.{BroadcastState, MapEntry}
+import keystate.backend.Entry
+
+/** A broadcast state of a JVM function: reads and writes its entries directly.
+  *
+  * @param writable
+  *   whether a broadcast element is being processed
+  */
+private[keystate] final class JvmBroadcastState(
+    declared: DeclaredState,
+    cursor: KeyCursor,
+    writable: () => Boolean
+) extends BroadcastState[Any, Any] {
+  private val spec = declared.spec
+  private val userKeys = new UserKeys(spec, new ObjectCodec(declared.key.get))
+  private val valueCodec = new ObjectCodec(declared.value)
+  private var channel: BroadcastChannel = _
+
+  /** Begins a task. */
+  def enter(channel: BroadcastChannel): Unit = this.channel = channel
+
+  override def get(key: Any): Any = {
+    val bytes = channel.get(userKeys.encode(key))
+    if (bytes == null) null else valueCodec.decode(bytes)
+  }
+
+  override def contains(key: Any): Boolean = channel.get(userKeys.encode(key)) != null
+
+  override def entries(): Iterable[MapEntry[Any, Any]] = channel.entries(entry)
+
+  private def entry(stored: Entry): MapEntry[Any, Any] =
+    MapEntry(userKeys.decode(stored.key, 0), valueCodec.decode(stored.value))
+
+  override def isEmpty(): Boolean = channel.isEmpty
+
+  override def put(key: Any, value: Any): Unit = {
+    checkWritable()
+    val at = userKeys.encode(key)
+    channel.put(at, KeystateErrors.inState(spec)(valueCodec.encode(value)))
+    cursor.updated += 1
+  }
+
+  override def putAll(entries: IterableOnce[(Any, Any)]): Unit =
+    entries.iterator.foreach { case (key, value) => put(key, value) }
+
+  override def remove(key: Any): Unit = {
+    checkWritable()
+    channel.remove(userKeys.encode(key))
+    cursor.removed += 1
+  }
+
+  override def clear(): Unit = {
+    checkWritable()
+    cursor.removed += channel.clear()
+  }
+
+  private def checkWritable(): Unit =
+    if (!writable()) throw KeystateErrors.broadcastReadOnly(spec.name)
+}

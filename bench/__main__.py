@@ -1,8 +1,9 @@
 """Runs the workloads and prints a table: python -m bench [W1 W3 ...] [--scale 0.1] [--reps 3].
 
 Each throughput figure is a whole streaming query, from start to end, over one micro-batch into the
-noop sink; the median of the repetitions. Slow peers get a part of the rows and, in proportion, of
-the keys; `rows` says how many. Needs what `make bench` installs.
+noop sink; the median of the repetitions, which the contenders run in turns after a round that
+warms up. Slow peers get a part of the rows and, in proportion, of the keys; `rows` says how many.
+Needs what `make bench` installs.
 """
 
 from __future__ import annotations
@@ -35,21 +36,28 @@ def throughput(
 ) -> list[Result]:
     print(f"\n{workload.name}  {workload.title}")
     folder = work / workload.name
-    warm = write(folder / "warm", workload.make(2000, 200)[0], 2)
-    results = []
+    sizes, inputs = {}, {}
     for name, contender in workload.contenders.items():
         rows = int(workload.rows * contender.share * scale)
         keys = max(1, int(workload.keys * contender.share * scale))
-        table, expected = workload.make(rows, keys)
-        data = write(folder / "data", table)
-        settings = dict(contender.settings)
-        measure(spark, contender.build, warm, settings)
-        runs = [measure(spark, contender.build, data, settings) for _ in range(reps)]
-        shutil.rmtree(data)
-        wrong = [run.emitted for run in runs if contender.checked and run.emitted != expected]
-        if wrong:
-            sys.exit(f"{workload.name}, {name}: emitted {wrong[0]} rows, expected {expected}")
-        results.append(_result(workload, name, rows, keys, runs))
+        if (rows, keys) not in inputs:
+            table, expected = workload.make(rows, keys)
+            inputs[rows, keys] = write(folder / str(rows), table), expected
+        sizes[name] = rows, keys
+    runs: dict[str, list[Measured]] = {name: [] for name in sizes}
+    # In turns, so that all run on an equally warm JVM; the first round is for that alone.
+    for round_ in range(1 + reps):
+        for name, contender in workload.contenders.items():
+            data, expected = inputs[sizes[name]]
+            run = measure(spark, contender.build, data, dict(contender.settings))
+            if contender.checked and run.emitted != expected:
+                sys.exit(
+                    f"{workload.name}, {name}: emitted {run.emitted} rows, expected {expected}"
+                )
+            if round_ > 0:
+                runs[name].append(run)
+    shutil.rmtree(folder)
+    results = [_result(workload, name, *sizes[name], runs[name]) for name in sizes]
     _table(results)
     return results
 

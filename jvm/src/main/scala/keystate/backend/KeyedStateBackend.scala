@@ -154,5 +154,5 @@ sealed trait RestoredRun
   */
 final case class RunFile(file: File, groups: KeyGroupRange, isWhole: Boolean) extends RestoredRun
 
-/** A small run, to be read once. */
-final case class RunEntries(changes: Iterator[Change]) extends RestoredRun
+/** A run that is not in an SST file, to be read once. */
+final case class RunEntries(changes: Iterator[Change] with AutoCloseable) extends RestoredRun

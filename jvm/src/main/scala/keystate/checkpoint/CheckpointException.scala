@@ -2,6 +2,10 @@ package keystate.checkpoint
 
 import java.io.File
 
+import scala.util.Try
+
+import org.rocksdb.util.Environment
+
 import keystate.backend.StateFamily
 
 /** A checkpoint cannot be read or written. The code is stable, the message says what to do; the
@@ -102,14 +106,28 @@ final class StateMismatchException(
       null
     )
 
+/** RocksDB's native code is not there. The heap backend does without, but for run files that were
+  * written with it.
+  */
 final class NativeLibraryException(cause: Throwable)
     extends CheckpointException(
       "KEYSTATE_NATIVE_LIBRARY",
-      "RocksDB's native library, which reads and writes state files, cannot be loaded: check that " +
-        "java.io.tmpdir (or ROCKSDB_SHAREDLIB_DIR) can be written and executed from, and that " +
-        "rocksdbjni supports this machine.",
+      s"RocksDB's native library ${NativeLibraryException.library} cannot be loaded: " +
+        s"${NativeLibraryException.reason(cause)}. The library is unpacked into the folder " +
+        "ROCKSDB_SHAREDLIB_DIR (an environment variable) or java.io.tmpdir, which has to be writable " +
+        "and to allow execution, and rocksdbjni has to support the machine. Mend that, or set " +
+        "spark.keystate.backend to hashmap, which needs the library only for run files (.sst) that " +
+        "are in the checkpoint already, and start the query again: the checkpoint is as it was.",
       cause
     )
+
+private object NativeLibraryException {
+  private def library: String =
+    Try(Environment.getJniLibraryFileName("rocksdb")).getOrElse("rocksdbjni")
+
+  private def reason(cause: Throwable): String =
+    Iterator.iterate(cause)(_.getCause).takeWhile(_ != null).toSeq.last.toString
+}
 
 /** The disk of the executor is full, gone or not to be written to. */
 final class LocalStorageException(val file: File, cause: Throwable)

@@ -15,6 +15,7 @@ import java.util.zip.CRC32C
 import org.rocksdb.RocksDBException
 
 import keystate.backend.{Change, RunFile}
+import keystate.backend.rocksdb.NativeHandles
 import keystate.keygroup.KeyGroupRange
 
 /** The runs of a store in the checkpoint's storage: written through a local file, and fetched into
@@ -44,8 +45,11 @@ private[checkpoint] final class RunFiles(
   /** Likewise, by way of this local file, which stays unless it fails. */
   def write(file: File, changes: Iterator[Change], version: Long, id: Option[String]): Run =
     try {
-      val statistics = SstFiles.write(file, changes, withFilters)
-      val path = s"${location.folder}/${RunFiles.name(version)}"
+      // A backend that takes files over takes SST files.
+      val plain = !withFilters && !NativeHandles.canLoadLibrary
+      val statistics =
+        if (plain) PlainRun.write(file, changes) else SstFiles.write(file, changes, withFilters)
+      val path = s"${location.folder}/${RunFiles.name(version, plain)}"
       var crc = 0
       CheckpointStorage.write(storage, path) { out =>
         val in = new FileInputStream(file)
@@ -67,6 +71,8 @@ private[checkpoint] final class RunFiles(
   def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor =
     run.source match {
       case inline: InlineSource => InlineRun.read(inline, families, groups.intersection(run.groups))
+      case FileSource(path) if isPlain(path) =>
+        PlainRun.read(fetch(run, path, neededBy), families, groups.intersection(run.groups))
       case FileSource(path) =>
         val file = fetch(run, path, neededBy)
         try SstFiles.read(file, families, groups.intersection(run.groups))
@@ -77,7 +83,7 @@ private[checkpoint] final class RunFiles(
         }
     }
 
-  /** The run for a backend that reads run files itself; the file is the caller's. */
+  /** The run for a backend that reads SST files itself; the file is the caller's. */
   def local(run: Run, path: String, families: Set[Int], neededBy: Long): RunFile = {
     val file = fetch(run, path, neededBy)
     try RunFile(file, run.groups, SstFiles.hasOnly(file, families, run.groups))
@@ -126,9 +132,13 @@ private[checkpoint] final class RunFiles(
 
 private[checkpoint] object RunFiles {
   private final val CopyBuffer = 128 * 1024
-  private val Name = """(\d+)-[^.]+\.sst""".r
+  private val Name = """(\d+)-[^.]+\.(?:sst|run)""".r
 
-  private def name(version: Long): String = s"$version-${UUID.randomUUID}.sst"
+  private def name(version: Long, plain: Boolean): String =
+    s"$version-${UUID.randomUUID}.${if (plain) "run" else "sst"}"
+
+  /** Whether a run file is a [[PlainRun]] rather than an SST file. */
+  def isPlain(path: String): Boolean = path.endsWith(".run")
 
   /** The version that wrote a file of this name, if it is a run file's name. */
   def versionOf(name: String): Option[Long] = name match {

@@ -34,7 +34,7 @@ private[checkpoint] object SstFiles {
     *   with a bloom filter, for who looks up single keys in the file
     */
   def write(file: File, changes: Iterator[Change], withFilter: Boolean): RunStatistics = {
-    NativeHandles.loadLibrary
+    NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
       val environment = handles.add(new EnvOptions)
@@ -64,13 +64,13 @@ private[checkpoint] object SstFiles {
 
   /** The entries of the families whose group is in the range; the file goes when the cursor does. */
   def read(file: File, families: Set[Int], groups: KeyGroupRange): RunCursor = {
-    NativeHandles.loadLibrary
+    NativeHandles.loadLibrary()
     new SstCursor(file, families.toArray.sorted, groups)
   }
 
   /** Whether all entries of the families are of these groups. */
   def hasOnly(file: File, families: Set[Int], groups: KeyGroupRange): Boolean = {
-    NativeHandles.loadLibrary
+    NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
       val options = handles.add(new Options)

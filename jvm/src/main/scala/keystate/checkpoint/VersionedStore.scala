@@ -314,8 +314,9 @@ final class VersionedStore(
     try {
       runs.foreach { run =>
         local += (run.source match {
-          case FileSource(path) => files.local(run, path, families, manifest.version)
-          case _: InlineSource =>
+          case FileSource(path) if !RunFiles.isPlain(path) =>
+            files.local(run, path, families, manifest.version)
+          case _ =>
             RunEntries(files.read(run, families, manifest.readGroups, manifest.version))
         })
       }
@@ -324,7 +325,7 @@ final class VersionedStore(
     } finally
       local.foreach {
         case RunFile(file, _, _) => file.delete()
-        case _: RunEntries =>
+        case RunEntries(changes) => changes.close()
       }
   }
 

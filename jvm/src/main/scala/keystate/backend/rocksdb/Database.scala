@@ -202,7 +202,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   }
 
   private def open() = {
-    NativeHandles.loadLibrary
+    NativeHandles.loadLibrary()
     val memory = handles.add(SharedMemory.acquire(config))
     val tables = new BlockBasedTableConfig()
       .setBlockCache(memory.cache)

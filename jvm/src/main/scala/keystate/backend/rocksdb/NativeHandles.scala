@@ -1,6 +1,9 @@
 package keystate.backend.rocksdb
 
 import org.rocksdb.RocksDB
+import org.slf4j.LoggerFactory
+
+import keystate.checkpoint.NativeLibraryException
 
 /** Native objects, closed in the reverse order of their making. */
 private[keystate] final class NativeHandles extends AutoCloseable {
@@ -22,7 +25,7 @@ private[keystate] object NativeHandles {
 
   /** Runs `make` with new handles, which stay open unless it fails. */
   def openOrClose[T](make: NativeHandles => T): T = {
-    loadLibrary
+    loadLibrary()
     val handles = new NativeHandles
     try make(handles)
     catch {
@@ -33,10 +36,19 @@ private[keystate] object NativeHandles {
     }
   }
 
-  lazy val loadLibrary: Unit =
-    try RocksDB.loadLibrary()
-    catch {
-      case e @ (_: UnsatisfiedLinkError | _: RuntimeException) =>
-        throw new keystate.checkpoint.NativeLibraryException(e)
+  // Tried once: after a failure RocksDB can take the next try for one that waits for another thread.
+  private lazy val failure: Option[NativeLibraryException] =
+    try {
+      RocksDB.loadLibrary()
+      None
+    } catch {
+      case e @ (_: LinkageError | _: RuntimeException) =>
+        val failure = new NativeLibraryException(e)
+        LoggerFactory.getLogger(classOf[NativeHandles]).warn(failure.getMessage)
+        Some(failure)
     }
+
+  def canLoadLibrary: Boolean = failure.isEmpty
+
+  def loadLibrary(): Unit = failure.foreach(e => throw new NativeLibraryException(e.getCause))
 }

@@ -205,6 +205,29 @@ class SumOf extends AggregateFunction[Long, Long, Long] {
   override def merge(a: Long, b: Long): Long = a + b
 }
 
+/** A struct that Python knew as `n int, gone string, ratio float`. */
+final case class Trip(limit: Int = 7, n: Long, ratio: Double)
+
+/** Reads trips, and counts them on where the row says so. */
+class Trips extends KeyedProcessFunction[String, Row, (String, String)] {
+  @transient private var trip: ValueState[Trip] = _
+  @transient private var list: ListState[Trip] = _
+
+  override def open(ctx: RuntimeContext): Unit = {
+    trip = ctx.getState(ValueStateDescriptor[Trip]("trip"))
+    list = ctx.getListState(ListStateDescriptor[Trip]("list"))
+  }
+
+  override def processElement(row: Row, ctx: Context, out: Collector[(String, String)]): Unit = {
+    if (row.getAs[String]("op") == "w") {
+      val next = trip.value().copy(n = trip.value().n + (1L << 40), limit = 8)
+      trip.update(next)
+      list.add(next)
+    }
+    out.collect((ctx.getCurrentKey, (trip.value() +: list.get().toSeq).mkString(" ")))
+  }
+}
+
 object Interop {
 
   /** @param types
@@ -250,6 +273,9 @@ object Interop {
     .keyed("name")
     .process(new Interpreter(states.head))
     .toDF("name", "number", "result")
+
+  def trips(rows: DataFrame): DataFrame =
+    rows.keyed("key").process(new Trips).toDF("key", "found")
 
   def ttl(rows: DataFrame): DataFrame =
     rows.keyed("key").process(new TtlStates).toDF("key", "number", "result")

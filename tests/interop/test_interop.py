@@ -26,6 +26,7 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.functions import AggregateFunction
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from timed import run_at
 
@@ -263,6 +264,47 @@ def test_timers_and_aggregates(stream: Callable[..., Any], scala: Query, first: 
     fed.feed([("e", 1, at(16))])
     last = [tuple(row) for row in fed.run(one)]
     assert last == [("c", 3, 3.0, ">3", 13000), ("a", 5, 2.5, ">14", 15000)]
+
+
+class Trips(KeyedProcessFunction):
+    def __init__(self, type: str, written: Any = None) -> None:
+        self.type = type
+        self.written = written
+
+    def open(self, ctx: Any) -> None:
+        self.trip = ctx.get_state(ValueStateDescriptor("trip", self.type))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", self.type))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if self.written is not None:
+            self.trip.update(self.written)
+            self.list.add(self.written)
+        yield row.key, repr([tuple(trip) for trip in (self.trip.value(), *self.list)])
+
+
+def test_types_change_with_the_language(stream: Callable[..., Any], scala: Query) -> None:
+    """Each language reads what the other one has stored, of every type that the state had."""
+    fed = stream("key string, op string")
+
+    def in_python(type: str, written: Any = None) -> Callable[[Any], Any]:
+        function = Trips(type, written)
+        return lambda df: keystate.keyed(df, "key").process(function, "key string, found string")
+
+    fed.feed([("a", ""), ("b", "")])
+    fed.run(in_python("n int, gone string, ratio float", (1, "gone", 0.5)))
+    fed.feed([("a", ""), ("b", "w")])
+    next_n = 2**40 + 1
+    assert sorted(map(tuple, fed.run(scala("trips")))) == [
+        ("a", "Trip(7,1,0.5) Trip(7,1,0.5)"),
+        ("b", f"Trip(8,{next_n},0.5) Trip(7,1,0.5) Trip(8,{next_n},0.5)"),
+    ]
+    fed.feed([("a", ""), ("b", "")])
+    found = fed.run(in_python("ratio double, n long, limit long, note string"))
+    old, new = (0.5, 1, 7, None), (0.5, next_n, 8, None)
+    assert sorted(map(tuple, found)) == [("a", repr([old, old])), ("b", repr([new, old, new]))]
+    fed.feed([("a", "")])
+    with pytest.raises(StreamingQueryException, match=r"KEYSTATE_STATE_CHANGED.*'limit'"):
+        fed.run(scala("trips"))
 
 
 def _as_python_writes_it(rows: list[Row]) -> list[Row]:

@@ -9,6 +9,7 @@ import org.scalatest.{BeforeAndAfterAll, Suite}
 
 import org.apache.spark.sql.{Dataset, Encoder, SparkSession}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.keystate.LoadedStores
 
 /** A session as a user makes it, and streams fed by hand. */
 trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
@@ -36,6 +37,7 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
     try {
       assert(spark.streams.active.isEmpty)
       spark.stop()
+      LoadedStores.unload()
     } finally {
       FileUtils.deleteDirectory(folder.toFile)
       super.afterAll()

@@ -34,7 +34,7 @@ private[keystate] object DeclaredState {
       name,
       kind,
       kindName,
-      ObjectCodec.dataType(value),
+      FieldDefaults.in(ObjectCodec.dataType(value), value.encoder, defaultOf(descriptor)),
       key.map(ObjectCodec.dataType(_)),
       order,
       descriptor.getTtlConfig.timeToLive
@@ -47,6 +47,13 @@ private[keystate] object DeclaredState {
       }
     }
     DeclaredState(spec, value, key)
+  }
+
+  @nowarn("cat=deprecation")
+  private def defaultOf(descriptor: StateDescriptor[_]): Any = descriptor match {
+    case value: ValueStateDescriptor[_] => value.default
+    case folding: FoldingStateDescriptor[_, _] => folding.initial
+    case _ => null
   }
 
   private def encoder(name: String, declared: TypeInformation[_]): ExpressionEncoder[Any] = {

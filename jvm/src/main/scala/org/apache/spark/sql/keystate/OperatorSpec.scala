@@ -62,8 +62,9 @@ private[keystate] final case class StateSpec(
   /** Whether the stored row is the value itself rather than a row around it. */
   val isStruct: Boolean = kind != StateKind.List && valueType.isInstanceOf[StructType]
 
-  def describe: String = keyType.fold(s"$descriptor<${valueType.sql}>") { key =>
-    s"$descriptor<${key.sql}, ${valueType.sql}>"
+  def describe: String = {
+    val value = SchemaEvolution.bare(valueType).sql
+    keyType.fold(s"$descriptor<$value>")(key => s"$descriptor<${key.sql}, $value>")
   }
 
   /** What the checkpoint keeps of this state. */

@@ -99,6 +99,18 @@ class Channel:
         """
         return self._ask({"op": "keys", "state": state}, changes)[1]
 
+    def changes(self, changes: pa.RecordBatch) -> None:
+        """Hands over the changes of an answer that need not wait for its turn."""
+        self._exchange({"op": "changes"}, changes)
+
+    def timers(self) -> pa.RecordBatch | None:
+        """The next timers of a batch, in a message; None when none are left."""
+        _, data = self._exchange({"op": "timers"})
+        if not data:
+            return None
+        message = pa.ipc.open_stream(data).read_next_batch()
+        return pa.RecordBatch.from_struct_array(message.column(0))
+
     def close(self) -> None:
         """Closes the socket, if it was opened."""
         if self._socket is not None:

@@ -105,6 +105,8 @@ class Operator:
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
         self._timers = WorkerTimers() if plan.on_timer else None
         self._context.timers = self._timers
+        # In a batch, once its input has ended.
+        self._fires_all = self._timers is not None and not control["streaming"]
         self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
         timers = [self._timers] if self._timers is not None else []
         self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
@@ -150,6 +152,8 @@ class Operator:
     def end_task(self) -> Iterator[pa.RecordBatch]:
         """Returns the changes that are left."""
         yield from self._flush()
+        if self._fires_all:
+            yield from self._fire_all()
         last: dict[str, pa.Array] = {}
         if self._keeper is not None:
             keeper, control = self._keeper, self._context.control
@@ -159,6 +163,13 @@ class Operator:
         if last:
             yield self._batch([], last=last)
         self._forget()
+
+    def _fire_all(self) -> Iterator[pa.RecordBatch]:
+        """Lets a batch's timers fire, those too that timers set; the JVM knows all changes."""
+        while (batch := self._context.channel.timers()) is not None:
+            message = Columns(batch)
+            yield from self.answer(message, message.control())
+            yield from self._flush()
 
     def _metrics_column(self, last: bool) -> dict[str, pa.Array]:
         """What the function's metrics say at the end of a task, in its last answer."""
@@ -211,7 +222,11 @@ class Operator:
         for start in range(0, size, _SLOTS_PER_ANSWER):
             stop = min(start + _SLOTS_PER_ANSWER, size)
             changes = {k: v for s in self._stores for k, v in s.changes(start, stop).items()}
-            yield self._batch([], changes, self._generation, stop)
+            answer = self._batch([], changes, self._generation, stop)
+            if self._fires_all:
+                self._context.channel.changes(answer)
+            else:
+                yield answer
 
     def _batch(
         self,

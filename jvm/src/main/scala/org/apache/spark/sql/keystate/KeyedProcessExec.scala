@@ -398,7 +398,8 @@ private[keystate] class KeyedProcessExec(
 
     task.broadcastInput = input(elements)
 
-    // When the input has ended all time has passed: timers fire until there are none.
+    // When the input has ended all time has passed: timers fire until there are none. A Python worker
+    // has let them fire already.
     def timerPasses: Iterator[InternalRow] = {
       task.watermark = Some(Long.MaxValue)
       task.broadcastInput = None

@@ -28,8 +28,11 @@ import keystate.backend.KeyedStateBackend
   * closed before the previous one was answered. At the end of the input come the timers that are
   * due, and then the worker returns the rest.
   *
-  * Messages are written and answers read by the task's own thread; only the worker's questions for
-  * what was not sent ahead come in on another one, so what touches the backend synchronises on it.
+  * In a batch all timers fire once the input has ended, also those that other timers set. There the
+  * worker hands its changes over and asks for timers, until there are none, see [[BatchTimers]].
+  *
+  * Messages are written and answers read by the task's own thread; only the worker's questions come
+  * in on another one, so what touches the backend synchronises on it.
   */
 private[keystate] final class KeyedTask(
     keys: KeyReader,
@@ -102,8 +105,8 @@ private[keystate] final class KeyedTask(
       }
 
     private def send(fillIn: Int => Unit): Unit = {
-      if (slots.size >= settings.maxCachedKeys && previous == null) {
-        backend.synchronized {
+      backend.synchronized {
+        if (slots.size >= settings.maxCachedKeys && previous == null) {
           previous = slots
           previousRead = 0
           slots = new KeySlots
@@ -150,7 +153,8 @@ private[keystate] final class KeyedTask(
         known
       } else {
         val slot = slots.add(key, hash, group)
-        val old = if (previous == null) -1 else previous.find(key, hash)
+        val before = previous // which a worker of a batch may end meanwhile
+        val old = if (before == null) -1 else before.find(key, hash)
         if (carried.length <= slot - from) {
           carried = java.util.Arrays.copyOf(carried, 2 * carried.length)
         }
@@ -183,6 +187,32 @@ private[keystate] final class KeyedTask(
 
   /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
   override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
+    applyChanges(column)
+    operatorState.filter(_.receive(column)).foreach { _ =>
+      rawKeyedState.foreach(state => backend.synchronized(state.receive(column)))
+    }
+    val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
+    Iterator.range(0, rows.size).map(i => project(rows(i)))
+  }
+
+  /** The next timers of a batch, of which all fire, as one more message; None when none are left. The
+    * worker asks for it when it has had all messages and has handed its changes over.
+    */
+  def timersOfBatch(schema: StructType, format: PageFormat): Option[Array[Byte]] =
+    backend.synchronized {
+      val end = Some(Long.MaxValue)
+      control = control.merge(JObject("watermark" -> JInt(Long.MaxValue)))
+      if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
+      Option.when(dueTimers.nonEmpty) {
+        format.writeVectors(schema) { root =>
+          new Sender(root).fill(Iterator.empty)
+          1
+        }
+      }
+    }
+
+  /** Takes the state changes of an answer, if it has any. */
+  def applyChanges(column: String => ArrowColumnVector): Unit = {
     val changesOf = column("generation").getInt(0)
     if (changesOf != NoChanges) {
       backend.synchronized {
@@ -198,11 +228,6 @@ private[keystate] final class KeyedTask(
         }
       }
     }
-    operatorState.filter(_.receive(column)).foreach { _ =>
-      rawKeyedState.foreach(state => backend.synchronized(state.receive(column)))
-    }
-    val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
-    Iterator.range(0, rows.size).map(i => project(rows(i)))
   }
 }
 

@@ -119,12 +119,12 @@ private[keystate] final class PythonRunner(
       // Nothing to do without rows and timers: the worker would start for nothing.
       if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
-        serveQuestions(task, channels, context)
         val schema = KeyedTask.messageSchema(
           DataTypeUtils.fromAttributes(context.columns),
           DataTypeUtils.fromAttributes(context.grouping),
           spec
         )
+        serveQuestions(task, schema, channels, context)
         converse(schema, task, rows, context)
       }
     new KeyedRun {
@@ -136,16 +136,20 @@ private[keystate] final class PythonRunner(
 
   private def serveQuestions(
       task: KeyedTask,
+      schema: StructType,
       channels: Seq[StateChannel],
       context: KeyedContext
   ): Unit = {
     val spec = context.spec
+    val firesAll = spec.timers && !context.streaming
     if (
-      spec.broadcast.nonEmpty || spec.checkpointed ||
+      firesAll || spec.broadcast.nonEmpty || spec.checkpointed ||
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new PageFormat(timeZone, largeVarTypes)
-      val keyed = new StateQuestions(task, channels, context.backend, pages)
+      val ofKeys = new StateQuestions(task, channels, context.backend, pages)
+      val keyed: StateServer.Answerer =
+        if (firesAll) new BatchTimers(task, schema, pages, ofKeys) else ofKeys
       val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
         task.announce("operator_tag" -> own.tag)
         val raw = context.rawKeyedState.fold[StateServer.Answerer](keyed) { state =>

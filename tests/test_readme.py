@@ -46,12 +46,12 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     assert printed == [expected for _, expected in snippets]
 
 
-def test_pytest_example_passes(tmp_path: Path) -> None:
-    example, _ = SNIPPET.findall((ROOT / "docs" / "testing.md").read_text())[0]
-    (tmp_path / "test_example.py").write_text(example)
+def test_pytest_examples_pass(tmp_path: Path) -> None:
+    examples = SNIPPET.findall((ROOT / "docs" / "testing.md").read_text())
+    (tmp_path / "test_example.py").write_text("\n".join(code for code, _ in examples))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "2 passed" in run.stdout, run.stdout
+    assert "3 passed" in run.stdout, run.stdout
 
 
 def test_every_setting_is_documented() -> None:

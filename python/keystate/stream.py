@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark import cloudpickle
@@ -229,7 +229,7 @@ def keyed_task(
     name: str | None,
     max_parallelism: int | None,
     time_mode: str,
-    broadcast: BroadcastStream | None = None,
+    broadcast: BroadcastElements | None = None,
     side_outputs: tuple[OutputTag, ...] = (),
 ) -> KeyedTask:
     """What an operator runs in its tasks: its function with all that was declared, checked.
@@ -255,7 +255,7 @@ def keyed_task(
             "a function of broadcast elements can't have operator state: keep it in broadcast state"
         )
     broadcast_states = broadcast.states if broadcast is not None else ()
-    broadcast_type = broadcast.df.schema if broadcast is not None else None
+    broadcast_type = broadcast.row_type if broadcast is not None else None
     spec = OperatorSpec(
         name,
         max_parallelism,
@@ -351,13 +351,12 @@ def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -
     return BroadcastStream(df, state_descriptors)
 
 
-class BroadcastStream:
-    """A DataFrame to be broadcast; made by :func:`broadcast`."""
+class BroadcastElements:
+    """What a broadcast stream has: its rows' type, and the states that are made of them."""
 
     def __init__(
-        self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
+        self, row_type: T.StructType, state_descriptors: Sequence[MapStateDescriptor[Any, Any]]
     ) -> None:
-        _bridge.check_session(df)
         if not state_descriptors:
             raise DeclarationError("broadcast() needs at least one MapStateDescriptor")
         for descriptor in state_descriptors:
@@ -365,12 +364,23 @@ class BroadcastStream:
                 raise DeclarationError(
                     f"broadcast state is described by a MapStateDescriptor, got {descriptor!r}"
                 )
-        check_columns(df.schema, "the broadcast input")
-        self.df = df
+        check_columns(row_type, "the broadcast input")
+        self.row_type = row_type
         self.states = tuple(
             dataclasses.replace(resolve_state(d), kind="broadcast", descriptor="broadcast")
             for d in state_descriptors
         )
+
+
+class BroadcastStream(BroadcastElements):
+    """A DataFrame to be broadcast; made by :func:`broadcast`."""
+
+    def __init__(
+        self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
+    ) -> None:
+        _bridge.check_session(df)
+        super().__init__(df.schema, state_descriptors)
+        self.df = df
 
 
 class BroadcastConnectedStream:
@@ -419,12 +429,7 @@ class BroadcastConnectedStream:
             DeclarationError: the function does not fit the stream, or one of its states or the
                 schema is not well declared.
         """
-        base = KeyedBroadcastProcessFunction if self._keys else BroadcastProcessFunction
-        if not isinstance(fn, base):
-            kind = "keyed" if self._keys else "not keyed"
-            raise DeclarationError(f"the stream is {kind}: expected a {base.__name__}, got {fn!r}")
-        on_timer = "on_timer" if _has_timers(fn) else ""
-        plan = FunctionPlan(fn, "process_element", "process", on_timer, "process_broadcast_element")
+        plan = broadcast_plan(fn, bool(self._keys))
         key_type = self._df.select(*self._keys).schema
         settings = (name, self._max_parallelism, time_mode, self._broadcast)
 
@@ -505,6 +510,16 @@ def process_plan(fn: Any) -> FunctionPlan:
     """How a function of a row and its context is called."""
     plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
     return dataclasses.replace(plan, on_timer="on_timer") if _has_timers(fn) else plan
+
+
+def broadcast_plan(fn: Any, keyed: bool) -> FunctionPlan:
+    """How a function of rows and broadcast elements is called."""
+    base = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
+    if not isinstance(fn, base):
+        kind = "keyed" if keyed else "not keyed"
+        raise DeclarationError(f"the stream is {kind}: expected a {base.__name__}, got {fn!r}")
+    on_timer = "on_timer" if _has_timers(fn) else ""
+    return FunctionPlan(fn, "process_element", "process", on_timer, "process_broadcast_element")
 
 
 def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:

@@ -16,6 +16,7 @@ import pytest
 from keystate import (
     DESCENDING,
     NATURAL,
+    BroadcastProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
     SortedMapStateDescriptor,
@@ -199,6 +200,77 @@ def test_keys_that_spark_holds_equal_are_one(key_type: Any, keys: list[Any]) -> 
         assert kinds == {type(f.sorted.first_entry()[0])}
 
     on_maps(put, check, key_type=key_type)
+
+
+class Broadcasts(BroadcastProcessFunction):
+    """Lets a test work on a broadcast state of a key type."""
+
+    body: Callable[[Any], None]
+
+    def __init__(self, key_type: Any) -> None:
+        self.state = MapStateDescriptor("map", key_type, "int")
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        Broadcasts.body(ctx.get_broadcast_state(self.state))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        pass
+
+
+def on_broadcast(body: Callable[[Any], None], key_type: Any) -> dict[Any, Any]:
+    """Runs the body in two micro-batches; returns what is stored."""
+    fn = Broadcasts(key_type)
+    settings: dict[str, Any] = {"broadcast_schema": "x int", "broadcast_states": [fn.state]}
+    Broadcasts.body = staticmethod(body)
+    harness = KeyedProcessHarness(fn, "x int", (), "x int", **settings)
+    harness.process_broadcast(1)
+    harness.close()  # the next one asks for what is stored
+    harness.process_broadcast(1)
+    return harness.broadcast_state("map")
+
+
+@pytest.mark.parametrize(("key_type", "key", "wrong"), WRONG)
+def test_such_a_key_can_not_be_put_into_broadcast_state(
+    key_type: Any, key: Any, wrong: list[Any]
+) -> None:
+    def body(state: Any) -> None:
+        state.put(key, 7)
+        for misfit in wrong:
+            for call in (lambda k: state.put(k, 8), state.remove):
+                with pytest.raises(StateTypeError, match="broadcast state 'map', key: expected"):
+                    call(misfit)
+
+    assert list(on_broadcast(body, key_type).values()) == [7]
+
+
+@pytest.mark.parametrize(("key_type", "keys"), SAME)
+def test_keys_that_spark_holds_equal_are_one_in_broadcast_state(
+    key_type: Any, keys: list[Any]
+) -> None:
+    def body(state: Any) -> None:
+        for i, key in enumerate(keys):
+            state[key] = i
+        # Reads are a dictionary's own where that finds such keys.
+        for key in keys:
+            assert isinstance(key, bytearray) or state[key] == len(keys) - 1
+        state.remove(keys[0])
+        assert state.is_empty()
+        state[keys[-1]] = 3
+
+    assert list(on_broadcast(body, key_type).values()) == [3]
+
+
+@pytest.mark.usefixtures("berlin")
+def test_the_hour_that_comes_twice_in_broadcast_state() -> None:
+    times = around_the_fold()
+
+    def body(state: Any) -> None:
+        for i, t in enumerate(times):
+            state[t] = i
+        assert [state[t] for t in times] == list(range(24))
+        assert [state[t.astimezone(timezone.utc)] for t in times] == list(range(24))
+
+    assert sorted(on_broadcast(body, "timestamp").values()) == list(range(24))
 
 
 def test_a_struct_put_into_a_sorted_map_is_read_as_a_row() -> None:

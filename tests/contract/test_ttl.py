@@ -171,7 +171,11 @@ def test_switched_on_changed_and_off(stream: Callable[..., Any]) -> None:
 def test_a_clock_that_is_set_back(stream: Callable[..., Any]) -> None:
     fed = stream("key long, number long")
     batches = [(T0, [(1, 7)]), (T0 + 100, [(2, 1)]), (T0 + 50, [(1, None)])]
-    emitted = run_at(fed, last(after(100)), batches)
+    clock: list[str] = []
+    emitted = run_at(
+        fed, last(after(100)), batches, lambda progress: clock.append(progress.timestamp)
+    )
+    assert clock[0] < clock[2] < clock[1], "it was set back"
     assert shown(emitted) == [nothing(1), nothing(2), nothing(1)]
 
 

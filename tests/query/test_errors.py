@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keystate
@@ -223,7 +224,10 @@ def test_arguments(spark: Any, stream: Callable[..., Any]) -> None:
 
 
 class FailsOnce(Count):
-    """The first attempt of a task fails after half of its rows."""
+    """The first attempt of a task fails after half of its rows, and leaves a file."""
+
+    def __init__(self, failed: Path) -> None:
+        self.failed = failed
 
     def open(self, ctx: Any) -> None:
         super().open(ctx)
@@ -233,6 +237,7 @@ class FailsOnce(Count):
     def go_wrong(self, row: Any, ctx: Any) -> None:
         self.rows += 1
         if self.attempt == 0 and self.rows == 5:
+            self.failed.touch()
             self.fail()
 
     def fail(self) -> None:
@@ -249,13 +254,19 @@ class DiesOnce(FailsOnce):
 @pytest.mark.parametrize("fails", [FailsOnce, DiesOnce])
 @pytest.mark.parametrize("checkpoint_format", ["1", "2"])
 def test_a_retried_task_counts_once(
-    fails: type, checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
+    fails: type,
+    checkpoint_format: str,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
     settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
     fed = stream("key long")
     fed.feed([(key,) for key in range(20)])
     fed.run(counts(Count()))
     fed.feed([(key,) for key in range(20)])
-    assert sorted(map(tuple, fed.run(counts(fails())))) == [(key, 2) for key in range(20)]
+    emitted = fed.run(counts(fails(tmp_path / "failed")))
+    assert (tmp_path / "failed").exists()
+    assert sorted(map(tuple, emitted)) == [(key, 2) for key in range(20)]
     fed.feed([(key,) for key in range(20)])
     assert sorted(map(tuple, fed.run(counts(Count())))) == [(key, 3) for key in range(20)]

@@ -34,19 +34,24 @@ class _ReadBroadcastState(ReadOnlyBroadcastState[Any, Any]):
     def __init__(self, spec: StateSpec, entries: dict[Any, Any]) -> None:
         self.spec = spec
         self._entries = entries
-        self._hashable = spec.key_codec().as_key
-        if self._hashable is None:
+        self._keys = spec.key_codec()
+        if self._keys.as_key is None:
             # The dictionary's own methods: they are called for every row.
             self.get = entries.get  # type: ignore[method-assign, assignment]
             self.contains = entries.__contains__  # type: ignore[method-assign, assignment]
 
     def get(self, key: Any) -> Any:
-        assert self._hashable is not None
-        return self._entries.get(self._hashable(key))
+        return self._entries.get(self._as_key(key))
 
     def contains(self, key: Any) -> bool:
-        assert self._hashable is not None
-        return self._hashable(key) in self._entries
+        return self._as_key(key) in self._entries
+
+    def _as_key(self, key: Any) -> Any:
+        """What a user's key is in the dictionary."""
+        try:
+            return self._keys.key(key)
+        except Misfit as e:
+            raise StateTypeError(f"broadcast state '{self.spec.name}', key: {e}") from None
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._entries.items()
@@ -93,8 +98,8 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self.index = index
         self.view = _ReadBroadcastState(spec, self._entries)
         self._context = context
-        self._keys = spec.key_codec()
         self._values = spec.value_codec()
+        self._stored_key = self._keys.as_key
         self._as_read = self._values.as_read
         self._changed: set[Any] = set()
         self._cleared = False
@@ -116,8 +121,7 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
             raise StateTypeError(
                 f"broadcast state '{self.spec.name}': a map can't have the key None"
             )
-        if self._hashable is not None:
-            key = self._hashable(key)
+        key = self._as_key(key)
         if self._as_read is not None and value is not None:
             value = self._as_read(value)
         self._entries[key] = value
@@ -131,8 +135,7 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self._check_open()
         if key is None:
             return
-        if self._hashable is not None:
-            key = self._hashable(key)
+        key = self._as_key(key)
         if self._entries.pop(key, self) is not self:
             self._changed.add(key)
 
@@ -161,8 +164,8 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self._cleared = False
         for keys, values in pages:
             found = self._keys.decode(keys)
-            if self._hashable is not None:
-                found = list(map(self._hashable, found))
+            if self._stored_key is not None:
+                found = list(map(self._stored_key, found))
             self._entries.update(zip(found, self._values.decode(values)))
 
     def changes(self) -> dict[str, pa.Array]:

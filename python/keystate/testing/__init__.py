@@ -4,6 +4,7 @@
 ...     assert harness.process(("a", 3)) == [(3,)]
 """
 
-from keystate.testing._harness import KeyedProcessHarness, Snapshot
+from keystate.testing._harness import KeyedProcessHarness
+from keystate.testing._snapshot import Snapshot
 
 __all__ = ["KeyedProcessHarness", "Snapshot"]

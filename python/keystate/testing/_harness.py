@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,38 +13,20 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec
-from keystate._evolution import Unreadable, read_as
 from keystate._hash import KeyGroups
-from keystate._spec import StateSpec, resolve_schema
+from keystate._spec import resolve_schema
+from keystate._worker.messages import Columns
 from keystate._worker.results import row_test
-from keystate.errors import CheckpointError, DeclarationError
+from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
-from keystate.state import TypeLike
-from keystate.stream import function_plan, keyed_task
+from keystate.state import MapStateDescriptor, TypeLike
+from keystate.stream import BroadcastElements, broadcast_plan, function_plan, keyed_task
+from keystate.testing._broadcast import BroadcastChannel, BroadcastStates
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._operator_state import OperatorStates
+from keystate.testing._snapshot import Snapshot, readable
 from keystate.testing._stores import Store, Timer, Timers
 from keystate.testing._subtask import Answer, Subtask, Work
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A harness's state between two micro-batches; can be pickled.
-
-    Attributes:
-        settings: what the harness was made with, apart from its function.
-        clock: watermarks, processing time and the number of the last micro-batch.
-        states: by name each state, the keys that have it, what they have, and when that was last
-            used if it has a time to live.
-        timers: domain and time of each timer that is set, and their keys.
-        operator: the operator state of each subtask, and raw streams.
-    """
-
-    settings: dict[str, Any]
-    clock: dict[str, Any]
-    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
-    timers: tuple[list[tuple[int, int]], pa.Array]
-    operator: dict[str, Any]
 
 
 class KeyedProcessHarness:
@@ -74,6 +55,10 @@ class KeyedProcessHarness:
             timestamp, or a window. Without one there is no watermark.
         time_mode: as for :meth:`keystate.KeyedStream.process`.
         name: the operator's name.
+        broadcast_schema: the elements that are broadcast, if the function is a
+            :class:`~keystate.functions.KeyedBroadcastProcessFunction` or, without key columns, a
+            :class:`~keystate.functions.BroadcastProcessFunction`.
+        broadcast_states: the descriptors of its broadcast states.
 
     Raises:
         DeclarationError: the function, one of its states or a schema is not well declared.
@@ -91,6 +76,8 @@ class KeyedProcessHarness:
         event_time: str | None = None,
         time_mode: str = "auto",
         name: str | None = None,
+        broadcast_schema: TypeLike | None = None,
+        broadcast_states: Sequence[MapStateDescriptor[Any, Any]] = (),
     ) -> None:
         row_type = resolve_schema(input_schema, "the input schema")
         names = [key_cols] if isinstance(key_cols, str) else list(key_cols)
@@ -102,6 +89,8 @@ class KeyedProcessHarness:
             "event_time": event_time,
             "time_mode": time_mode,
             "name": name,
+            "broadcast_schema": broadcast_schema,
+            "broadcast_states": tuple(broadcast_states),
         }
         if not 1 <= parallelism <= max_parallelism <= 32768:
             raise DeclarationError(
@@ -116,10 +105,15 @@ class KeyedProcessHarness:
         if time_mode == "event_time" and not by_event_time:
             raise DeclarationError("time_mode 'event_time' needs the event_time column")
         key_type = T.StructType([row_type.fields[i] for i in self._key_columns])
-        plan = function_plan(fn, row_type)
-        self._task = keyed_task(
-            plan, row_type, key_type, output_schema, name, max_parallelism, time_mode
-        )
+        elements = None
+        if broadcast_schema is not None:
+            element_type = resolve_schema(broadcast_schema, "the broadcast schema")
+            elements = BroadcastElements(element_type, broadcast_states)
+            self._elements = StructCodec(element_type)
+            self._is_element = row_test(element_type)
+        plan = broadcast_plan(fn, bool(names)) if elements else function_plan(fn, row_type)
+        settings = (name, max_parallelism, time_mode, elements)
+        self._task = keyed_task(plan, row_type, key_type, output_schema, *settings)
         self._rows = StructCodec(row_type)
         self._is_row = row_test(row_type)
         self._keys = StructCodec(key_type)
@@ -142,6 +136,7 @@ class KeyedProcessHarness:
                 )
         self._timers = Timers()
         self._operator_states = OperatorStates(self._task.spec, parallelism, max_parallelism)
+        self._broadcast = [BroadcastStates(self._task.spec.broadcast) for _ in range(parallelism)]
         self._undeclared: dict[str, Any] = {}
         self._watermark = 0 if by_event_time else None
         self._processing_time = 0
@@ -173,6 +168,7 @@ class KeyedProcessHarness:
         *,
         parallelism: int = 1,
         output_schema: TypeLike | None = None,
+        broadcast_states: Sequence[MapStateDescriptor[Any, Any]] | None = None,
     ) -> KeyedProcessHarness:
         """A harness that goes on from a snapshot, as a query that is started again.
 
@@ -182,6 +178,7 @@ class KeyedProcessHarness:
                 kept for a function that does.
             parallelism: the number of subtasks, the same or another.
             output_schema: if it differs.
+            broadcast_states: if they differ.
 
         Raises:
             CheckpointError: a state of the function has another kind or type in the snapshot.
@@ -189,6 +186,8 @@ class KeyedProcessHarness:
         settings = dict(snapshot.settings)
         if output_schema is not None:
             settings["output_schema"] = output_schema
+        if broadcast_states is not None:
+            settings["broadcast_states"] = broadcast_states
         harness = cls(fn, parallelism=parallelism, **settings)
         harness._restore(snapshot)
         return harness
@@ -203,10 +202,12 @@ class KeyedProcessHarness:
             if kept is not None:
                 spec, encoded, columns, times = kept
                 keys = self._decode_keys(encoded)
-                store.restore(keys, _readable(spec, store.spec, columns))
+                store.restore(keys, readable(spec, store.spec, columns))
                 store.restore_times(keys, times)
             store.begin(self._watermark, self._processing_time)
         self._operator_states.restore(snapshot.operator)
+        for index, copy in enumerate(self._broadcast):
+            copy.restore(snapshot.broadcast[index % len(snapshot.broadcast)], readable)
         timers, timer_keys = snapshot.timers
         for (domain, time), key in zip(timers, self._decode_keys(timer_keys)):
             self._timers.change(Timer(time, self._groups[key], domain, key), True)
@@ -216,7 +217,7 @@ class KeyedProcessHarness:
     def open(self) -> None:
         """Opens the function in every subtask; otherwise a subtask does when it has work."""
         for index, subtask in enumerate(self._subtasks):
-            subtask.open(self._operator_states.control(index))
+            subtask.open(self._subtask_control(index))
 
     def close(self) -> None:
         """Closes the functions. What a snapshot, a peek or `output` gives remains."""
@@ -250,10 +251,20 @@ class KeyedProcessHarness:
             rows = self._with_event_time(rows, timestamp)
         return self._run(rows, self._watermark)
 
+    def process_broadcast(self, element: Any) -> list[Row]:
+        """Runs a micro-batch of one broadcast element; returns what the subtasks emit.
+
+        Args:
+            element: a Row, tuple, dict or dataclass of the broadcast schema, or the bare value if
+                that has one column.
+        """
+        return self.process_batch([], broadcast=[element])
+
     def process_batch(
         self,
         rows: Iterable[Any],
         *,
+        broadcast: Iterable[Any] = (),
         watermark: int | None = None,
         processing_time: int | None = None,
     ) -> list[Row]:
@@ -264,6 +275,8 @@ class KeyedProcessHarness:
 
         Args:
             rows: as for :meth:`process`.
+            broadcast: elements that every subtask has before its rows, as for
+                :meth:`process_broadcast`.
             watermark: the watermark of this micro-batch, by which its timers fire, in ms.
             processing_time: this micro-batch's time, in ms.
         """
@@ -271,9 +284,8 @@ class KeyedProcessHarness:
             watermark = self._new_watermark(watermark)
         if processing_time is not None:
             self._set_clock(processing_time)
-        return self._run(
-            self._encode(list(rows)), self._watermark if watermark is None else watermark
-        )
+        at = self._watermark if watermark is None else watermark
+        return self._run(self._encode(list(rows)), at, self._encode_elements(list(broadcast)))
 
     def advance_watermark(self, watermark: int) -> list[Row]:
         """Runs a micro-batch without rows at a new watermark, in ms; returns what its timers emit.
@@ -305,7 +317,9 @@ class KeyedProcessHarness:
             )
         self._processing_time = time
 
-    def _run(self, rows: pa.Array, watermark: int | None) -> list[Row]:
+    def _run(
+        self, rows: pa.Array, watermark: int | None, elements: pa.Array | None = None
+    ) -> list[Row]:
         rows, dropped = self._on_time(rows, self._watermark)
         for store in self._stores:
             store.begin(watermark, self._processing_time)
@@ -319,21 +333,64 @@ class KeyedProcessHarness:
             # Every subtask takes part in a checkpoint, one without rows too.
             for index in range(len(self._subtasks)):
                 work.setdefault(index, Work())
+        emitted: dict[int, list[Row]] = {i: [] for i in range(len(self._subtasks))}
         answers = {}
-        for index, each in sorted(work.items()):
-            mine = rows.take(pa.array(each.rows, pa.int64()))
-            now = {**clock, **self._operator_states.control(index)}
-            answers[index] = self._subtasks[index].run(each, mine, self._stores, now)
+        before = self.snapshot() if elements is not None else None
+        try:
+            if elements is not None:
+                for index in emitted:
+                    emitted[index] += self._run_broadcast(index, elements, clock)
+            for index, each in sorted(work.items()):
+                mine = rows.take(pa.array(each.rows, pa.int64()))
+                now = {**clock, **self._subtask_control(index)}
+                answers[index] = self._subtasks[index].run(each, mine, self._stores, now)
+        except BaseException:
+            if before is not None:
+                self._forget()
+                self._restore(before)
+            raise
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
-        emitted = [row for answer in answers.values() for row in self._take_in(answer)]
-        if self._task.spec.checkpointed:
-            for index, answer in answers.items():
+        for index, answer in answers.items():
+            emitted[index] += self._take_in(answer)
+            if self._task.spec.checkpointed:
                 self._operator_states.apply(index, answer.messages[-1])
         self._watermark = watermark
         self._batch_id += 1
         self._dropped += dropped
-        self._output += emitted
-        return emitted
+        results = [row for part in emitted.values() for row in part]
+        self._output += results
+        return results
+
+    def _run_broadcast(self, index: int, elements: pa.Array, clock: dict[str, Any]) -> list[Row]:
+        """A subtask's pass of the broadcast elements. The rows that follow see what it changes."""
+        tag = str(uuid.uuid4())
+        now = {**clock, **self._subtask_control(index), "new_tag": tag}
+        messages = self._subtasks[index].run_broadcast(elements, now)
+        self._broadcast[index].apply(messages[-1], tag)
+        return [row for m in messages for row in self._results.decode(m.elements("out"))]
+
+    def _subtask_control(self, index: int) -> dict[str, Any]:
+        """What a subtask's task is told of its state."""
+        if not self._task.spec.broadcast:
+            return self._operator_states.control(index)
+        states, subtask = self._broadcast[index], self._subtasks[index]
+
+        def keys_with(state: int) -> list[Any]:
+            store = self._stores[state]
+            present = [key for key in store.cells if store.cell(key) is not None]
+            return [key for key in present if self._subtask_of(self._groups[key]) == index]
+
+        def message(keys: Sequence[Any]) -> dict[str, pa.Array]:
+            return subtask.new_keys(keys, self._stores)
+
+        channel = BroadcastChannel(states, keys_with, message, self._apply)
+        return {"broadcast_tag": states.tag, "channel": channel}
+
+    def _forget(self) -> None:
+        """Leaves nothing in the stores."""
+        specs = self._task.spec.states
+        self._stores[:] = [make_store(state, i) for i, state in enumerate(specs)]
+        self._timers = Timers()
 
     def _assign(self, rows: pa.Array, due: list[Timer]) -> dict[int, Work]:
         """By subtask its rows and timers."""
@@ -370,22 +427,31 @@ class KeyedProcessHarness:
         results: list[Row] = []
         for message in answer.messages:
             results += self._results.decode(message.elements("out"))
-            for store in self._stores:
-                store.apply(answer.keys, message)
-            if self._task.spec.timers:
-                groups = [self._groups[key] for key in answer.keys]
-                self._timers.apply(answer.keys, groups, message)
+            self._apply(answer.keys, message)
         return results
+
+    def _apply(self, keys: Sequence[Any], changes: Columns) -> None:
+        """Takes in what was changed of these keys."""
+        for store in self._stores:
+            store.apply(keys, changes)
+        if self._task.spec.timers:
+            self._timers.apply(keys, [self._groups[key] for key in keys], changes)
 
     # -- rows ------------------------------------------------------------------------------------
 
     def _encode(self, rows: list[Any]) -> pa.Array:
-        if len(self._rows.names) == 1:
-            rows = [row if self._is_row(row) else (row,) for row in rows]
-        try:
-            return self._rows.encode(rows)
-        except Misfit as e:
-            raise TypeError(f"a row does not fit the input schema {self._rows.name}: {e}") from None
+        return _encoded(self._rows, self._is_row, rows, "a row does not fit the input schema")
+
+    def _encode_elements(self, elements: list[Any]) -> pa.Array | None:
+        if not elements:
+            return None
+        if not self._task.spec.broadcast:
+            raise DeclarationError(
+                "there are no broadcast elements: give the harness broadcast_schema and "
+                "broadcast_states"
+            )
+        misfit = "an element does not fit the broadcast schema"
+        return _encoded(self._elements, self._is_element, elements, misfit)
 
     def _with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         at = self._event_time
@@ -432,6 +498,13 @@ class KeyedProcessHarness:
             if store.spec.name == name:
                 return store.peek(self._key(key))
         raise DeclarationError(f"the function has no state '{name}'")
+
+    def broadcast_state(self, name: str, subtask: int = 0) -> dict[Any, Any]:
+        """What a subtask has of a broadcast state; a copy."""
+        entries = self._broadcast[subtask].peek(name)
+        if entries is None:
+            raise DeclarationError(f"the function has no broadcast state '{name}'")
+        return entries
 
     def timers(self, key: Any) -> list[tuple[TimeDomain, int]]:
         """A key's timers that are set: domain and time in ms."""
@@ -484,7 +557,9 @@ class KeyedProcessHarness:
         }
         set_timers = [(timer.domain, timer.time) for timer in timers]
         operator = self._operator_states.snapshot()
-        return Snapshot(dict(self._settings), clock, states, (set_timers, timer_keys), operator)
+        broadcast = [copy.copy() for copy in self._broadcast]
+        settings = dict(self._settings)
+        return Snapshot(settings, clock, states, (set_timers, timer_keys), operator, broadcast)
 
     def _key(self, key: Any) -> Any:
         if len(self._keys.names) == 1:
@@ -495,33 +570,19 @@ class KeyedProcessHarness:
             raise TypeError(f"a key does not fit {self._keys.name}: {e}") from None
 
 
+def _encoded(
+    codec: StructCodec, is_row: Callable[[Any], bool], rows: list[Any], misfit: str
+) -> pa.Array:
+    if len(codec.names) == 1:
+        rows = [row if is_row(row) else (row,) for row in rows]
+    try:
+        return codec.encode(rows)
+    except Misfit as e:
+        raise TypeError(f"{misfit} {codec.name}: {e}") from None
+
+
 def _column(row_type: T.StructType, name: str, purpose: str) -> int:
     names = row_type.fieldNames()
     if name not in names:
         raise DeclarationError(f"the {purpose} column '{name}' is not in the input: {names}")
     return names.index(name)
-
-
-def _readable(
-    kept: StateSpec, declared: StateSpec, columns: dict[str, pa.Array]
-) -> dict[str, pa.Array]:
-    """What a snapshot has of a state, in the type that it is declared with now."""
-    before, now = kept.to_json(), declared.to_json()
-    for what in ("kind", "key_type", "order"):
-        if before[what] != now[what]:
-            raise CheckpointError(
-                f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
-                f"{before[what]}, not {now[what]}"
-            )
-    value_type = declared.type_with_defaults()
-    stored = value_type if declared.kind == "value" else T.ArrayType(value_type)
-    try:
-        return {
-            name: column if name.endswith("_k") else read_as(column, stored)
-            for name, column in columns.items()
-        }
-    except Unreadable as e:
-        raise CheckpointError(
-            f"state '{kept.name}' has another value type in the snapshot: "
-            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}"
-        ) from None

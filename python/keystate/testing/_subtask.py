@@ -86,6 +86,32 @@ class Subtask:
             raise
         return Answer(list(slots), [Columns(answer) for answer in answers])
 
+    def run_broadcast(self, elements: pa.Array, now: Control) -> list[Columns]:
+        """Runs the pass of a micro-batch's broadcast elements; the last answer has its changes."""
+        self.open(now)
+        assert self._operator is not None
+        control = {**self._control, **now, "generation": 0}
+        try:
+            self._operator.begin_task(control)
+            answers = [
+                *self._operator.answer(_Message({"broadcast": elements}), control),
+                *self._operator.end_task(),
+            ]
+        except BaseException:
+            self.close()
+            raise
+        return [Columns(answer) for answer in answers]
+
+    def new_keys(self, keys: Sequence[Any], stores: Sequence[Store]) -> dict[str, pa.Array]:
+        """The columns of a message that say of keys which they are and what their states have."""
+        columns = {
+            "keys": self._keys.encode(keys),
+            "carried": pa.array([-1] * len(keys), pa.int32()),
+        }
+        for store in stores:
+            columns.update(store.columns(keys))
+        return columns
+
     def _message(
         self,
         slots: dict[Any, int],
@@ -102,11 +128,8 @@ class Subtask:
         columns = {
             "rows": rows,
             "slots": no_slots if timers else of_keys,
-            "keys": self._keys.encode(new),
-            "carried": pa.array([-1] * len(new), pa.int32()),
+            **self.new_keys(new, stores),
         }
-        for store in stores:
-            columns.update(store.columns(new))
         if self._task.spec.timers:
             columns["timer_slots"] = of_keys if timers else no_slots
             columns["timer_domains"] = pa.array([timer.domain for timer in timers], pa.int8())

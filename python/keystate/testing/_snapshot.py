@@ -1,0 +1,62 @@
+"""Snapshots of a harness, and how another one reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._evolution import Unreadable, read_as
+from keystate._spec import StateSpec
+from keystate.errors import CheckpointError
+from keystate.testing._broadcast import Copy
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A harness's state between two micro-batches; can be pickled.
+
+    Attributes:
+        settings: what the harness was made with, apart from its function.
+        clock: watermarks, processing time and the number of the last micro-batch.
+        states: by name each state, the keys that have it, what they have, and when that was last
+            used if it has a time to live.
+        timers: domain and time of each timer that is set, and their keys.
+        operator: the operator state of each subtask, and raw streams.
+        broadcast: the copy of the broadcast states that each subtask has.
+    """
+
+    settings: dict[str, Any]
+    clock: dict[str, Any]
+    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
+    timers: tuple[list[tuple[int, int]], pa.Array]
+    operator: dict[str, Any]
+    broadcast: list[Copy]
+
+
+def readable(
+    kept: StateSpec, declared: StateSpec, columns: dict[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """What a snapshot has of a state, in the type that it is declared with now."""
+    before, now = kept.to_json(), declared.to_json()
+    for what in ("kind", "key_type", "order"):
+        if before[what] != now[what]:
+            raise CheckpointError(
+                f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
+                f"{before[what]}, not {now[what]}"
+            )
+    value_type = declared.type_with_defaults()
+    alone = declared.kind in ("value", "broadcast")
+    stored = value_type if alone else T.ArrayType(value_type)
+    try:
+        return {
+            name: column if name.endswith("_k") else read_as(column, stored)
+            for name, column in columns.items()
+        }
+    except Unreadable as e:
+        raise CheckpointError(
+            f"state '{kept.name}' has another value type in the snapshot: "
+            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}"
+        ) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -26,13 +27,19 @@ from bench.workloads import KEYSTATE, Workload, average, lists, overhead, recent
 from bench.workloads import reducing as reducing_state
 
 THROUGHPUT = [average.W1, words.W2, average.W3, lists.W4, reducing_state.W5, recent.W8]
+FLINK = {"PyFlink, threads": ("thread", 0.05), "PyFlink, processes": ("process", 0.02)}
 NAMES = [*(w.name for w in THROUGHPUT), "W6", "W7", "W9"]
 
 Result = dict[str, Any]
 
 
 def throughput(
-    spark: SparkSession, work: Path, workload: Workload, scale: float, reps: int
+    spark: SparkSession,
+    work: Path,
+    workload: Workload,
+    scale: float,
+    reps: int,
+    pyflink: str | None,
 ) -> list[Result]:
     print(f"\n{workload.name}  {workload.title}")
     folder = work / workload.name
@@ -57,9 +64,26 @@ def throughput(
             if round_ > 0:
                 runs[name].append(run)
     shutil.rmtree(folder)
+    if pyflink is not None and workload is average.W1:
+        for name, (mode, share) in FLINK.items():
+            sizes[name] = int(workload.rows * share * scale), int(workload.keys * share * scale)
+            runs[name] = flink(pyflink, mode, *sizes[name], reps)
     results = [_result(workload, name, *sizes[name], runs[name]) for name in sizes]
     _table(results)
     return results
+
+
+def flink(python: str, mode: str, rows: int, keys: int, reps: int) -> list[Measured]:
+    """Runs W1 in PyFlink; what CPU it took is not known, for its workers end with their job."""
+    script = Path(__file__).with_name("flink_average.py")
+    command = [python, str(script), mode, "rocksdb", str(rows), str(keys), str(reps)]
+    # Its thread mode looks for the first python there is.
+    path = f"{Path(python).absolute().parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    seconds = json.loads(done.stdout.rsplit("seconds", 1)[1])
+    return [Measured(each, cpu=0.0, emitted=0) for each in seconds]
 
 
 def _result(workload: Workload, name: str, rows: int, keys: int, runs: list[Measured]) -> Result:
@@ -85,10 +109,11 @@ def _table(results: list[Result]) -> None:
     for r in results:
         ratio = r["us_per_row"] / ours["us_per_row"]
         r["keystate_is"] = round(ratio, 2)
+        cpu = f"{r['cpu_us_per_row']:.2f}" if r["cpu_us_per_row"] else ""
         told = "" if r is ours else f"{ratio:.1f} x as fast"
         print(
             f"  {r['name']:36} {r['rows']:>9,} {r['rows_per_s']:>10,} {r['us_per_row']:>8.2f} "
-            f"{r['cpu_us_per_row']:>7.2f} {told:>12}",
+            f"{cpu:>7} {told:>12}",
             flush=True,
         )
 
@@ -167,6 +192,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", metavar="W", help=f"of {', '.join(NAMES)}; all")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows and keys")
     parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--pyflink", metavar="PYTHON", help="a Python with apache-flink, for W1")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="for JSON and plot")
     arguments = parser.parse_args()
     wanted = arguments.workloads or NAMES
@@ -178,7 +204,9 @@ def main() -> None:
     with bench_session() as (spark, work):
         for workload in THROUGHPUT:
             if workload.name in wanted:
-                results += throughput(spark, work, workload, arguments.scale, arguments.reps)
+                results += throughput(
+                    spark, work, workload, arguments.scale, arguments.reps, arguments.pyflink
+                )
         if "W6" in wanted:
             results += held_keys(spark, work, arguments.scale)
         if "W7" in wanted:

@@ -22,6 +22,8 @@ SPARK_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 )
 SPARK_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+#: What Spark's own operators run with.
+STOCK = {PROVIDER: SPARK_ROCKSDB, FILE_MANAGER: SPARK_FILE_MANAGER}
 CORES = 2
 
 Build = Callable[[DataFrame], DataFrame]

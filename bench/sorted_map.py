@@ -23,20 +23,11 @@ from keystate import (
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from bench.session import (
-    FILE_MANAGER,
-    PROVIDER,
-    SPARK_FILE_MANAGER,
-    SPARK_ROCKSDB,
-    bench_session,
-    measure,
-    write,
-)
+from bench.session import STOCK, bench_session, measure, write
 
 TOP = 3
 KEY = "key long"
 PLAYERS = 1000
-STOCK = {PROVIDER: SPARK_ROCKSDB, FILE_MANAGER: SPARK_FILE_MANAGER}
 
 
 class Leaderboard(KeyedProcessFunction):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from bench.session import FILE_MANAGER, PROVIDER, SPARK_FILE_MANAGER, SPARK_ROCKSDB, Build
+from bench.session import STOCK, Build
 
 KEYSTATE = "keystate"
 KEYSTATE_ROCKSDB = "keystate, RocksDB"
@@ -55,8 +55,7 @@ class Workload:
 
 def peer(build: Build, share: float, checked: bool = True) -> Contender:
     """A contender on Spark's own RocksDB provider and manager of checkpoint files."""
-    settings = ((PROVIDER, SPARK_ROCKSDB), (FILE_MANAGER, SPARK_FILE_MANAGER))
-    return Contender(build, share, settings, checked)
+    return Contender(build, share, tuple(STOCK.items()), checked)
 
 
 def on_rocksdb(build: Build) -> Contender:

@@ -100,13 +100,6 @@ final class BroadcastStream[B] private[keystate] (
     private[keystate] val inputs: BroadcastInputs
 )
 
-object BroadcastStream {
-  private[keystate] def apply[B](
-      data: Dataset[B],
-      descriptors: Seq[MapStateDescriptor[_, _]]
-  ): BroadcastStream[B] = new BroadcastStream(BroadcastInputs(data, descriptors))
-}
-
 /** A stream without keys and a broadcast stream. */
 final class BroadcastConnectedStream[T, B] private[keystate] (
     rows: DataStream[T],

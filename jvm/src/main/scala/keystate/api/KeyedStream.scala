@@ -1,7 +1,7 @@
 package keystate
 
 import org.apache.spark.sql.{Column, Dataset}
-import org.apache.spark.sql.keystate.KeyBy
+import org.apache.spark.sql.keystate.{BroadcastInputs, KeyBy}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after the
   * other by the same subtask and share state.
@@ -106,7 +106,7 @@ final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
     * descriptors what they make of it.
     */
   def broadcast(descriptors: MapStateDescriptor[_, _]*): BroadcastStream[T] =
-    BroadcastStream(data, descriptors)
+    new BroadcastStream(BroadcastInputs(data, descriptors))
 
   /** Groups by columns. */
   def keyed(column: String, more: String*): KeyedDataset[T] =

@@ -4,7 +4,6 @@ import java.io.{ByteArrayOutputStream, DataOutputStream}
 import java.util.zip.CRC32C
 
 import keystate.backend.Change
-import keystate.keygroup.KeyGroupRange
 
 /** A run small enough to be part of the version file, as a [[PlainRun]]. */
 private[checkpoint] object InlineRun {
@@ -39,7 +38,4 @@ private[checkpoint] object InlineRun {
       )
     }
   }
-
-  def read(source: InlineSource, families: Set[Int], groups: KeyGroupRange): RunCursor =
-    PlainRun.read(source.content, families, groups)
 }

@@ -68,20 +68,22 @@ private[checkpoint] final class RunFiles(
     * @param neededBy
     *   the version that is being read, for messages
     */
-  def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor =
+  def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor = {
+    val taken = groups.intersection(run.groups)
     run.source match {
-      case inline: InlineSource => InlineRun.read(inline, families, groups.intersection(run.groups))
+      case inline: InlineSource => PlainRun.read(inline.content, families, taken)
       case FileSource(path) if isPlain(path) =>
-        PlainRun.read(fetch(run, path, neededBy), families, groups.intersection(run.groups))
+        PlainRun.read(fetch(run, path, neededBy), families, taken)
       case FileSource(path) =>
         val file = fetch(run, path, neededBy)
-        try SstFiles.read(file, families, groups.intersection(run.groups))
+        try SstFiles.read(file, families, taken)
         catch {
           case e: RocksDBException =>
             file.delete()
             throw corrupt(path, neededBy, e.getMessage, e)
         }
     }
+  }
 
   /** The run for a backend that reads SST files itself; the file is the caller's. */
   def local(run: Run, path: String, families: Set[Int], neededBy: Long): RunFile = {

@@ -127,7 +127,10 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
 
   override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
     keep(descriptor) {
-      val (state, i) = get("list", StateKind.List, descriptor, descriptor.elementType)
+      val (state, i) = declared(
+        descriptor.name,
+        DeclaredState("list", StateKind.List, descriptor, descriptor.elementType)
+      )
       new JvmListState(state.spec, i, new ObjectCodec(state.value), cursor)
         .asInstanceOf[ListState[T]]
     }
@@ -153,7 +156,8 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
       valueType: TypeInformation[_],
       default: Any = null
   ): JvmValueState = {
-    val (state, i) = get(kind, StateKind.Value, descriptor, valueType)
+    val (state, i) =
+      declared(descriptor.name, DeclaredState(kind, StateKind.Value, descriptor, valueType))
     new JvmValueState(state.spec, i, new ObjectCodec(state.value), cursor, default)
   }
 
@@ -164,27 +168,16 @@ private[keystate] abstract class JvmRuntimeContext(cursor: KeyCursor) extends Ru
       types: (TypeInformation[_], TypeInformation[_]),
       order: KeyOrder = KeyOrder.Natural
   ): JvmMapState = {
-    val (state, i) = get(name, kind, descriptor, types._2, Some(types._1), order)
+    val (state, i) = declared(
+      descriptor.name,
+      DeclaredState(name, kind, descriptor, types._2, Some(types._1), order)
+    )
     new JvmMapState(
       state.spec,
       i,
       new ObjectCodec(state.key.get),
       new ObjectCodec(state.value),
       cursor
-    )
-  }
-
-  private def get(
-      kindName: String,
-      kind: StateKind,
-      descriptor: StateDescriptor[_],
-      valueType: TypeInformation[_],
-      keyType: Option[TypeInformation[_]] = None,
-      order: KeyOrder = KeyOrder.Natural
-  ): (DeclaredState, Int) = {
-    declared(
-      descriptor.name,
-      DeclaredState(kindName, kind, descriptor, valueType, keyType, order)
     )
   }
 }

@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ import pyspark.sql.functions as F
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.session import PROVIDER, SPARK_ROCKSDB, Build, bench_session
+from bench.session import PROVIDER, STOCK, Build, bench_session, configured
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 BACKEND = "spark.keystate.backend"
@@ -64,8 +65,8 @@ CONTENDERS: dict[str, tuple[Build, dict[str, str]]] = {
     "Keystate heap": (keyed, {PROVIDER: OURS, BACKEND: "hashmap"}),
     "Keystate RocksDB": (keyed, {PROVIDER: OURS, BACKEND: "rocksdb"}),
     "Spark's operator on Keystate": (aggregated, {PROVIDER: OURS, BACKEND: "hashmap"}),
-    "Spark RocksDB, changelog": (aggregated, {PROVIDER: SPARK_ROCKSDB, CHANGELOG: "true"}),
-    "Spark RocksDB, snapshots": (aggregated, {PROVIDER: SPARK_ROCKSDB, CHANGELOG: "false"}),
+    "Spark RocksDB, changelog": (aggregated, {**STOCK, CHANGELOG: "true"}),
+    "Spark RocksDB, snapshots": (aggregated, {**STOCK, CHANGELOG: "false"}),
 }
 
 
@@ -76,8 +77,6 @@ class Query:
         self.spark, self.folder, self.keys = spark, folder, keys
         self.build, settings = CONTENDERS[name]
         self.on_keystate = settings[PROVIDER] == OURS
-        for key, value in settings.items():
-            spark.conf.set(key, value)
         spark.conf.set(PARTITIONS, "2")
         for part in range(4):
             self.feed(keys * part // 4, keys * (part + 1) // 4)
@@ -117,24 +116,27 @@ class Query:
         return took
 
 
-def measure(spark: SparkSession, folder: Path, name: str, keys: int, cycles: int) -> Figures:
+def measure(spark: SparkSession, work: Path, name: str, keys: int, cycles: int) -> Figures:
     """The medians of all figures of a contender, in seconds."""
     taken: dict[str, list[float]] = {}
+    # A new one each time: stores of the query before may still be unloading.
+    folder = Path(tempfile.mkdtemp(dir=work))
     try:
-        query = Query(spark, folder, name, keys)
-        for cycle in range(cycles):
-            if cycle:
-                query.restart(2, change=True)
-            taken.setdefault("plain restart, 2 partitions", []).append(query.restart(2))
-            taken.setdefault("2 to 4 partitions", []).append(query.restart(4, change=True))
-            taken.setdefault("plain restart, 4 partitions", []).append(query.restart(4))
-            taken.setdefault("4 to 3 partitions", []).append(query.restart(3, change=True))
-            taken.setdefault("plain restart, 3 partitions", []).append(query.restart(3))
+        with configured(spark, CONTENDERS[name][1]):
+            query = Query(spark, folder, name, keys)
+            for cycle in range(cycles):
+                if cycle:
+                    query.restart(2, change=True)
+                taken.setdefault("plain restart, 2 partitions", []).append(query.restart(2))
+                taken.setdefault("2 to 4 partitions", []).append(query.restart(4, change=True))
+                taken.setdefault("plain restart, 4 partitions", []).append(query.restart(4))
+                taken.setdefault("4 to 3 partitions", []).append(query.restart(3, change=True))
+                taken.setdefault("plain restart, 3 partitions", []).append(query.restart(3))
     except Exception as e:
         # Not each can do each; what it could do counts.
         print(f"# {name} failed: {str(e).splitlines()[0][:200]}", flush=True)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     return {figure: statistics.median(seconds) for figure, seconds in taken.items()}
 
 
@@ -173,11 +175,11 @@ def main() -> None:
     results: dict[int, dict[str, Figures]] = {}
     with bench_session() as (spark, work):
         for name in args.only:
-            measure(spark, work / "query", name, WARM_UP, 1)
+            measure(spark, work, name, WARM_UP, 1)
         for keys in args.keys:
             results[keys] = {}
             for name in args.only:
-                results[keys][name] = measure(spark, work / "query", name, keys, args.cycles)
+                results[keys][name] = measure(spark, work, name, keys, args.cycles)
                 print(f"# {keys:,} keys, {name}: {results[keys][name]}", flush=True)
             table(keys, results[keys])
     if args.out:

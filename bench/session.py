@@ -71,6 +71,22 @@ def bench_session() -> Iterator[tuple[SparkSession, Path]]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+@contextmanager
+def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """A session with these settings, and with its own again afterwards."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
 def write(folder: Path, table: pa.Table, files: int = 4) -> Path:
     """Writes a table as so many Parquet files, in an order that the file source keeps."""
     folder.mkdir(parents=True)
@@ -93,25 +109,23 @@ def measure(
 ) -> Measured:
     """Runs a query over a folder into the noop sink, trigger availableNow."""
     own = Path(tempfile.mkdtemp(dir=folder.parent)) if checkpoint is None else checkpoint
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
     try:
         schema = spark.read.parquet(str(folder)).schema
         reader = spark.readStream.schema(schema)
         if files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", files_per_batch)
-        out = build(reader.parquet(str(folder)))
-        cpu, started = cpu_seconds(), time.perf_counter()
-        query = (
-            out.writeStream.format("noop")
-            .outputMode("update")
-            .option("checkpointLocation", str(own))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
+        with configured(spark, settings):
+            out = build(reader.parquet(str(folder)))
+            cpu, started = cpu_seconds(), time.perf_counter()
+            query = (
+                out.writeStream.format("noop")
+                .outputMode("update")
+                .option("checkpointLocation", str(own))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
         with_rows = [p for p in query.recentProgress if p.numInputRows]
         return Measured(
             seconds,
@@ -121,11 +135,6 @@ def measure(
             worker_memory(),
         )
     finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
         if checkpoint is None:
             shutil.rmtree(own)
 

@@ -102,6 +102,9 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     */
   def count(family: Int): Long
 
+  /** How many of them one group has. */
+  def count(family: Int, group: Int): Long
+
   /** Estimate of the memory held, in bytes. */
   def memoryUsed: Long
 
@@ -133,12 +136,12 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
     * @param groups
     *   the store's key groups; the operator group is its own too
     * @param entryCounts
-    *   how many entries each family has, by its id; None when it was not recorded
+    *   by family id, how many entries a group has; without the families of which that was not recorded
     */
   def restore(
       runs: Seq[RestoredRun],
       groups: KeyGroupRange,
-      entryCounts: Option[Map[Int, Long]]
+      entryCounts: Map[Int, Int => Long]
   ): Unit
 
   /** Like `changesCommitted()`, where the changes are the content of a local run file, which the

@@ -18,7 +18,8 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   *   "hashPartitions": 4,                          the number of partitions of Spark's own operators
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
-  *                  "entries": 1000 }],            how many; none after a rescale
+  *                  "entries": 1000,               how many, and in each of the groups above and
+  *                  "groupEntries": [30, .., 0] }],  in the operator group; none if unknown
   *   "runs": [{ "path": "0/7-<uuid>.sst",          none: inline, in the version file itself
   *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
@@ -42,7 +43,7 @@ final case class Manifest(
     numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
-    entryCounts: Map[Int, Long],
+    entryCounts: Map[Int, EntryCounts],
     runs: Seq[Run]
 ) {
 
@@ -55,6 +56,30 @@ final case class Manifest(
     */
   def readGroups: KeyGroupRange =
     KeyGroupRange(groups.first, KeyGroups.operatorGroup(maxParallelism))
+
+  /** The same without what is between them. */
+  def ownGroups: IndexedSeq[Int] =
+    (groups.first to groups.last) :+ KeyGroups.operatorGroup(maxParallelism)
+
+  /** How many entries a family has in one of its own groups, if that is known. */
+  def count(family: Int, group: Int): Option[Long] =
+    if (!families.exists(_.id == family)) Some(0)
+    else
+      for {
+        counts <- entryCounts.get(family)
+        byGroup <- counts.byGroup
+      } yield byGroup(if (groups.contains(group)) group - groups.first else groups.size)
+}
+
+/** How many entries a family has.
+  *
+  * @param byGroup
+  *   in each of the manifest's `ownGroups`; files of before this was recorded have only the total
+  */
+final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
+
+object EntryCounts {
+  def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
 }
 
 /** One sorted run of changes. */
@@ -105,7 +130,13 @@ object Manifest {
       node.put("layout", family.layout.name)
       val properties = node.putObject("properties")
       family.properties.toSeq.sorted.foreach { case (key, value) => properties.put(key, value) }
-      manifest.entryCounts.get(family.id).foreach(node.put("entries", _))
+      manifest.entryCounts.get(family.id).foreach { counts =>
+        node.put("entries", counts.total)
+        counts.byGroup.filter(_ => counts.total > 0).foreach { byGroup =>
+          val array = node.putArray("groupEntries")
+          byGroup.foreach(array.add(_))
+        }
+      }
     }
     val runs = root.putArray("runs")
     manifest.runs.foreach { run =>
@@ -129,6 +160,7 @@ object Manifest {
     */
   def fromJson(json: Array[Byte], nextInline: Int => Array[Byte]): Manifest = {
     val root = mapper.readTree(json)
+    val groups = range(root)
     Manifest(
       version = root.required("version").asLong,
       id = text(root, "id"),
@@ -136,7 +168,7 @@ object Manifest {
       maxParallelism = root.required("maxParallelism").asInt,
       parallelism = Option(root.get("parallelism")).map(_.asInt),
       partition = root.required("partition").asInt,
-      groups = range(root),
+      groups = groups,
       rescaledAt = Option(root.get("rescaledAt")).map(_.asLong),
       hashPartitions = Option(root.get("hashPartitions")).map(_.asInt),
       numKeys = root.required("numKeys").asLong,
@@ -162,7 +194,7 @@ object Manifest {
         .required("families")
         .asScala
         .filter(_.has("entries"))
-        .map(node => node.required("id").asInt -> node.required("entries").asLong)
+        .map(node => node.required("id").asInt -> entryCounts(node, groups))
         .toMap,
       runs = root
         .required("runs")
@@ -184,6 +216,13 @@ object Manifest {
         }
         .toSeq
     )
+  }
+
+  private def entryCounts(node: JsonNode, groups: KeyGroupRange): EntryCounts = {
+    val total = node.required("entries").asLong
+    val byGroup = node.path("groupEntries").values.asScala.map(_.asLong).toIndexedSeq
+    if (total == 0) EntryCounts.of(IndexedSeq.fill(groups.size + 1)(0L))
+    else EntryCounts(total, Option.when(byGroup.nonEmpty)(byGroup))
   }
 
   private def text(node: JsonNode, field: String): Option[String] =

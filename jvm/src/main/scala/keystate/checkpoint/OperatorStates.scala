@@ -28,12 +28,17 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
   def replace(manifest: Manifest, state: OperatorState): Manifest =
     family(manifest).fold(manifest) { family =>
       val group = KeyGroups.operatorGroup(manifest.maxParallelism)
-      val entries = Iterator(
+      val entries = Seq(
         Change(family, group, OperatorState.StateKey, OperatorState.toJson(state)),
         Change(family, group, OperatorState.TagKey, Array.emptyByteArray)
       )
-      val run = InlineRun.encode(entries, Int.MaxValue.toLong, manifest.version, manifest.id)
-      manifest.copy(runs = manifest.runs ++ run)
+      val run =
+        InlineRun.encode(entries.iterator, Int.MaxValue.toLong, manifest.version, manifest.id)
+      val counts = manifest.ownGroups.map(g => if (g == group) entries.size.toLong else 0L)
+      manifest.copy(
+        entryCounts = manifest.entryCounts.updated(family, EntryCounts.of(counts)),
+        runs = manifest.runs ++ run
+      )
     }
 
   private def family(manifest: Manifest): Option[Int] =

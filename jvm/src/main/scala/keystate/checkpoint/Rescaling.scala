@@ -58,6 +58,9 @@ object Rescaling {
         run <- manifest.runs
         part <- taken.filter(run.groups.intersects)
       } yield run.copy(groups = run.groups.intersection(part))
+      val counts = families.flatMap { family =>
+        entryCounts(old, family.id, partition, groups).map(family.id -> _)
+      }.toMap
       val manifest = old.head.copy(
         id = id,
         baseId = None,
@@ -65,10 +68,12 @@ object Rescaling {
         partition = partition,
         groups = groups,
         rescaledAt = Some(version),
-        numKeys = old.map(_.numKeys).sum / parallelism,
+        numKeys =
+          if (counts.size == families.size) counts.valuesIterator.map(_.total).sum
+          else old.map(_.numKeys).sum / parallelism,
         nextFamilyId = old.map(_.nextFamilyId).max,
         families = families,
-        entryCounts = Map.empty,
+        entryCounts = counts,
         runs = runs
       )
       VersionFile.write(
@@ -78,6 +83,21 @@ object Rescaling {
       )
       id
     }
+  }
+
+  /** None where an old partition does not have it by group. */
+  private def entryCounts(
+      old: Seq[Manifest],
+      family: Int,
+      partition: Int,
+      groups: KeyGroupRange
+  ): Option[EntryCounts] = {
+    val maxParallelism = old.head.maxParallelism
+    val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
+    val counts = (groups.first to groups.last).map { group =>
+      old(KeyGroups.subtaskOf(group, old.size, maxParallelism)).count(family, group)
+    } :+ old(partition % old.size).count(family, operatorGroup)
+    Option.when(counts.forall(_.isDefined))(EntryCounts.of(counts.flatten))
   }
 
   /** What a new partition takes from an old one: the key groups that are its own now and, from one

@@ -161,14 +161,15 @@ final class VersionedStore(
       val version = base.version + 1
       newest = changesRun(file, version, id)
       val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
-      val entryCounts =
-        families.iterator.map(family => family.id -> backend.count(family.id)).toMap
+      val entryCounts = families.iterator.map { family =>
+        family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
+      }.toMap
       val next = base.copy(
         version = version,
         id = id,
         baseId = base.id,
         hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
-        numKeys = entryCounts.valuesIterator.sum,
+        numKeys = entryCounts.valuesIterator.map(_.total).sum,
         nextFamilyId = nextFamilyId,
         families = families.toSeq,
         entryCounts = entryCounts,
@@ -320,8 +321,11 @@ final class VersionedStore(
             RunEntries(files.read(run, families, manifest.readGroups, manifest.version))
         })
       }
-      val known = manifest.families.forall(family => manifest.entryCounts.contains(family.id))
-      backend.restore(local.toSeq, owned, Option.when(known)(manifest.entryCounts))
+      val counts = for {
+        (family, counts) <- manifest.entryCounts
+        byGroup <- counts.byGroup
+      } yield family -> manifest.ownGroups.zip(byGroup).toMap
+      backend.restore(local.toSeq, owned, counts)
     } finally
       local.foreach {
         case RunFile(file, _, _) => file.delete()

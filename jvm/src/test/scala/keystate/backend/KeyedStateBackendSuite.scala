@@ -58,6 +58,8 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         backend.remove(family.id, 3, keys(1))
         assert(get(backend, family, 3, keys(1)).isEmpty)
         assert(backend.count(family.id) == 2)
+        backend.put(family.id, 7, keys(1), bytes("three"))
+        assert(Seq(2, 3, 7).map(backend.count(family.id, _)) == Seq(0, 2, 1))
         backend.put(family.id, 3, keys(1), bytes(""))
         assert(get(backend, family, 3, keys(1)).contains(""), "an empty value is a value")
       }
@@ -92,7 +94,7 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         assert(get(backend, family, 1, kept).contains("kept"))
         assert(get(backend, family, 1, changed).contains("before"))
         assert(get(backend, family, 1, made).isEmpty)
-        assert(backend.count(family.id) == 2)
+        assert(backend.count(family.id) == 2 && backend.count(family.id, 1) == 2)
         assert(backend.changeCount == 0 && backend.changes().isEmpty)
       }
     }

@@ -71,6 +71,12 @@ final class TreeStateBackend extends KeyedStateBackend {
 
   override def count(family: Int): Long = entries(family).size.toLong
 
+  override def count(family: Int, group: Int): Long =
+    entries(family)
+      .subMap(address(group, Array.emptyByteArray), address(group + 1, Array.emptyByteArray))
+      .size
+      .toLong
+
   override def memoryUsed: Long = working.valuesIterator
     .flatMap(_.asScala)
     .map { case (key, value) => key.length.toLong + value.length }

@@ -18,6 +18,31 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       assert(leftBehind.isEmpty)
     }
 
+  test("entries are not counted to rescale, for the old versions have their numbers by group") {
+    val storage = new MemoryStorage
+    val old = newStore(storage, StoreSettings(Some(4), Some(1)), StoreLocation(0, 0, "default"))
+    try {
+      old.load(0, None)
+      register(old)
+      Seq(0, 1, 1, 3).zipWithIndex.foreach { case (group, i) =>
+        change(old, "p", group, s"$i", "1")
+      }
+      change(old, "g", 2, "a", "1")
+      change(old, "p", 4, "rule", "of the subtask")
+      old.commit(None)
+    } finally old.close()
+    rescale(storage, 1, Seq(None), 2)
+    val counts = (0 until 2).map { partition =>
+      VersionFile.read(storage, StoreLocation(0, partition, "default"), 1, Some("of2")).entryCounts
+    }
+    assert(
+      counts.map(_(0)) == Seq(EntryCounts.of(Vector(1, 2, 1)), EntryCounts.of(Vector(0, 1, 1)))
+    )
+    assert(
+      counts.map(_(1)) == Seq(EntryCounts.of(Vector(0, 0, 0)), EntryCounts.of(Vector(1, 0, 0)))
+    )
+  }
+
   test("a subtask has the broadcast state of one old subtask, not of another's files") {
     val storage = new MemoryStorage
     def open(partition: Int, parallelism: Int) = {
@@ -77,8 +102,17 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       assert(stores.flatMap(content).toMap == model, s"version $version of ${ids.size} partitions")
       stores.foreach { store =>
         assert(operatorContent(store) == broadcast, s"version $version of ${ids.size} partitions")
-        val counted = store.families.map(family => store.backend.count(family.id)).sum
-        assert(counted == content(store).size + broadcast.size)
+        val counted = for {
+          family <- store.families
+          group <- 0 to maxParallelism
+          count = store.backend.count(family.id, group) if count > 0
+        } yield (family.name, group) -> count
+        val own = content(store).keySet.groupMapReduce(key => (key._1, key._2))(_ => 1L)(_ + _)
+        val operator = broadcast.headOption.map(_ => ("p", maxParallelism) -> broadcast.size.toLong)
+        assert(counted.toMap == own ++ operator)
+        assert(
+          store.families.map(family => store.backend.count(family.id)).sum == counted.map(_._2).sum
+        )
       }
     }
 
@@ -106,6 +140,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         id
       }
       version += 1
+      if (random.nextInt(5) == 0) forgetCounts(storage, stores.head)
     }
 
     try
@@ -127,6 +162,18 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         }
       }
     finally stores.foreach(_.close())
+  }
+
+  /** As a version file is that has no numbers of entries by group. */
+  private def forgetCounts(storage: MemoryStorage, store: VersionedStore): Unit = {
+    val manifest = store.manifest
+    val counts = manifest.entryCounts.view.mapValues(_.copy(byGroup = None)).toMap
+    VersionFile.write(
+      storage,
+      StoreLocation(0, manifest.partition, StoreLocation.DefaultStore),
+      manifest.copy(entryCounts = counts)
+    )
+    ()
   }
 
   private def operatorContent(store: VersionedStore): Map[String, String] = {

@@ -260,7 +260,8 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
       new String(file.slice(16, 16 + json), "UTF-8") ==
         """{"version":1,"maxParallelism":128,"partition":3,"groups":[0,127],"numKeys":1,""" +
         """"nextFamilyId":2,"families":[{"id":0,"name":"p","layout":"point",""" +
-        """"properties":{"kind":"value"},"entries":1},{"id":1,"name":"g","layout":"grouped",""" +
+        """"properties":{"kind":"value"},"entries":1,"groupEntries":[0,1""" + ",0" * 127 +
+        """]},{"id":1,"name":"g","layout":"grouped",""" +
         """"properties":{"kind":"map"},"entries":0}],"runs":[{"entries":1,"bytes":15,"groups":[1,1],""" +
         """"crc32c":""" + storedCrc(file, 16 + json, 15) + ""","version":1}]}"""
     )

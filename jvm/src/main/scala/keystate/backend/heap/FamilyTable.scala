@@ -16,6 +16,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   private var entryBytes = 0L
 
   def count: Long = entries
+  def count(group: Int): Long = if (groups(group) == null) 0 else groups(group).size.toLong
   def changeCount: Long = changed
   def bytes: Long = entryBytes
 

@@ -18,6 +18,8 @@ private[heap] sealed abstract class GroupTable {
 
   def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator
 
+  def size: Int
+
   /** Bytes an entry takes besides its key and value: array headers, slots or tree node. */
   def entryOverhead: Int
 }
@@ -78,6 +80,7 @@ private[heap] final class PointTable extends GroupTable {
     }
   }
 
+  override def size: Int = entries.size
   override def entryOverhead: Int = 60
 }
 
@@ -92,6 +95,7 @@ private[heap] final class OrderedTable extends GroupTable {
   override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
     new SortedEntriesIterator(GroupTable.range(entries, start, end, reverse))
 
+  override def size: Int = entries.size
   override def entryOverhead: Int = 80
 }
 
@@ -100,6 +104,7 @@ private[heap] final class GroupedTable extends GroupTable {
   import GroupTable.SortedEntries
 
   private val byKey = new BytesMap[SortedEntries]
+  private var count = 0
 
   override def get(key: Array[Byte], hash: Int): Array[Byte] = {
     val entries = entriesOf(key)
@@ -114,7 +119,9 @@ private[heap] final class GroupedTable extends GroupTable {
       entries = new SortedEntries(GroupTable.byteOrder)
       byKey.put(Arrays.copyOf(key, length), prefixHash, entries)
     }
-    entries.put(key, value)
+    val old = entries.put(key, value)
+    if (old == null) count += 1
+    old
   }
 
   override def remove(key: Array[Byte], hash: Int): Array[Byte] = {
@@ -122,6 +129,7 @@ private[heap] final class GroupedTable extends GroupTable {
     if (entries == null) null
     else {
       val old = entries.remove(key)
+      if (old != null) count -= 1
       if (entries.isEmpty) {
         val length = prefixLength(key)
         byKey.remove(key, length, BytesMap.hash(key, length))
@@ -138,6 +146,7 @@ private[heap] final class GroupedTable extends GroupTable {
       else new SortedEntriesIterator(GroupTable.range(entries, start, end, reverse))
     }
 
+  override def size: Int = count
   override def entryOverhead: Int = 90
 
   private def entriesOf(key: Array[Byte]): SortedEntries = {

@@ -70,6 +70,8 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
 
   override def count(family: Int): Long = table(family).count
 
+  override def count(family: Int, group: Int): Long = table(family).count(group)
+
   override def memoryUsed: Long = tables.valuesIterator.map(_.bytes).sum
 
   override def changes(): Iterator[Change] = tables.valuesIterator.flatMap(_.changes())

@@ -71,15 +71,13 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     val entries = table(family)
     val existed = database.contains(family, group, key)
     database.write(Iterator.single(Change(family, group, key, value)))
-    entries.restored(
-      entries.count + (if (value == null) 0 else 1) - (if (existed) 1 else 0)
-    )
+    entries.restored(group, (if (value == null) 0L else 1L) - (if (existed) 1L else 0L))
   }
 
   override def restore(
       runs: Seq[RestoredRun],
       groups: KeyGroupRange,
-      entryCounts: Option[Map[Int, Long]]
+      entryCounts: Map[Int, Int => Long]
   ): Unit = {
     // Where runs begin and end of which the file has more than may be seen. The operator group is
     // not beside the others, so it is cut off from them whatever the runs have.
@@ -100,13 +98,9 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
         database.deleteGroups(id, 0, groups.first)
         database.deleteGroups(id, groups.last + 1, maxParallelism)
       }
-      table.restored(
-        entryCounts
-          .flatMap(_.get(id))
-          .getOrElse({
-            countStored(id, groups) + countStored(id, KeyGroupRange(operatorGroup, operatorGroup))
-          })
-      )
+      val countOf = entryCounts.getOrElse(id, countStored(id, _))
+      (groups.first to groups.last).foreach(group => table.restored(group, countOf(group)))
+      table.restored(operatorGroup, countOf(operatorGroup))
     }
   }
 
@@ -125,6 +119,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   ): EntryIterator = scan(table(family), group, start, end, reverse = true)
 
   override def count(family: Int): Long = table(family).count
+
+  override def count(family: Int, group: Int): Long = table(family).count(group)
 
   override def memoryUsed: Long = database.memoryUsed + tables.valuesIterator.map(_.bytes).sum
 
@@ -190,16 +186,15 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   private def keyPrefix(entryKey: Array[Byte]): Array[Byte] =
     Arrays.copyOf(entryKey, 4 + ByteBuffer.wrap(entryKey).getInt(0))
 
-  private def countStored(family: Int, groups: KeyGroupRange): Long =
-    (groups.first to groups.last).iterator.map { group =>
-      val cursor = database.scan(family, group, null, null, reverse = false)
-      var count = 0L
-      while (cursor.key != null) {
-        count += 1
-        cursor.advance()
-      }
-      count
-    }.sum
+  private def countStored(family: Int, group: Int): Long = {
+    val cursor = database.scan(family, group, null, null, reverse = false)
+    var count = 0L
+    while (cursor.key != null) {
+      count += 1
+      cursor.advance()
+    }
+    count
+  }
 
   private def add(table: FamilyChanges): Unit = {
     val id = table.family.id

@@ -1,5 +1,7 @@
 package keystate.backend.rocksdb
 
+import java.util.Arrays
+
 import keystate.backend.{Change, Layout, StateFamily}
 
 /** What the open transaction changed in one family, over what the database has. */
@@ -12,20 +14,26 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var removed = 0L
   private var noted = 0
   private var changedBytes = 0L
+  // Entries by group in the database; all of them, and all with the changes.
+  private var stored = new Array[Long](0)
   private var committed = 0L
   private var entries = 0L
 
   def count: Long = entries
+  def count(group: Int): Long =
+    (if (group < stored.length) stored(group) else 0) +
+      (if (group < groups.length && groups(group) != null) groups(group).added else 0)
   def changeCount: Long = changed
   def hasRemovals: Boolean = removed > 0
 
   /** Of keys and values that are held here. */
   def bytes: Long = changedBytes
 
-  /** Says how many entries the database has. */
-  def restored(count: Long): Unit = {
-    committed = count
-    entries = count
+  /** Says how many entries a group got in the database. */
+  def restored(group: Int, count: Long): Unit = {
+    addStored(group, count)
+    committed += count
+    entries += count
   }
 
   def get(group: Int, key: Array[Byte]): Array[Byte] = {
@@ -44,14 +52,14 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     val change = changes.get(key)
     if (PendingChange.isChange(change)) {
       if (change.value == null) {
-        entries += 1
+        count(changes, 1)
         removed -= 1
       } else changedBytes -= change.value.length
       changedBytes += value.length
       change.value = value
     } else {
       val existed = exists(change, group, key)
-      if (!existed) entries += 1
+      if (!existed) count(changes, 1)
       add(changes, key, new PendingChange(value, existed))
     }
   }
@@ -61,7 +69,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     val change = changes.get(key)
     if (PendingChange.isChange(change)) {
       if (change.value != null) {
-        entries -= 1
+        count(changes, -1)
         changedBytes -= change.value.length
         if (change.existed) {
           change.value = null
@@ -74,7 +82,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
         }
       }
     } else if (exists(change, group, key)) {
-      entries -= 1
+      count(changes, -1)
       removed += 1
       add(changes, key, new PendingChange(null, existed = true))
     } else if (change == null) note(group, key, present = false)
@@ -101,6 +109,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   def changesCommitted(): Unit = {
     committed = entries
+    groups.indices.foreach { group =>
+      if (groups(group) != null) addStored(group, groups(group).added)
+    }
     rollback()
   }
 
@@ -117,6 +128,16 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     if (group >= groups.length) groups = groups.padTo(group + 1, null)
     if (groups(group) == null) groups(group) = GroupChanges(family.layout)
     groups(group)
+  }
+
+  private def count(changes: GroupChanges, added: Int): Unit = {
+    entries += added
+    changes.added += added
+  }
+
+  private def addStored(group: Int, count: Long): Unit = if (count != 0) {
+    if (group >= stored.length) stored = Arrays.copyOf(stored, group + 1)
+    stored(group) += count
   }
 
   private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =

@@ -23,6 +23,9 @@ private[rocksdb] object PendingChange {
 /** The transaction's changes to one key group of one family. */
 private[rocksdb] sealed abstract class GroupChanges {
 
+  /** How many entries more than before the group has with them. */
+  var added = 0L
+
   /** The change, or `Present`, `Absent` where that much is known, or null. */
   def get(key: Array[Byte]): PendingChange
   def put(key: Array[Byte], change: PendingChange): Unit

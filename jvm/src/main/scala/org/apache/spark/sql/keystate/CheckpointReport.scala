@@ -119,7 +119,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     families.map(_._1).distinct.map { name =>
       val of = families.filter(_._1 == name).map(_._2)
       val family = of.head._1
-      val counts = of.map { case (f, manifest) => manifest.entryCounts.get(f.id) }
+      val counts = of.map { case (f, manifest) => manifest.entryCounts.get(f.id).map(_.total) }
       val properties = family.properties
       JObject(
         "store" -> JString(name._1),

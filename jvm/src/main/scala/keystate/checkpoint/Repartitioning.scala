@@ -2,6 +2,8 @@ package keystate.checkpoint
 
 import java.util.Arrays
 
+import scala.collection.mutable
+
 import keystate.backend.{Change, StateFamily}
 
 /** Gives a committed version of a store another layout where the hash of a key decides its partition,
@@ -33,24 +35,31 @@ final class Repartitioning(
   /** @param entries
     *   in the order of family, group and key
     */
-  def writeRun(partition: Int, entries: Iterator[Change]): Option[Run] = Option.when(
-    entries.hasNext
-  )(new RunFiles(location(partition), storage, local).write(entries, version, None))
+  def writeRun(partition: Int, entries: Iterator[Change]): Option[RewrittenState] =
+    Option.when(entries.hasNext) {
+      val counts = mutable.Map.empty[(Int, Int), Long].withDefaultValue(0)
+      val counted = entries.map { entry =>
+        counts((entry.family, entry.group)) += 1
+        entry
+      }
+      val run = new RunFiles(location(partition), storage, local).write(counted, version, None)
+      RewrittenState(run, counts.toMap)
+    }
 
   /** @param old
     *   of all old partitions
-    * @param runs
+    * @param states
     *   of all new partitions
     * @param newId
     *   gives the id of a new version file; not called with checkpoint format v1
     */
   def writeVersions(
       old: Seq[Manifest],
-      runs: Seq[Option[Run]],
+      states: Seq[Option[RewrittenState]],
       newId: Option[() => String]
   ): Seq[Option[String]] = {
     val families = Rescaling.commonFamilies(operator, store, old)
-    runs.zipWithIndex.map { case (run, partition) =>
+    states.zipWithIndex.map { case (state, partition) =>
       val id = newId.map(_())
       VersionFile.write(
         storage,
@@ -58,14 +67,17 @@ final class Repartitioning(
         old.head.copy(
           id = id,
           baseId = None,
-          hashPartitions = Some(runs.size),
+          hashPartitions = Some(states.size),
           partition = partition,
           rescaledAt = Some(version),
-          numKeys = run.fold(0L)(_.entries),
+          numKeys = state.fold(0L)(_.run.entries),
           nextFamilyId = old.map(_.nextFamilyId).max,
           families = families,
-          entryCounts = Map.empty,
-          runs = run.toSeq
+          entryCounts = families.map { family =>
+            def count(group: Int) = state.flatMap(_.counts.get((family.id, group))).getOrElse(0L)
+            family.id -> EntryCounts.of(old.head.ownGroups.map(count))
+          }.toMap,
+          runs = state.map(_.run).toSeq
         )
       )
       id
@@ -75,11 +87,22 @@ final class Repartitioning(
   private def location(partition: Int) = StoreLocation(operator, partition, store)
 }
 
+/** All that a new partition has.
+  *
+  * @param counts
+  *   how many entries, by family and group
+  */
+final case class RewrittenState(run: Run, counts: Map[(Int, Int), Long])
+
 object Repartitioning {
 
   /** The entry's key as a run has it: in bytewise order it is in the order that a run needs. */
-  def runKey(entry: Change): Array[Byte] =
-    RunFormat.prefix(entry.family, entry.group) ++ entry.key
+  def runKey(entry: Change): Array[Byte] = {
+    val prefix = RunFormat.prefix(entry.family, entry.group)
+    val key = Arrays.copyOf(prefix, prefix.length + entry.key.length)
+    System.arraycopy(entry.key, 0, key, prefix.length, entry.key.length)
+    key
+  }
 
   def entry(runKey: Array[Byte], value: Array[Byte]): Change = Change(
     RunFormat.familyOf(runKey),

@@ -13,7 +13,7 @@ import org.apache.spark.sql.functions.col
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructType}
 import org.apache.spark.util.{SerializableConfiguration, Utils}
 
-import keystate.checkpoint.{LocalFolder, Repartitioning, Run}
+import keystate.checkpoint.{LocalFolder, Repartitioning, RewrittenState}
 import keystate.keygroup.KeyGroups
 
 /** Rescales a store of one of Spark's own stateful operators. Spark sends a row to partition
@@ -37,15 +37,19 @@ private[keystate] final class SparkStoreRescaling(
     *   checkpoint format v1
     */
   def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
-    val runs = write(version, ids, partitions)
+    val states = write(version, ids, partitions)
     withStore(state, store, version, conf) { target =>
       val old = ids.zipWithIndex.map { case (id, p) => target.manifest(p, id, ids.size) }
       val newId = ids.head.map(_ => () => UUID.randomUUID.toString)
-      target.writeVersions(old, (0 until partitions).map(runs.get), newId)
+      target.writeVersions(old, (0 until partitions).map(states.get), newId)
     }
   }
 
-  private def write(version: Long, ids: Seq[Option[String]], partitions: Int): Map[Int, Run] = {
+  private def write(
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Map[Int, RewrittenState] = {
     // A task must not take this object along.
     val (root, of, format, layout) = (state.toString, store, encoding, ids.size)
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)

@@ -13,8 +13,8 @@ from faults import Plan
 
 # The process halts at the first such step on such a file. Batch N writes version N + 1.
 EXECUTOR_DIES = {
-    "before data": ("create", 1, r"state/0/0/3-[^/]*\.sst$"),
-    "amid data": ("write", 2000, r"state/0/1/5-[^/]*\.sst$"),
+    "before data": ("create", 1, r"state/0/0/3-[^/]*\.(sst|lz4)$"),
+    "amid data": ("write", 2000, r"state/0/1/5-[^/]*\.(sst|lz4)$"),
     "after data, before the version": ("rename", 1, r"state/0/0/7(_[^/]*)?\.keystate$"),
     "after the version, before the report": ("renamed", 1, r"state/0/1/9(_[^/]*)?\.keystate$"),
 }

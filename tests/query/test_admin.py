@@ -178,7 +178,7 @@ def test_verify_run_files(spark: Any, stream: Callable[[str], Any]) -> None:
     fed = stream(SCHEMA)
     fed.feed([(f"{key} {'x' * 200}", key) for key in range(500)], [("a", 1)])
     fed.run(build)
-    runs = sorted((fed.checkpoint / "state/0").glob("[01]/*.sst"))
+    runs = sorted((fed.checkpoint / "state/0").glob("[01]/*.lz4"))
     assert len(runs) == 2
     assert admin.verify(str(fed.checkpoint)) == []
     good = runs[0].read_bytes()

@@ -116,8 +116,8 @@ final class NativeLibraryException(cause: Throwable)
         s"${NativeLibraryException.reason(cause)}. The library is unpacked into the folder " +
         "ROCKSDB_SHAREDLIB_DIR (an environment variable) or java.io.tmpdir, which has to be writable " +
         "and to allow execution, and rocksdbjni has to support the machine. Mend that, or set " +
-        "spark.keystate.backend to hashmap, which needs the library only for run files (.sst) that " +
-        "are in the checkpoint already, and start the query again: the checkpoint is as it was.",
+        "spark.keystate.backend to hashmap, which needs the library only where the checkpoint " +
+        "has run files of the RocksDB backend (.sst), and start the query again: the checkpoint is as it was.",
       cause
     )
 
@@ -135,7 +135,7 @@ final class LocalStorageException(val file: File, cause: Throwable)
       "KEYSTATE_LOCAL_STORAGE",
       s"Local file or folder $file cannot be written: ${cause.getMessage}. Free space there, or set " +
         "spark.local.dir to folders on another disk, and start the query again: the checkpoint is as " +
-        "it was. The backend hashmap keeps less on local disk than rocksdb: what a commit writes.",
+        "it was. The backend hashmap keeps less on local disk than rocksdb: the run that it is reading.",
       cause
     )
 

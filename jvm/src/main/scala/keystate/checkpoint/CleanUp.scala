@@ -67,7 +67,7 @@ private[checkpoint] final class CleanUp(
 }
 
 private[checkpoint] object CleanUp {
-  private val Temporary = """\.([^.]+\.(?:keystate|sst|run))\..+\.tmp""".r
+  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run))\..+\.tmp""".r
 
   /** As Spark's CheckpointFileManager names a file until it is complete. */
   def isTemporary(name: String): Boolean = name match {

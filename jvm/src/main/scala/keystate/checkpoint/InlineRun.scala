@@ -1,6 +1,5 @@
 package keystate.checkpoint
 
-import java.io.{ByteArrayOutputStream, DataOutputStream}
 import java.util.zip.CRC32C
 
 import keystate.backend.Change
@@ -15,16 +14,15 @@ private[checkpoint] object InlineRun {
       version: Long,
       id: Option[String]
   ): Option[Run] = {
-    val bytes = new ByteArrayOutputStream
-    val out = new DataOutputStream(bytes)
+    val entries = new PlainRun.Entries
     val statistics = new RunStatistics
-    while (changes.hasNext && bytes.size <= limit) {
+    while (changes.hasNext && entries.size <= limit) {
       val change = changes.next()
-      PlainRun.write(out, change)
+      entries.add(change)
       statistics.add(change)
     }
-    Option.when(bytes.size <= limit) {
-      val content = bytes.toByteArray
+    Option.when(entries.size <= limit) {
+      val content = entries.toByteArray
       val crc = new CRC32C
       crc.update(content)
       Run(

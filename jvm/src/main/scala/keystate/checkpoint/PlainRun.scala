@@ -1,70 +1,90 @@
 package keystate.checkpoint
 
-import java.io._
+import java.io.{EOFException, InputStream, OutputStream}
+import java.lang.invoke.MethodHandles
+import java.nio.ByteOrder
+import java.util.Arrays
 
 import keystate.backend.Change
 import keystate.keygroup.KeyGroupRange
 
 /** A run as a plain sequence of entries, key and value as in [[RunFormat]]:
   * `[int32 key length][key][int32 value length][value]`. Inline runs are of this format, and so are
-  * run files that are written where RocksDB's native library cannot be loaded.
+  * the run files of backends that read each entry anyway; these are compressed, by the caller.
   */
 private[checkpoint] object PlainRun {
-  private final val Buffer = 128 * 1024
+  private final val Block = 64 * 1024
+  private val ints =
+    MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
 
-  /** Adds one entry. */
-  def write(out: DataOutputStream, change: Change): Unit = {
-    out.writeInt(RunFormat.PrefixLength + change.key.length)
-    out.writeShort(change.family)
-    out.writeShort(change.group)
-    out.write(change.key)
-    if (change.value == null) {
-      out.writeInt(1)
-      out.writeByte(RunFormat.Removed)
-    } else {
-      out.writeInt(1 + change.value.length)
-      out.writeByte(RunFormat.Put)
-      out.write(change.value)
+  /** There must be at least one change. */
+  def write(out: OutputStream, changes: Iterator[Change]): RunStatistics = {
+    val statistics = new RunStatistics
+    val entries = new Entries
+    changes.foreach { change =>
+      entries.add(change)
+      statistics.add(change)
+      if (entries.size >= Block) entries.moveTo(out)
     }
+    entries.moveTo(out)
+    statistics
   }
 
-  /** Writes a local file. */
-  def write(file: File, changes: Iterator[Change]): RunStatistics =
-    try {
-      val out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(file), Buffer))
-      try {
-        val statistics = new RunStatistics
-        changes.foreach { change =>
-          write(out, change)
-          statistics.add(change)
-        }
-        statistics
-      } finally out.close()
-    } catch { case e: IOException => throw new LocalStorageException(file, e) }
-
-  /** The entries of the families whose group is in the range; the file goes when the cursor does. */
-  def read(file: File, families: Set[Int], groups: KeyGroupRange): RunCursor = {
-    val in = new BufferedInputStream(new FileInputStream(file), Buffer)
-    new Cursor(in, file.length, families, groups) {
-      override def close(): Unit = {
-        super.close()
-        file.delete()
-        ()
-      }
-    }
-  }
+  /** The entries of the families whose group is in the range; closing the cursor closes `in`. */
+  def read(in: InputStream, families: Set[Int], groups: KeyGroupRange): RunCursor =
+    new Cursor(in, new Array[Byte](Block), 0, families, groups)
 
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
-    new Cursor(new ByteArrayInputStream(content), content.length.toLong, families, groups)
+    new Cursor(InputStream.nullInputStream, content, content.length, families, groups)
 
-  private class Cursor(
-      stream: InputStream,
-      length: Long,
+  /** Encoded entries in memory. */
+  final class Entries {
+    private var bytes = new Array[Byte](Block)
+    private var length = 0
+
+    def size: Int = length
+
+    def add(change: Change): Unit = {
+      val keyLength = RunFormat.PrefixLength + change.key.length
+      val valueLength = if (change.value == null) 1 else 1 + change.value.length
+      val end = Math.addExact(length, Math.addExact(8 + keyLength, valueLength))
+      if (end > bytes.length)
+        bytes = Arrays.copyOf(bytes, Math.max(end, Math.min(2L * bytes.length, MaxArray).toInt))
+      val key = length + 4
+      val value = key + keyLength + 4
+      ints.set(bytes, length, keyLength)
+      ints.set(bytes, key, change.family << 16 | change.group)
+      System.arraycopy(change.key, 0, bytes, key + RunFormat.PrefixLength, change.key.length)
+      ints.set(bytes, value - 4, valueLength)
+      if (change.value == null) bytes(value) = RunFormat.Removed
+      else {
+        bytes(value) = RunFormat.Put
+        System.arraycopy(change.value, 0, bytes, value + 1, change.value.length)
+      }
+      length = end
+    }
+
+    def toByteArray: Array[Byte] = Arrays.copyOf(bytes, length)
+
+    def moveTo(out: OutputStream): Unit = {
+      out.write(bytes, 0, length)
+      length = 0
+    }
+  }
+
+  private final val MaxArray = Int.MaxValue - 8L
+
+  private final class Cursor(
+      in: InputStream,
+      private var bytes: Array[Byte],
+      private var limit: Int,
       families: Set[Int],
       groups: KeyGroupRange
   ) extends RunCursor {
-    private val in = new DataInputStream(stream)
-    private var left = length
+    private var position = 0
+    // Entries of a family follow each other.
+    private var lastFamily = -1
+    private var lastIsWanted = false
     private var upcoming = read()
 
     override def hasNext: Boolean = upcoming != null
@@ -79,18 +99,61 @@ private[checkpoint] object PlainRun {
 
     private def read(): Change = {
       var change: Change = null
-      while (change == null && left > 0) {
-        val entry = RunFormat.change(nextBytes(), nextBytes())
-        if (families.contains(entry.family) && groups.contains(entry.group)) change = entry
+      while (change == null && hasMore) {
+        val keyLength = int(0)
+        val valueLength = int(4 + keyLength)
+        fill(8 + keyLength + valueLength)
+        val key = position + 4
+        val value = key + keyLength + 4
+        position = value + valueLength
+        val family = (bytes(key) & 0xff) << 8 | bytes(key + 1) & 0xff
+        val group = (bytes(key + 2) & 0xff) << 8 | bytes(key + 3) & 0xff
+        if (isWanted(family) && groups.contains(group))
+          change = Change(
+            family,
+            group,
+            Arrays.copyOfRange(bytes, key + RunFormat.PrefixLength, key + keyLength),
+            if (bytes(value) == RunFormat.Removed) null
+            else Arrays.copyOfRange(bytes, value + 1, position)
+          )
       }
       change
     }
 
-    private def nextBytes(): Array[Byte] = {
-      val bytes = new Array[Byte](in.readInt())
-      in.readFully(bytes)
-      left -= 4 + bytes.length
-      bytes
+    private def isWanted(family: Int): Boolean = {
+      if (family != lastFamily) {
+        lastFamily = family
+        lastIsWanted = families.contains(family)
+      }
+      lastIsWanted
+    }
+
+    private def hasMore: Boolean = position < limit || { refill(1); limit > 0 }
+
+    private def int(offset: Int): Int = {
+      fill(offset + 4)
+      val value: Int = ints.get(bytes, position + offset)
+      value
+    }
+
+    private def fill(length: Int): Unit = if (limit - position < length) {
+      refill(length)
+      if (limit < length) throw new EOFException("a run ends within an entry")
+    }
+
+    /** Moves what is left to the front and reads on, until there is so much or the end. */
+    private def refill(length: Int): Unit = {
+      val left = limit - position
+      val target = if (length > bytes.length) new Array[Byte](length) else bytes
+      System.arraycopy(bytes, position, target, 0, left)
+      bytes = target
+      position = 0
+      limit = left
+      var count = 0
+      while (limit < length && count >= 0) {
+        count = in.read(bytes, limit, bytes.length - limit)
+        if (count > 0) limit += count
+      }
     }
   }
 }

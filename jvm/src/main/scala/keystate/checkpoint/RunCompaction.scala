@@ -40,7 +40,10 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *   what the version is loaded as: the merge is of use as long as that lives
     */
   def run(manifest: Manifest, workingCopy: AnyRef): Unit = if (merged == null && !cancelled) {
-    val (from, until) = choose(manifest.runs)
+    val (from, until) = choose(manifest.runs) match {
+      case (0, 0) => foreign(manifest.runs)
+      case chosen => chosen
+    }
     if (from < until) {
       val replaced = manifest.runs.slice(from, until)
       val families = manifest.families.map(_.id).toSet
@@ -69,6 +72,12 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       count += 1
       manifest.runs.patch(at, merge.run, merge.replaced.size)
     }
+  }
+
+  /** A run that another backend wrote, to be written again once instead of at each load. */
+  private def foreign(runs: Seq[Run]): (Int, Int) = {
+    val at = runs.indexWhere(files.isForeign)
+    (at, at + (if (at < 0) 0 else 1))
   }
 
   private def merge(

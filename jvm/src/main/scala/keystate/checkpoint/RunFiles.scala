@@ -1,6 +1,7 @@
 package keystate.checkpoint
 
 import java.io.{
+  BufferedInputStream,
   File,
   FileInputStream,
   FileNotFoundException,
@@ -12,15 +13,19 @@ import java.io.{
 import java.util.UUID
 import java.util.zip.CRC32C
 
+import net.jpountz.lz4.LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB
+import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
+import net.jpountz.lz4.{LZ4FrameInputStream, LZ4FrameOutputStream}
 import org.rocksdb.RocksDBException
 
-import keystate.backend.{Change, RunFile}
-import keystate.backend.rocksdb.NativeHandles
+import keystate.backend.{Change, RestoredRun, RunEntries, RunFile}
 import keystate.keygroup.KeyGroupRange
 
-/** The runs of a store in the checkpoint's storage: written through a local file, and fetched into
-  * one to be read. A fetched file is checked against the manifest's CRC32C before a byte of it is
-  * used.
+/** The runs of a store in the checkpoint's storage. They are read through a local file, which is
+  * checked against the manifest's CRC32C before a byte of it is used.
+  *
+  * A run file is an SST file where the backend takes such files over whole; else a [[PlainRun]] as a
+  * frame of LZ4, which is quicker to write and to read.
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
@@ -29,34 +34,42 @@ private[checkpoint] final class RunFiles(
 ) {
   import RunFiles._
 
-  /** Whether the backend looks up keys in the files, which then get filters. */
-  @volatile var withFilters = false
+  /** Whether the backend takes SST files over. */
+  @volatile var asSst = false
+
+  /** Whether the backend would rather have another file for this run. */
+  def isForeign(run: Run): Boolean = asSst && (run.source match {
+    case FileSource(path) => !isSst(path)
+    case _: InlineSource => false
+  })
 
   /** Writes a run file under a new unique name. There must be at least one change. */
-  def write(changes: Iterator[Change], version: Long, id: Option[String]): Run = {
-    val file = local.newFile()
-    try write(file, changes, version, id)
-    finally {
-      file.delete()
-      ()
-    }
-  }
-
-  /** Likewise, by way of this local file, which stays unless it fails. */
-  def write(file: File, changes: Iterator[Change], version: Long, id: Option[String]): Run =
-    try {
-      // A backend that takes files over takes SST files.
-      val plain = !withFilters && !NativeHandles.canLoadLibrary
-      val statistics =
-        if (plain) PlainRun.write(file, changes) else SstFiles.write(file, changes, withFilters)
-      val path = s"${location.folder}/${RunFiles.name(version, plain)}"
-      var crc = 0
-      CheckpointStorage.write(storage, path) { out =>
-        val in = new FileInputStream(file)
-        try crc = copy(in, out)
-        finally in.close()
+  def write(changes: Iterator[Change], version: Long, id: Option[String]): Run =
+    if (asSst) {
+      val file = local.newFile()
+      try writeSst(file, changes, version, id)
+      finally {
+        file.delete()
+        ()
       }
-      Run(FileSource(path), statistics.entries, file.length, statistics.groups, crc, version, id)
+    } else
+      store(version, id, ".lz4") { out =>
+        val compressed = new LZ4FrameOutputStream(out, SIZE_256KB, BLOCK_INDEPENDENCE)
+        val statistics = PlainRun.write(compressed, changes)
+        compressed.close()
+        statistics
+      }
+
+  /** Likewise an SST file, by way of this local file, which stays unless it fails. */
+  def writeSst(file: File, changes: Iterator[Change], version: Long, id: Option[String]): Run =
+    try {
+      val statistics = SstFiles.write(file, changes)
+      store(version, id, SstSuffix) { out =>
+        val in = new FileInputStream(file)
+        try copy(in, out)
+        finally in.close()
+        statistics
+      }
     } catch {
       case e: Throwable =>
         file.delete()
@@ -72,34 +85,66 @@ private[checkpoint] final class RunFiles(
     val taken = groups.intersection(run.groups)
     run.source match {
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
-      case FileSource(path) if isPlain(path) =>
-        PlainRun.read(fetch(run, path, neededBy), families, taken)
       case FileSource(path) =>
         val file = fetch(run, path, neededBy)
-        try SstFiles.read(file, families, taken)
+        try
+          if (isSst(path)) SstFiles.read(file, families, taken)
+          else PlainRun.read(entries(path, file), families, taken)
         catch {
-          case e: RocksDBException =>
+          case e @ (_: RocksDBException | _: IOException) =>
             file.delete()
             throw corrupt(path, neededBy, e.getMessage, e)
         }
     }
   }
 
-  /** The run for a backend that reads SST files itself; the file is the caller's. */
-  def local(run: Run, path: String, families: Set[Int], neededBy: Long): RunFile = {
-    val file = fetch(run, path, neededBy)
-    try RunFile(file, run.groups, SstFiles.hasOnly(file, families, run.groups))
-    catch {
-      case e: RocksDBException =>
-        file.delete()
-        throw corrupt(path, neededBy, e.getMessage, e)
+  /** The run for a backend that takes SST files over; the file is the caller's. */
+  def local(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RestoredRun =
+    run.source match {
+      case FileSource(path) if isSst(path) =>
+        val file = fetch(run, path, neededBy)
+        try RunFile(file, run.groups, SstFiles.hasOnly(file, families, run.groups))
+        catch {
+          case e: RocksDBException =>
+            file.delete()
+            throw corrupt(path, neededBy, e.getMessage, e)
+        }
+      case source =>
+        val entries = read(run, families, groups, neededBy)
+        if (source.isInstanceOf[InlineSource] || !entries.hasNext) RunEntries(entries)
+        else
+          try {
+            val file = local.newFile()
+            SstFiles.write(file, entries)
+            RunFile(file, run.groups, isWhole = true)
+          } finally entries.close()
     }
-  }
 
   /** Reads the whole file; throws when it is not what was written. */
   def check(run: Run, path: String, neededBy: Long): Unit = {
     fetch(run, path, neededBy).delete()
     ()
+  }
+
+  private def store(version: Long, id: Option[String], suffix: String)(
+      content: OutputStream => RunStatistics
+  ): Run = {
+    val path = s"${location.folder}/$version-${UUID.randomUUID}$suffix"
+    var run: Run = null
+    CheckpointStorage.write(storage, path) { out =>
+      val summed = new Summed(out)
+      val statistics = content(summed)
+      run = Run(
+        FileSource(path),
+        statistics.entries,
+        summed.length,
+        statistics.groups,
+        summed.crc32c,
+        version,
+        id
+      )
+    }
+    run
   }
 
   private def fetch(run: Run, path: String, neededBy: Long): File = {
@@ -111,15 +156,18 @@ private[checkpoint] final class RunFiles(
           case e: FileNotFoundException =>
             throw new MissingRunException(location, neededBy, storage.describe(path), e)
         }
-      val crc =
+      val fetched =
         try {
           val out = new LocalOutput(file)
-          try copy(in, out)
-          finally out.close()
+          try {
+            val summed = new Summed(out)
+            copy(in, summed)
+            summed
+          } finally out.close()
         } finally in.close()
-      if (file.length != run.bytes)
-        throw corrupt(path, neededBy, s"it has ${file.length} bytes instead of ${run.bytes}")
-      if (crc != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
+      if (fetched.length != run.bytes)
+        throw corrupt(path, neededBy, s"it has ${fetched.length} bytes instead of ${run.bytes}")
+      if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
       file
     } catch {
       case e: Throwable =>
@@ -134,13 +182,24 @@ private[checkpoint] final class RunFiles(
 
 private[checkpoint] object RunFiles {
   private final val CopyBuffer = 128 * 1024
-  private val Name = """(\d+)-[^.]+\.(?:sst|run)""".r
+  private final val SstSuffix = ".sst"
+  private val Name = """(\d+)-[^.]+\.(?:sst|lz4|run)""".r
 
-  private def name(version: Long, plain: Boolean): String =
-    s"$version-${UUID.randomUUID}.${if (plain) "run" else "sst"}"
+  def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
-  /** Whether a run file is a [[PlainRun]] rather than an SST file. */
-  def isPlain(path: String): Boolean = path.endsWith(".run")
+  /** Of a [[PlainRun]] in a local file, which goes when the stream is closed. `.run` is not
+    * compressed: earlier builds wrote it where RocksDB's library could not be loaded.
+    */
+  private def entries(path: String, file: File): InputStream = {
+    val in = new FileInputStream(file) {
+      override def close(): Unit = {
+        super.close()
+        file.delete()
+        ()
+      }
+    }
+    if (path.endsWith(".run")) in else new LZ4FrameInputStream(new BufferedInputStream(in))
+  }
 
   /** The version that wrote a file of this name, if it is a run file's name. */
   def versionOf(name: String): Option[Long] = name match {
@@ -162,16 +221,31 @@ private[checkpoint] object RunFiles {
       catch { case e: IOException => throw new LocalStorageException(file, e) }
   }
 
-  /** Returns the CRC32C of what was copied. */
-  private def copy(in: InputStream, out: OutputStream): Int = {
-    val crc = new CRC32C
+  private def copy(in: InputStream, out: OutputStream): Unit = {
     val buffer = new Array[Byte](CopyBuffer)
     var length = in.read(buffer)
     while (length >= 0) {
-      crc.update(buffer, 0, length)
       out.write(buffer, 0, length)
       length = in.read(buffer)
     }
-    crc.getValue.toInt
+  }
+
+  /** Sums up what is written. Closing it does nothing: whether the file is to appear is for the
+    * owner of `out` to say.
+    */
+  private final class Summed(out: OutputStream) extends OutputStream {
+    private val crc = new CRC32C
+    private var count = 0L
+
+    def length: Long = count
+    def crc32c: Int = crc.getValue.toInt
+
+    override def write(byte: Int): Unit = write(Array(byte.toByte), 0, 1)
+    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = {
+      out.write(bytes, offset, length)
+      crc.update(bytes, offset, length)
+      count += length
+    }
+    override def close(): Unit = ()
   }
 }

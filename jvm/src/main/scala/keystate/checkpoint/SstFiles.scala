@@ -28,21 +28,19 @@ private[checkpoint] object SstFiles {
   private final val BloomBits = 10.0
   private final val InitialBuffer = 4 * 1024
 
-  /** There must be at least one change.
-    *
-    * @param withFilter
-    *   with a bloom filter, for who looks up single keys in the file
-    */
-  def write(file: File, changes: Iterator[Change], withFilter: Boolean): RunStatistics = {
+  /** There must be at least one change. */
+  def write(file: File, changes: Iterator[Change]): RunStatistics = {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
       val environment = handles.add(new EnvOptions)
       val options = handles.add(new Options)
       options.setCompressionType(CompressionType.LZ4_COMPRESSION)
-      val tables = new BlockBasedTableConfig().setBlockSize(BlockSize)
-      if (withFilter) tables.setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
-      options.setTableFormatConfig(tables)
+      options.setTableFormatConfig(
+        new BlockBasedTableConfig()
+          .setBlockSize(BlockSize)
+          .setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
+      )
       val writer = handles.add(new SstFileWriter(environment, options))
       writer.open(file.getPath)
       val statistics = new RunStatistics

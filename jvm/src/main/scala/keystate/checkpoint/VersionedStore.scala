@@ -154,7 +154,10 @@ final class VersionedStore(
   def commit(id: Option[String]): Manifest = {
     lazy val file = local.newFile()
     var newest = Option.empty[Run]
-    def wroteFile = newest.exists(_.source.isInstanceOf[FileSource])
+    def wroteFile = newest.exists(_.source match {
+      case FileSource(path) => RunFiles.isSst(path)
+      case _: InlineSource => false
+    })
     try {
       val start = System.nanoTime
       val base = manifest
@@ -272,7 +275,7 @@ final class VersionedStore(
       throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
 
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
-    files.withFilters = backend.isInstanceOf[RestoresFromFiles]
+    files.asSst = backend.isInstanceOf[RestoresFromFiles]
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
@@ -314,12 +317,7 @@ final class VersionedStore(
     val local = mutable.Buffer.empty[RestoredRun]
     try {
       runs.foreach { run =>
-        local += (run.source match {
-          case FileSource(path) if !RunFiles.isPlain(path) =>
-            files.local(run, path, families, manifest.version)
-          case _ =>
-            RunEntries(files.read(run, families, manifest.readGroups, manifest.version))
-        })
+        local += files.local(run, families, manifest.readGroups, manifest.version)
       }
       val counts = for {
         (family, counts) <- manifest.entryCounts
@@ -342,7 +340,10 @@ final class VersionedStore(
     Option.when(backend.changeCount > 0) {
       InlineRun
         .encode(backend.changes(), InlineLimit, version, id)
-        .getOrElse(files.write(file, backend.changes(), version, id))
+        .getOrElse(
+          if (files.asSst) files.writeSst(file, backend.changes(), version, id)
+          else files.write(backend.changes(), version, id)
+        )
     }
 
   /** The runs with the new one. The newest stays a run of its own, for it is the record of what its

@@ -5,11 +5,16 @@ import java.nio.file.Files
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.backend.{KeyedStateBackend, StateBackendFactory}
+
 /** The executor's disk fails: the error says so, the checkpoint stays, and it works once there is
   * room again. A folder that is missing stands for a disk that is full.
   */
 class LocalStorageSuite extends AnyFunSuite with StoreFixture {
-  private def withFolder(body: (VersionedStore, MemoryStorage, File) => Any): Unit = {
+  private def withFolder(
+      backends: StateBackendFactory = backends
+  )(body: (VersionedStore, MemoryStorage, File) => Any): Unit = {
     val storage = new MemoryStorage
     val folder = Files.createTempDirectory("keystate-test").toFile
     val local = new LocalFolder(() => folder)
@@ -25,28 +30,40 @@ class LocalStorageSuite extends AnyFunSuite with StoreFixture {
     change(store, "p", 1, "a", large(1))
   }
 
+  /** RocksDB with its own files elsewhere; its runs are written by way of a local file. */
+  private def rocksDB(elsewhere: LocalFolder) = new StateBackendFactory {
+    private val factory = new RocksDBStateBackendFactory
+    factory.configure(Map("memoryMB" -> "32"))
+    override def configure(options: Map[String, String]): Unit = ()
+    override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
+      factory.create(maxParallelism, () => elsewhere.newFolder())
+  }
+
   test("a commit") {
-    withFolder { (store, storage, folder) =>
-      store.load(0, None)
-      put(store)
-      assert(folder.delete())
-      val e = intercept[LocalStorageException](store.commit(None))
-      assert(e.code == "KEYSTATE_LOCAL_STORAGE" && e.getMessage.contains(folder.getPath))
-      assert(storage.paths.isEmpty, "there is no half version")
-      assert(folder.mkdir())
-      store.load(0, None)
-      put(store)
-      store.commit(None)
-      assert(folder.list().isEmpty)
-      withStore(storage) { other =>
-        other.load(1, None)
-        assert(content(other) == Map(("p", 1, "a") -> large(1)))
+    val elsewhere = newLocalFolder()
+    try
+      withFolder(rocksDB(elsewhere)) { (store, storage, folder) =>
+        store.load(0, None)
+        put(store)
+        assert(folder.delete())
+        val e = intercept[LocalStorageException](store.commit(None))
+        assert(e.code == "KEYSTATE_LOCAL_STORAGE" && e.getMessage.contains(folder.getPath))
+        assert(storage.paths.isEmpty, "there is no half version")
+        assert(folder.mkdir())
+        store.load(0, None)
+        put(store)
+        store.commit(None)
+        assert(folder.list().isEmpty)
+        withStore(storage) { other =>
+          other.load(1, None)
+          assert(content(other) == Map(("p", 1, "a") -> large(1)))
+        }
       }
-    }
+    finally elsewhere.close()
   }
 
   test("a load") {
-    withFolder { (store, storage, folder) =>
+    withFolder() { (store, storage, folder) =>
       withStore(storage) { other =>
         other.load(0, None)
         put(other)

@@ -55,7 +55,13 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
       store.commit(None)
       storage("3/5_zombie.keystate") = storage("3/1.keystate")
       val left =
-        Seq("1-orphan.sst", "5_zombie.keystate", ".2.keystate.0a1b.tmp", ".2-run.sst.0a1b.tmp")
+        Seq(
+          "1-orphan.sst",
+          "1-orphan.lz4",
+          "5_zombie.keystate",
+          ".2.keystate.0a1b.tmp",
+          ".2-run.sst.0a1b.tmp"
+        )
           .map(name => s"3/$name")
       left.filterNot(storage.exists).foreach(storage(_) = Array[Byte](1))
       commits(store, 2 to 10)(i => change(store, "p", 0, "a", s"$i"))
@@ -122,12 +128,12 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
       }
       val files = storage.paths
       storage.before = (operation, path) =>
-        if (operation == "close" && path.endsWith(".sst")) throw new IOException("injected")
+        if (operation == "close" && storage.isRun(path)) throw new IOException("injected")
       intercept[IOException](store.maintain())
       assert(storage.paths == files)
       var opened = 0
       storage.before = (operation, path) =>
-        if (operation == "open" && path.endsWith(".sst")) {
+        if (operation == "open" && storage.isRun(path)) {
           opened += 1
           if (opened == 3) store.cancelMaintenance()
         }

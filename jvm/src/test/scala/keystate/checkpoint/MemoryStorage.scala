@@ -15,6 +15,8 @@ final class MemoryStorage extends CheckpointStorage {
   @volatile var before: (String, String) => Unit = (_, _) => ()
 
   def paths: Seq[String] = synchronized(files.keys.toSeq)
+  def runs: Seq[String] = paths.filter(isRun)
+  def isRun(path: String): Boolean = RunFiles.versionOf(path.split('/').last).isDefined
   def apply(path: String): Array[Byte] = synchronized(files(path).content)
   def update(path: String, content: Array[Byte]): Unit = synchronized {
     clock += 1

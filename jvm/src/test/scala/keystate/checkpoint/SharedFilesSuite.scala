@@ -49,7 +49,7 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
     def maintain(): Unit = stores.foreach(_.maintain())
 
     /** The runs of before that there still are. */
-    def left: Set[String] = before.filter(path => path.endsWith(".sst") && storage.exists(path))
+    def left: Set[String] = before.filter(path => storage.isRun(path) && storage.exists(path))
 
     /** As a late attempt does: the version again, made of other files. */
     def replace(version: Long, partition: Int, runs: Seq[Run]): Unit = {
@@ -93,8 +93,8 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
     test(s"$format: they go once nothing needs them, and those of partitions that are gone") {
       using(new Rescaled(format)) { query =>
         assert(query.left.size == 16)
-        val strays = Seq("3/notes", "3/1.delta", "x/1-a.sst")
-        val temporary = "3/.4-a.sst.0.tmp"
+        val strays = Seq("3/notes", "3/1.delta", "x/1-a.lz4")
+        val temporary = "3/.4-a.lz4.0.tmp"
         (strays :+ temporary).foreach(query.storage(_) = Array[Byte](1))
         query.batches(4)
         assert(query.left.size == 16, "a restart may go back to before them")

@@ -48,7 +48,7 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
         change(store, "p", 0, "a", big)
         change(store, "p", 5, "gone", null)
         val manifest = store.commit(second)
-        assert(storage.paths.count(_.endsWith(".sst")) == 1)
+        assert(storage.runs.size == 1)
         assert(manifest.baseId == first && manifest.id == second)
         assert(manifest.numKeys == 2)
 
@@ -216,7 +216,7 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
   test("a damaged, cut or missing run is noticed, and named") {
     val storage = new MemoryStorage
     commitOne(storage, 0, None, None, "a", large(1))
-    val path = storage.paths.find(_.endsWith(".sst")).get
+    val path = storage.runs.head
     val good = storage(path)
     (0 until good.length by good.length / 50).foreach { i =>
       storage.damage(path) { bytes =>
@@ -233,6 +233,23 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
     val e = intercept[MissingRunException](read(storage, 1, None))
     assert(e.code == "KEYSTATE_MISSING_FILE" && e.getMessage.contains(path))
     assert(leftBehind.isEmpty)
+  }
+
+  test("a run file that is not compressed, of earlier builds") {
+    val storage = new MemoryStorage
+    commitOne(storage, 0, None, None, "a", "1")
+    val version = VersionFile.read(storage, location, 1, None)
+    val inline = version.runs.head
+    inline.source match {
+      case run: InlineSource => storage("3/1-a.run") = run.content
+      case _: FileSource => fail()
+    }
+    VersionFile.write(
+      storage,
+      location,
+      version.copy(runs = Seq(inline.copy(source = FileSource("3/1-a.run"))))
+    )
+    assert(read(storage, 1, None) == Map(("p", 1, "a") -> "1"))
   }
 
   test("a file of a later format is refused as such") {
@@ -359,8 +376,8 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
         assert(storage(s"3/$i.keystate").length < 80 * 1024)
         if (i % 37 == 0) assert(read(storage, i.toLong, None) == model)
       }
-      val sst = storage.paths.filter(_.endsWith(".sst"))
-      assert(sst.nonEmpty && sst.size < 10, s"${sst.size} files for 200 commits")
+      val files = storage.runs
+      assert(files.nonEmpty && files.size < 10, s"${files.size} files for 200 commits")
       assert(read(storage, 200, None) == model)
     }
   }

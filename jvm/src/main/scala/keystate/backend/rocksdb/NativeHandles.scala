@@ -48,7 +48,5 @@ private[keystate] object NativeHandles {
         Some(failure)
     }
 
-  def canLoadLibrary: Boolean = failure.isEmpty
-
   def loadLibrary(): Unit = failure.foreach(e => throw new NativeLibraryException(e.getCause))
 }

@@ -71,7 +71,7 @@ class CommitFaultSuite extends AnyFunSuite with FaultyStores {
       val at = new Faulty()
       val base = withBase(at)
       for {
-        file <- Seq("""\.sst$""", """/2\S*\.keystate$""")
+        file <- Seq("""\.(sst|lz4)$""", """/2\S*\.keystate$""")
         byte <- Seq(0L, 1, 100, 300)
         action <- Seq("fail", "dead")
       } withStore(at.storage) { store =>
@@ -79,7 +79,10 @@ class CommitFaultSuite extends AnyFunSuite with FaultyStores {
         val before = at.files("3").filterNot(_.startsWith("."))
         at.suffers("write", byte, action, file)(store.commit(idOf()))
         val after = at.files("3").filterNot(_.startsWith("."))
-        assert(after.diff(before).forall(_.endsWith(".sst")), "runs that nothing names at most")
+        assert(
+          after.diff(before).forall(_.matches(""".*\.(sst|lz4)""")),
+          "runs that nothing names at most"
+        )
         assert(!store.isLoaded)
         assertVersion(at, 1, base, first)
         val retry = idOf()
@@ -120,7 +123,7 @@ class CommitFaultSuite extends AnyFunSuite with FaultyStores {
     test(s"$format: a rename that returns false for no reason") {
       val at = new Faulty()
       val base = withBase(at)
-      Seq("""\.sst$""", """/2\S*\.keystate$""").foreach { file =>
+      Seq("""\.(sst|lz4)$""", """/2\S*\.keystate$""").foreach { file =>
         withStore(at.storage) { store =>
           goOn(store, base)
           val e = at.suffers("rename", 1, "false", file)(store.commit(idOf()))
@@ -131,7 +134,7 @@ class CommitFaultSuite extends AnyFunSuite with FaultyStores {
     }
 
     test(s"$format: a process dies while a file system without atomic renames copies") {
-      Seq("""\.sst$""", """/2\S*\.keystate$""").foreach { file =>
+      Seq("""\.(sst|lz4)$""", """/2\S*\.keystate$""").foreach { file =>
         val at = new Faulty("copy")
         val base = withBase(at)
         val (broken, retry) = (idOf(), idOf())

@@ -70,7 +70,7 @@ class MaintenanceFaultSuite extends AnyFunSuite with FaultyStores {
         // A batch that failed: the successor does it again.
         change(zombie, "p", 0, "failed", large(0))
         zombie.commit(idOf())
-        val end = at.held("rename", """\.sst$""")(zombie.maintain())
+        val end = at.held("rename", """\.(sst|lz4)$""")(zombie.maintain())
         store.load(6, base)
         val id = commits(store, 7 to 9)
         store.maintain()
@@ -128,7 +128,7 @@ class MaintenanceFaultSuite extends AnyFunSuite with FaultyStores {
         register(store)
         id = commits(store, 1 to 1)
       }
-      val deaths = Seq("write" -> """\.sst$""", "close" -> """/2\S*\.keystate$""")
+      val deaths = Seq("write" -> """\.(sst|lz4)$""", "close" -> """/2\S*\.keystate$""")
       deaths.foreach { case (step, file) =>
         val dying = newStore(at.storage, settings)
         dying.load(1, id)

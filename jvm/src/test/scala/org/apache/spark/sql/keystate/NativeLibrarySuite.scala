@@ -45,7 +45,7 @@ trait FolderStores extends StoreFixture {
     }
 
   protected def runs(folder: String): Seq[String] =
-    new File(folder, "3").list().filter(_.matches(""".*\.(sst|run)""")).toSeq
+    new File(folder, "3").list().filter(_.matches(""".*\.(sst|lz4)""")).toSeq
 }
 
 /** Run in a JVM that cannot load the library; prints the errors it gets. */
@@ -112,6 +112,9 @@ class NativeLibrarySuite extends AnyFunSuite with FolderStores {
   private def check(option: Option[String], reason: String)(makeUnpackTo: File => Unit): Unit =
     withFolder { folder =>
       val (written, empty) = (s"$folder/written", s"$folder/empty")
+      val rocksDB = new RocksDBStateBackendFactory
+      rocksDB.configure(Map("memoryMB" -> "32"))
+      backend = rocksDB
       val before = fill(written, 1 to 20)
       assert(runs(written).nonEmpty && runs(written).forall(_.endsWith(".sst")))
 
@@ -127,19 +130,17 @@ class NativeLibrarySuite extends AnyFunSuite with FolderStores {
       }
       assert(read(written, 20) == before, "the checkpoint is as it was")
 
-      assert(runs(empty).nonEmpty && runs(empty).forall(_.endsWith(".run")))
+      assert(runs(empty).nonEmpty && runs(empty).forall(_.endsWith(".lz4")))
       assert(runs(empty).size < 16, "merged and cleaned up")
-      val rocksDB = new RocksDBStateBackendFactory
-      rocksDB.configure(Map("memoryMB" -> "32"))
       // Back on a machine that can load it, either backend goes on from there.
-      for (factory <- Seq(super.backends, rocksDB)) {
+      for ((factory, suffix) <- Seq(super.backends -> ".lz4", rocksDB -> ".sst")) {
         val copy = s"$folder/${factory.getClass.getSimpleName}"
         FileUtils.copyDirectory(new File(empty), new File(copy))
         backend = factory
         assert(lines.last == s"content ${read(copy, 20).hashCode}")
         val content = fill(copy, 21 to 40)
         assert(read(copy, 40) == content)
-        assert(runs(copy).exists(_.endsWith(".sst")))
+        assert(runs(copy).nonEmpty && runs(copy).forall(_.endsWith(suffix)), "those of before too")
       }
       backend = super.backends
       assert(leftBehind.isEmpty)

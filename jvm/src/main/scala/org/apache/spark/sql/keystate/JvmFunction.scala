@@ -5,10 +5,8 @@ import java.nio.ByteBuffer
 import scala.collection.mutable
 
 import org.apache.spark.SparkEnv
-import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
@@ -39,16 +37,6 @@ private[keystate] final class JvmFunction(
     val broadcast: Option[DeclaredBroadcast]
 ) extends KeyedFunction
     with KeyedRunner {
-
-  /** Never called: Spark's operator, which ours extends, wants one. */
-  override def udf: PythonUDF = PythonUDF(
-    "keystate",
-    null,
-    output.schema,
-    Nil,
-    PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-    udfDeterministic = true
-  )
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): KeyedRunner = this
 

@@ -4,7 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, PythonUDF, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.vectorized.ArrowColumnVector
@@ -16,9 +16,6 @@ import keystate.ttl.{Expiry, TtlEntries}
 
 /** The user's function of a keyed operator, in whatever language. */
 private[keystate] trait KeyedFunction extends Serializable {
-
-  /** What Spark's own operator, which [[KeyedProcessExec]] extends, takes for the function. */
-  def udf: PythonUDF
 
   /** What runs it in tasks; made on the driver. */
   def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): KeyedRunner

@@ -3,13 +3,17 @@ package org.apache.spark.sql.keystate
 import java.util.UUID
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  AttributeReference,
+  AttributeSet,
+  Literal
+}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, UnaryNode}
-import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.NullType
 
 /** A function with keyed state applied to a stream or a batch.
   *
@@ -66,31 +70,39 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
       }
     new KeyedProcessExec(
-      function.udf,
-      keys,
-      output,
+      keyDeserializer = NoExpression,
+      valueDeserializer = NoExpression,
+      groupingAttributes = keys,
+      dataAttributes = columns,
+      statefulProcessor = null,
+      mode,
       // Only Spark's metadata sees it: the function decides what it emits in either mode.
       OutputMode.Update(),
-      mode,
+      keyEncoder = null,
+      outputObjAttr = NoAttribute,
       // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
       stateInfo = if (streaming) None else Some(batchStateInfo(child)),
       batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
       prevBatchTimestampMs = None,
       eventTimeWatermarkForLateEvents = None,
       eventTimeWatermarkForEviction = None,
-      UserFacingDataType.PYTHON_ROW,
       planLater(child),
       streaming,
       hasInitialState = false,
-      initialState = right,
       initialStateGroupingAttrs = keys,
-      initialStateSchema = new StructType(),
+      initialStateDataAttrs = Nil,
+      initialStateDeserializer = NoExpression,
+      initialState = right,
+      output,
       function,
-      columns,
       spec,
       broadcast
     )
   }
+
+  // For what Spark's own function would have in the operator that ours extends.
+  private val NoExpression = Literal(null)
+  private val NoAttribute = AttributeReference("none", NullType)()
 
   private def timeMode(spec: OperatorSpec, child: LogicalPlan): TimeMode = spec.timeMode match {
     case "auto" if hasWatermark(child) => TimeMode.EventTime()

@@ -1,18 +1,13 @@
 package org.apache.spark.sql.keystate
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
-import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 
-import org.apache.spark.TaskContext
-import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
-import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{
   BroadcastDistribution,
   ClusteredDistribution,
@@ -23,116 +18,155 @@ import org.apache.spark.sql.catalyst.plans.physical.{
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
-import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateVariableInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperatorCustomMetric,
+  StatefulOperatorStateInfo,
+  StatefulOperatorsUtils
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  TransformWithStateExec,
+  TransformWithStateVariableInfo
+}
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streaming.{OutputMode, StateOperatorProgress, TimeMode}
-import org.apache.spark.sql.types.StructType
-import org.apache.spark.util.{CollectionAccumulator, CompletionIterator}
+import org.apache.spark.sql.streaming.{
+  OutputMode,
+  StateOperatorProgress,
+  StatefulProcessor,
+  TimeMode
+}
+import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.util.CollectionAccumulator
 
-import keystate.backend.{KeyedStateBackend, StateFamily}
-import keystate.backend.heap.HeapStateBackend
-import keystate.ttl.Expiry
+import keystate.backend.StateFamily
 
 /** Runs a keyed function over its partition of the keys, with the state in our own store.
   *
   * `IncrementalExecution` hands state info, watermarks and batch times only to operators it knows,
-  * so this extends one of them: matched as `TransformWithStateInPySparkExec`, it is updated through
-  * the case class's `copy`, which we override to stay what we are. Routing, execution and the state
-  * schema are ours; metadata files, progress and metrics are the base's.
+  * so this extends one of them: matched as `TransformWithStateExec`, it is updated through the case
+  * class's `copy`, which we override to stay what we are. Routing, execution and the state schema
+  * are ours; metadata files, progress and metrics are the base's. Of the base's parameters those for
+  * its function, such as the encoders, are not used; `dataAttributes` are the child's columns that
+  * the function sees. Spark makes a copy for nearly every rule, in every batch: construction must
+  * cost next to nothing, which it does not in the base for Python.
   *
   * @param function
-  *   the user's; `functionExpr` is its `udf`
-  * @param columns
-  *   the child's columns that the function sees
+  *   the user's
   * @param broadcast
   *   what the right child, which has the base's initial state otherwise, broadcasts
   */
 private[keystate] class KeyedProcessExec(
-    functionExpr: Expression,
+    keyDeserializer: Expression,
+    valueDeserializer: Expression,
     groupingAttributes: Seq[Attribute],
-    output: Seq[Attribute],
-    outputMode: OutputMode,
+    dataAttributes: Seq[Attribute],
+    statefulProcessor: StatefulProcessor[Any, Any, Any],
     timeMode: TimeMode,
+    outputMode: OutputMode,
+    keyEncoder: ExpressionEncoder[Any],
+    outputObjAttr: Attribute,
     stateInfo: Option[StatefulOperatorStateInfo],
     batchTimestampMs: Option[Long],
     prevBatchTimestampMs: Option[Long],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
-    userFacingDataType: UserFacingDataType.Value,
     child: SparkPlan,
     isStreaming: Boolean,
     hasInitialState: Boolean,
-    initialState: SparkPlan,
     initialStateGroupingAttrs: Seq[Attribute],
-    initialStateSchema: StructType,
+    initialStateDataAttrs: Seq[Attribute],
+    initialStateDeserializer: Expression,
+    initialState: SparkPlan,
+    override val output: Seq[Attribute],
     val function: KeyedFunction,
-    val columns: Seq[Attribute],
     val spec: OperatorSpec,
     val broadcast: Option[BroadcastSide]
-) extends TransformWithStateInPySparkExec(
-      functionExpr,
+) extends TransformWithStateExec(
+      keyDeserializer,
+      valueDeserializer,
       groupingAttributes,
-      output,
-      outputMode,
+      dataAttributes,
+      statefulProcessor,
       timeMode,
+      outputMode,
+      keyEncoder,
+      outputObjAttr,
       stateInfo,
       batchTimestampMs,
       prevBatchTimestampMs,
       eventTimeWatermarkForLateEvents,
       eventTimeWatermarkForEviction,
-      userFacingDataType,
       child,
       isStreaming,
       hasInitialState,
-      initialState,
       initialStateGroupingAttrs,
-      initialStateSchema
+      initialStateDataAttrs,
+      initialStateDeserializer,
+      initialState
     ) {
+  import KeyedProcessExec._
 
   override def copy(
-      functionExpr: Expression,
+      keyDeserializer: Expression,
+      valueDeserializer: Expression,
       groupingAttributes: Seq[Attribute],
-      output: Seq[Attribute],
-      outputMode: OutputMode,
+      dataAttributes: Seq[Attribute],
+      statefulProcessor: StatefulProcessor[Any, Any, Any],
       timeMode: TimeMode,
+      outputMode: OutputMode,
+      keyEncoder: ExpressionEncoder[Any],
+      outputObjAttr: Attribute,
       stateInfo: Option[StatefulOperatorStateInfo],
       batchTimestampMs: Option[Long],
       prevBatchTimestampMs: Option[Long],
       eventTimeWatermarkForLateEvents: Option[Long],
       eventTimeWatermarkForEviction: Option[Long],
-      userFacingDataType: UserFacingDataType.Value,
       child: SparkPlan,
       isStreaming: Boolean,
       hasInitialState: Boolean,
-      initialState: SparkPlan,
       initialStateGroupingAttrs: Seq[Attribute],
-      initialStateSchema: StructType
-  ): TransformWithStateInPySparkExec = new KeyedProcessExec(
-    functionExpr,
+      initialStateDataAttrs: Seq[Attribute],
+      initialStateDeserializer: Expression,
+      initialState: SparkPlan
+  ): TransformWithStateExec = new KeyedProcessExec(
+    keyDeserializer,
+    valueDeserializer,
     groupingAttributes,
-    output,
-    outputMode,
+    dataAttributes,
+    statefulProcessor,
     timeMode,
+    outputMode,
+    keyEncoder,
+    outputObjAttr,
     stateInfo,
     batchTimestampMs,
     prevBatchTimestampMs,
     eventTimeWatermarkForLateEvents,
     eventTimeWatermarkForEviction,
-    userFacingDataType,
     child,
     isStreaming,
     hasInitialState,
+    initialStateGroupingAttrs,
+    initialStateDataAttrs,
+    initialStateDeserializer,
     if (broadcastsIn(stateInfo)) initialState
     else LocalTableScanExec(initialState.output, Nil, None),
-    initialStateGroupingAttrs,
-    initialStateSchema,
+    output,
     function,
-    columns,
     spec,
     broadcast
   )
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  /** By this name checkpoints know the operator. */
+  override def shortName: String =
+    StatefulOperatorsUtils.TRANSFORM_WITH_STATE_IN_PYSPARK_EXEC_OP_NAME
+
+  override protected def stringArgs: Iterator[Any] =
+    Iterator(function, groupingAttributes, dataAttributes, output, timeMode, stateInfo)
+
+  /** They count what Spark's own function handles do. */
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
 
   /** A static input is broadcast with the first batch only: after it nothing may run its plan. */
   private def broadcastsIn(info: Option[StatefulOperatorStateInfo]): Boolean =
@@ -141,13 +175,13 @@ private[keystate] class KeyedProcessExec(
   private def broadcasts: Boolean = broadcastsIn(stateInfo)
 
   /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(function, columns, spec, broadcast)
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(output, function, spec, broadcast)
 
   /** Keeps both children; the base drops the right one after the first batch. */
   override protected def withNewChildrenInternal(
       newLeft: SparkPlan,
       newRight: SparkPlan
-  ): TransformWithStateInPySparkExec = copy(child = newLeft, initialState = newRight)
+  ): TransformWithStateExec = copy(child = newLeft, initialState = newRight)
 
   private def toAllSubtasks = BroadcastDistribution(IdentityBroadcastMode)
 
@@ -160,7 +194,10 @@ private[keystate] class KeyedProcessExec(
     val rows =
       if (isStreaming && groupingAttributes.isEmpty) {
         val parallelism = getStateInfo.numPartitions
-        StatefulOpClusteredDistribution(Seq(KeyReader.spreading(columns, parallelism)), parallelism)
+        StatefulOpClusteredDistribution(
+          Seq(KeyReader.spreading(dataAttributes, parallelism)),
+          parallelism
+        )
       } else if (groupingAttributes.isEmpty) {
         UnspecifiedDistribution
       } else if (isStreaming) {
@@ -183,7 +220,7 @@ private[keystate] class KeyedProcessExec(
   @transient private lazy val recorded: Seq[StateFamily] =
     RecordedStates.read(getStateInfo, checkpointIds.head, session.sessionState.newHadoopConf())
 
-  private val purges = isStreaming && RecordedStates.purges(conf)
+  private def purges = isStreaming && RecordedStates.purges(conf)
 
   @transient private lazy val states = {
     val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
@@ -244,52 +281,70 @@ private[keystate] class KeyedProcessExec(
     values
   }
 
-  override protected def doExecute(): RDD[InternalRow] = {
-    metrics
-    nextTimer
-    if (spec.metrics) functionMetrics
-    if (checkBroadcast) digests
+  override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
-      val maxParallelism = record.maxParallelism
       val keySchema =
-        if (groupingAttributes.isEmpty) schemaForKeyRow
+        if (groupingAttributes.isEmpty) DummyKeySchema
         else DataTypeUtils.fromAttributes(groupingAttributes)
-      val elements = broadcastElements()
+      val tasks = tasksOf(record.maxParallelism)
       child
         .execute()
         .mapPartitionsWithStateStore[InternalRow](
           getStateInfo,
           keySchema,
-          schemaForValueRow,
+          DUMMY_VALUE_ROW_SCHEMA,
           NoPrefixKeyStateEncoderSpec(keySchema),
           session.sessionState,
           Some(session.streams.stateStoreCoordinator),
           useColumnFamilies = true,
           extraOptions = Map(
-            StoreConfig.MaxParallelism -> maxParallelism.toString,
+            StoreConfig.MaxParallelism -> record.maxParallelism.toString,
             StoreConfig.Parallelism -> getStateInfo.numPartitions.toString
           )
-        )((store, rows) => processStream(store, rows, elements, maxParallelism))
+        )((store, rows) => tasks.processStream(store, rows))
     } else {
-      val maxParallelism = spec.maxParallelism.getOrElse(record.maxParallelism)
-      val elements = broadcastElements()
-      child.execute().mapPartitions(rows => processBatch(rows, elements, maxParallelism))
+      val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
+      child.execute().mapPartitions(rows => tasks.processBatch(rows))
     }
-  }
 
-  private type Elements = Option[Broadcast[Array[InternalRow]]]
+  private def tasksOf(maxParallelism: Int): KeyedTasks = {
+    val byWatermark = timeMode == TimeMode.EventTime()
+    new KeyedTasks(
+      function.runner(conf, pythonMetrics),
+      spec,
+      child.output,
+      dataAttributes,
+      groupingAttributes,
+      output,
+      getStateInfo,
+      maxParallelism,
+      batchTimestampMs,
+      watermarkExpressionForLateEvents.filter(_ => byWatermark),
+      eventTimeWatermarkForEviction.filter(_ => byWatermark),
+      purges,
+      checkpointIds,
+      broadcastElements(),
+      new KeyedTasks.Metrics(
+        metrics,
+        Option.when(StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf))(
+          checkpointInfoAccumulator
+        ),
+        nextTimer,
+        Option.when(spec.metrics)(functionMetrics),
+        Option.when(checkBroadcast)(digests)
+      )
+    )
+  }
 
   /** Collected once for an execution, in the order of the right child's partitions: every subtask,
     * and every attempt of a task, sees the same.
     */
-  private def broadcastElements(): Elements =
-    Option.when(broadcasts)(initialState.executeBroadcast[Array[InternalRow]]())
-
-  private val broadcastOutput = initialState.output
-
-  private def input(elements: Elements): Option[BroadcastInput] =
-    elements.map(rows => new BroadcastInput(broadcast.get.columns, broadcastOutput, rows.value))
+  private def broadcastElements(): Option[KeyedTasks.Elements] =
+    broadcast.filter(_ => broadcasts).map { side =>
+      val rows = initialState.executeBroadcast[Array[InternalRow]]()
+      new KeyedTasks.Elements(side.columns, initialState.output, rows)
+    }
 
   /** Of the partitions' version files in the state that the batch begins with. */
   private lazy val checkpointIds: Seq[Option[String]] =
@@ -298,120 +353,7 @@ private[keystate] class KeyedProcessExec(
       case None => Seq.fill(getStateInfo.numPartitions)(None)
     }
 
-  private val runner = function.runner(conf, pythonMetrics)
-
-  /** Made in a task. */
-  private def context(
-      spec: OperatorSpec,
-      backend: KeyedStateBackend,
-      families: Seq[Int],
-      maxParallelism: Int,
-      parallelism: Int,
-      subtask: SubtaskScope,
-      expiries: Map[String, Expiry] = Map.empty
-  ): KeyedContext = new KeyedContext(
-    spec,
-    child.output,
-    columns,
-    groupingAttributes,
-    output,
-    backend,
-    families,
-    maxParallelism,
-    parallelism,
-    isStreaming,
-    getStateInfo.storeVersion,
-    getStateInfo.queryRunId.toString,
-    batchTimestampMs,
-    expiries,
-    subtask
-  )
-
-  private def processStream(
-      store: StateStore,
-      rows: Iterator[InternalRow],
-      elements: Elements,
-      maxParallelism: Int
-  ): Iterator[InternalRow] = {
-    val own = store match {
-      case own: KeyGroupStateStore => own
-      case other => throw KeystateErrors.providerMissing(other.getClass.getName)
-    }
-    val started = System.nanoTime
-    val onTime = watermarkPredicateForDataForLateEvents match {
-      case Some(late) if timeMode == TimeMode.EventTime() =>
-        applyRemovingRowsOlderThanWatermark(rows, late)
-      case _ => rows
-    }
-    val spec = this.spec.continuing(own.family)
-    if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
-    val watermark = eventTimeWatermarkForEviction.filter(_ => timeMode == TimeMode.EventTime())
-    val expiries = StateTtl.expiries(spec, batchTimestampMs, watermark, own.family)
-    val families = spec.families.map { f =>
-      val properties = f.properties ++ expiries.get(f.name).toSeq.flatMap(_.properties)
-      own.registerFamily(f.name, f.layout, properties).id
-    }
-    val task = context(
-      spec,
-      own.backend,
-      families,
-      maxParallelism,
-      getStateInfo.numPartitions,
-      own.provider.subtask,
-      expiries
-    )
-    task.broadcastInput = input(elements)
-    task.readOperatorStates = () => own.operatorStates(checkpointIds)
-    task.watermark = watermark
-    val sweeps = own.sweeps(task)
-    val due =
-      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
-    val run = runner.run(sweeps.counting(onTime), due, task)
-    CompletionIterator[InternalRow, Iterator[InternalRow]](
-      counted(run.output), {
-        longMetric("numUpdatedStateRows") += run.updated
-        longMetric("numRemovedStateRows") += run.removed
-        if (checkBroadcast) noteDigests(task)
-        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime - started)
-        sweeps.run(run.updated + run.removed)
-        task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(nextTimer.add)
-        if (spec.metrics) functionMetrics.add(task.task.partitionId() -> task.metrics)
-        longMetric("commitTimeMs") += timeTakenMs { store.commit(); () }
-        setStoreMetrics(store)
-        setOperatorMetrics()
-      }
-    )
-  }
-
-  /** A batch's state lives as long as its task. */
-  private def processBatch(
-      rows: Iterator[InternalRow],
-      elements: Elements,
-      maxParallelism: Int
-  ): Iterator[InternalRow] = {
-    val backend = new HeapStateBackend(maxParallelism)
-    spec.families.foreach(backend.register)
-    val parallelism = TaskContext.get().numPartitions()
-    val subtask = new SubtaskScope
-    TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
-    val task = context(spec, backend, spec.families.map(_.id), maxParallelism, parallelism, subtask)
-
-    task.broadcastInput = input(elements)
-
-    // When the input has ended all time has passed: timers fire until there are none. A Python worker
-    // has let them fire already.
-    def timerPasses: Iterator[InternalRow] = {
-      task.watermark = Some(Long.MaxValue)
-      task.broadcastInput = None
-      val due =
-        task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
-      if (due.isEmpty) Iterator.empty
-      else runner.run(Iterator.empty, due, task).output ++ timerPasses
-    }
-    counted(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
-  }
-
-  private val checkBroadcast =
+  private def checkBroadcast =
     spec.broadcast.nonEmpty && conf.getConfString(BroadcastAgreement.Check, "false").toBoolean
 
   /** What the subtasks made of the broadcast states in this batch. */
@@ -420,13 +362,6 @@ private[keystate] class KeyedProcessExec(
     session.sparkContext.register(accumulator)
     accumulator
   }
-
-  private def noteDigests(task: KeyedContext): Unit = for {
-    _ <- task.broadcastInput.filter(_.rows.nonEmpty)
-    channel <- task.broadcastStates.get.channels
-  } digests.add(
-    BroadcastAgreement.Digest(channel.spec.name, task.task.partitionId(), channel.digest)
-  )
 
   /** Called on the query's own thread once the batch is done. */
   override def getProgress(): StateOperatorProgress = {
@@ -441,12 +376,10 @@ private[keystate] class KeyedProcessExec(
     }
     progress
   }
+}
 
-  private def counted(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
-    val numOutputRows = longMetric("numOutputRows")
-    rows.map { row =>
-      numOutputRows += 1
-      row
-    }
-  }
+private[keystate] object KeyedProcessExec {
+
+  /** Each state has its own schema, as it does for the base. */
+  private val DummyKeySchema = new StructType().add("key", BinaryType)
 }

@@ -41,16 +41,27 @@ class Misfit(TypeError):
     def within(self, place: str) -> Misfit:
         """The same, seen from the value around it."""
         where = f"{place}, {self.where}" if self.where else place
-        return Misfit(self.value, self.expected, where)
+        return type(self)(self.value, self.expected, where)
 
     def __str__(self) -> str:
         got = f"{type(self.value).__name__} {shorten(self.value)}"
         return f"expected {self.expected}{' at ' + self.where if self.where else ''}, got {got}"
 
 
+class TooLarge(Misfit):
+    """Values fit their type, but there is more of them than one message can hold."""
+
+    def __str__(self) -> str:
+        size = sum(len(value) for value in self.value if value is not None)
+        return (
+            f"{len(self.value)} {self.expected} values with {size:,} bytes or characters, where at "
+            "most 2 GB can be sent at a time"
+        )
+
+
 def shorten(value: Any) -> str:
     """The value's repr, or the start of it, for a message."""
-    text = repr(value)
+    text = repr(value[:100] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -115,10 +126,15 @@ class Codec:
         if not self._accepted.issuperset(map(type, values)):
             values = [self._coerce(value) for value in values]
         try:
-            return pa.array(values, self.arrow)
+            array = pa.array(values, self.arrow)
+        except pa.ArrowCapacityError:
+            raise TooLarge(values, self.name) from None
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             self._blame(values)
             raise
+        if isinstance(array, pa.ChunkedArray):
+            raise TooLarge(values, self.name)
+        return array
 
     def _coerce(self, value: Any) -> Any:
         """A value of an accepted type for one of another, or Misfit."""

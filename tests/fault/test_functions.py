@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import drivers
 import keystate
+import pytest
 from keystate import (
+    KeyedBatchFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
     SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate._codec import TooLarge, codec
 from keystate.testing import KeyedProcessHarness
+from pyspark.sql.types import BinaryType
 
 OUTPUT = "key long, n long"
 
@@ -119,7 +125,7 @@ def test_iterators_show_the_map_as_it_was() -> None:
 
 
 class Huge(KeyedProcessFunction):
-    """Holds 8 MB in a value, as much in a list, and of a short key 100,000 entries in a map.
+    """Holds 64 MB in a value, 8 MB in a list, and 100,000 entries in a map; of a long key less.
 
     Each entry is stored with its key, so a long one can't have as many.
     """
@@ -132,7 +138,7 @@ class Huge(KeyedProcessFunction):
     def process_element(self, row: Any, ctx: Any) -> Any:
         entries = 100_000 if row.key == "k" else 3
         if self.value.value() is None:
-            self.value.update(bytes(8 << 20))
+            self.value.update(bytes((64 if row.key == "k" else 8) << 20))
             self.list.add_all([bytes(1 << 20)] * 8)
             for i in range(entries):
                 self.map.put(i, "x")
@@ -147,4 +153,45 @@ def test_large_values_lists_maps_and_keys(stream: Callable[..., Any]) -> None:
     for n in range(2):
         fed.feed([("k", n), ("k" * (1 << 20), n)])
         found = fed.run(lambda df: keystate.keyed(df, "key").process(Huge(), OUTPUT))
-        assert [tuple(row) for row in found] == 2 * [(n, 16 << 20)]
+        assert sorted(tuple(row) for row in found) == [(n, 16 << 20), (n, 72 << 20)]
+
+
+class Wide(KeyedBatchFunction):
+    """Holds 256 KB a key; says how many keys came at a time."""
+
+    def open(self, ctx: Any) -> None:
+        self.value = ctx.get_state(ValueStateDescriptor("value", "binary"))
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        known = len(batch.keys) - self.value.value().null_count
+        self.value.update([bytes(256 << 10)] * len(batch.keys))
+        return {"key": [known], "n": [len(batch.keys)]}
+
+
+def test_messages_are_bounded_by_the_size_of_states(stream: Callable[..., Any]) -> None:
+    """A message ends when it has 4 MB of rows and states, looked at after 16 keys first."""
+    fed = stream("key long")
+    found = []
+    for _ in range(2):
+        fed.feed([(key,) for key in range(200)])
+        found.append(fed.run(lambda df: keystate.keyed(df, "key").process_batches(Wide(), OUTPUT)))
+    first, second = found
+    assert max(n for _, n in first) > 50  # of two partitions
+    assert sum(known for known, _ in first) == 0
+    assert max(n for _, n in second) <= 16
+    assert sum(known for known, _ in second) == sum(n for _, n in second) == 200
+
+
+@pytest.mark.skipif("SLOW" not in os.environ, reason="takes minutes and 10 GB; set SLOW=1")
+def test_states_of_more_than_two_gigabytes_go_in_parts(tmp_path: Path) -> None:
+    with drivers.Driver("vast_query.py", tmp_path / "log", tmp_path) as driver:
+        assert driver.wait(600) == 0, driver.log
+
+
+@pytest.mark.skipif("SLOW" not in os.environ, reason="takes 6 GB; set SLOW=1")
+def test_what_no_message_can_hold_is_refused() -> None:
+    large = bytes(1 << 30)
+    with pytest.raises(TooLarge, match="3 binary values with 3,221,225,472 bytes"):
+        codec(BinaryType()).encode([large] * 3)
+    with pytest.raises(TooLarge, match="1 binary values"):
+        codec(BinaryType()).encode([large + large])

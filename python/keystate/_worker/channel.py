@@ -72,13 +72,13 @@ class Channel:
                 return
             question["from"] = answer["next"]
 
-    def read_list(self, state: int, slot: int) -> tuple[pa.Array, int]:
-        """All elements of a list, and what is in them, as in `scan`.
+    def read_list(self, state: int, slot: int) -> tuple[list[pa.Array], int]:
+        """All elements of a list by page, and what is in them, as in `scan`.
 
         What the JVM reads between two pages is in the last one: lists grow at their end.
         """
         pages = list(self.scan(state, slot, [], None, False, 10_000))
-        return pa.concat_arrays([columns[0] for columns, _, _ in pages]), pages[-1][2]
+        return [columns[0] for columns, _, _ in pages], pages[-1][2]
 
     def broadcast(self, state: int, limit: int) -> Iterator[list[pa.Array]]:
         """Pages of a broadcast state's keys and values."""

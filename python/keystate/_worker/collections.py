@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from keystate._codec import Misfit
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns, nested
+from keystate._worker.messages import Columns
 from keystate._worker.states import WorkerState, flatten
 from keystate.errors import StateAccessError
 from keystate.state import ListState, MapState, StateDescriptor
@@ -60,8 +60,8 @@ class WorkerListState(WorkerState, ListState[Any]):
     def get(self) -> list[Any]:
         cell = self._cell()
         if cell.remote:
-            array, read = self._cursor.channel.read_list(self.index, self._cursor.slot)
-            stored = self._codec.decode(array)
+            pages, read = self._cursor.channel.read_list(self.index, self._cursor.slot)
+            stored = flatten(map(self._codec.decode, pages))
             generation, slot, returned = cell.returned
             if generation == self._generation - 1 and slot >= read:
                 stored += returned
@@ -118,14 +118,8 @@ class WorkerListState(WorkerState, ListState[Any]):
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         cells = [self._cells[slot] for slot in slots]
         added = [c.elements if c.remote else c.elements[c.stored :] for c in cells]
-        try:
-            elements = self._codec.encode(flatten(added))
-        except Misfit:
-            for slot, each in zip(slots, added):
-                self._encode(self._codec, each, [slot] * len(each))
-            raise
         columns = {
-            "": nested(elements, [len(each) for each in added]),
+            "": self._encode_lists(self._codec, added, slots),
             "reset": pa.array([c.replaced for c in cells], pa.bool_()),
         }
         for slot, cell in zip(slots, cells):
@@ -347,25 +341,16 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         removed = [[key for key in cell.changed if key not in cell] for cell in cells]
         columns = {
             "reset": pa.array([cell.replaced for cell in cells], pa.bool_()),
-            "k": self._nested(self._key_codec, put, slots),
-            "v": self._nested(
+            "k": self._encode_lists(self._key_codec, put, slots),
+            "v": self._encode_lists(
                 self._codec, [[c[key] for key in keys] for c, keys in zip(cells, put)], slots
             ),
-            "d": self._nested(self._key_codec, removed, slots),
+            "d": self._encode_lists(self._key_codec, removed, slots),
         }
         for cell in cells:
             cell.changed.clear()
             cell.replaced = False
         return columns
-
-    def _nested(self, codec: Any, lists: list[list[Any]], slots: list[int]) -> pa.Array:
-        try:
-            elements = codec.encode(flatten(lists))
-        except Misfit:
-            for slot, each in zip(slots, lists):
-                self._encode(codec, each, [slot] * len(each))
-            raise
-        return nested(elements, [len(each) for each in lists])
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)

@@ -24,7 +24,7 @@ from keystate._worker.timers import WorkerTimers
 from keystate.errors import FunctionError, KeystateError
 
 _MANY = (list, GeneratorType)
-_SLOTS_PER_ANSWER = 50_000
+_FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -217,12 +217,17 @@ class Operator:
         return self._rows.decode(rows)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        """Answers with all changes of this generation, so many slots at a time."""
-        size = len(self._context.keys)
-        for start in range(0, size, _SLOTS_PER_ANSWER):
-            stop = min(start + _SLOTS_PER_ANSWER, size)
+        """Answers with all changes of this generation, some slots at a time.
+
+        How large they are shows only then, so answers start small and grow.
+        """
+        size, stop, step = len(self._context.keys), 0, _FIRST_SLOTS
+        while stop < size:
+            start, stop = stop, min(stop + step, size)
             changes = {k: v for s in self._stores for k, v in s.changes(start, stop).items()}
             answer = self._batch([], changes, self._generation, stop)
+            fitting = step * _ANSWER_BYTES // max(answer.nbytes, 1)
+            step = max(1, min(4 * step, fitting, _MOST_SLOTS))
             if self._fires_all:
                 self._context.channel.changes(answer)
             else:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from keystate._codec import Codec, Misfit
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns, empty_column, list_column
+from keystate._worker.messages import Columns, empty_column, list_column, nested
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import (
     AggregatingState,
@@ -133,17 +133,30 @@ class WorkerState(State):
             f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {error}"
         ) from None
 
+    def _misfit_together(self, error: Misfit) -> NoReturn:
+        raise StateTypeError(f"state '{self.spec.name}': {error}") from None
+
     def _encode(self, codec: Codec, values: list[Any], slots: list[int]) -> pa.Array:
         """Encodes one value a slot; an error names the slot's key."""
         try:
             return codec.encode(values)
-        except Misfit:
+        except Misfit as error:
             for value, slot in zip(values, slots):
                 try:
                     codec.encode([value])
                 except Misfit as e:
                     self._misfit(e, slot)
-            raise
+            self._misfit_together(error)
+
+    def _encode_lists(self, codec: Codec, lists: list[list[Any]], slots: list[int]) -> pa.Array:
+        """Encodes one list of values a slot."""
+        try:
+            elements = codec.encode(flatten(lists))
+        except Misfit as error:
+            for slot, each in zip(slots, lists):
+                self._encode(codec, each, [slot] * len(each))
+            self._misfit_together(error)
+        return nested(elements, [len(each) for each in lists])
 
 
 class _ValueCells(WorkerState):

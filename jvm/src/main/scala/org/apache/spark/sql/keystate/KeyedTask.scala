@@ -54,8 +54,9 @@ private[keystate] final class KeyedTask(
   private var slots = new KeySlots
   private var previous: KeySlots = _ // null once its changes were read
   private var previousRead = 0 // its slots whose changes were read
-  private var carried = new Array[Int](1024)
+  private val carried = new Array[Int](LargestStep)
   private var rowsPerMessage = settings.firstMessageRows
+  private var cachedBytes = 0L // of the states that were sent in this generation
   private var sent = false
 
   /** Entries that the worker put and removed so far. */
@@ -87,44 +88,61 @@ private[keystate] final class KeyedTask(
     private val timerKey = new UnsafeRow(keys.width)
     private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
 
+    // How large states are shows only once they are loaded, so they are after ever more keys.
+    private var loaded = 0 // slots whose states are in the message or were sent
+    private var step = FirstStep
+    private var bytes = 0L // of the message's rows and states
+
     private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
 
     override def fill(input: Iterator[InternalRow]): Boolean =
       if (input.hasNext) {
-        send(fillRows(input, _))
+        send(fillRows(input))
         true
       } else if (dueTimers.nonEmpty) {
-        send(fillTimers)
+        send(fillTimers())
         true
       } else if (operatorState.nonEmpty && !sent) {
         // Every subtask takes part in a checkpoint, one without rows too.
-        send(_ => ())
+        send(())
         true
       } else {
         false
       }
 
-    private def send(fillIn: Int => Unit): Unit = {
+    private def send(fillIn: => Unit): Unit = {
       backend.synchronized {
-        if (slots.size >= settings.maxCachedKeys && previous == null) {
+        val full = slots.size >= settings.maxCachedKeys || cachedBytes >= settings.cachedBytes
+        if (full && previous == null) {
           previous = slots
           previousRead = 0
           slots = new KeySlots
+          cachedBytes = 0
           generation += 1
         }
       }
-      val from = slots.size
+      loaded = slots.size
+      step = FirstStep
+      bytes = 0
       sent = true
-      fillIn(from)
-      backend.synchronized(states.foreach(_.load(slots, from, carried)))
+      fillIn
+      loadStates()
       finish()
     }
 
-    private def fillRows(input: Iterator[InternalRow], from: Int): Unit = {
-      var bytes = 0L
+    /** Adds the states of the keys that are new since the last call. */
+    private def loadStates(): Unit = {
+      val size = backend.synchronized(states.map(_.load(slots, loaded, carried)).sum)
+      bytes += size
+      cachedBytes += size
+      loaded = slots.size
+      step = math.min(4 * step, LargestStep)
+    }
+
+    private def fillRows(input: Iterator[InternalRow]): Unit = {
       while (input.hasNext && rows.count < rowsPerMessage && bytes < settings.messageBytes) {
         val row = input.next()
-        rowSlots.add(slotOf(keys.key(row), keys.group(row), from))
+        rowSlots.add(slotOf(keys.key(row), keys.group(row)))
         rows.add(columns(row))
         bytes += (row match {
           case unsafe: UnsafeRow => unsafe.getSizeInBytes
@@ -134,19 +152,19 @@ private[keystate] final class KeyedTask(
       rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
     }
 
-    private def fillTimers(from: Int): Unit = {
+    private def fillTimers(): Unit = {
       var count = 0
-      while (dueTimers.nonEmpty && count < settings.messageRows) {
+      while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
         val timer = dueTimers.dequeue()
         if (backend.synchronized(timers.get.take(timer))) {
           timerKey.pointTo(timer.key, timer.key.length)
-          due.get.add(slotOf(timerKey, timer.group, from), timer)
+          due.get.add(slotOf(timerKey, timer.group), timer)
         }
         count += 1
       }
     }
 
-    private def slotOf(key: UnsafeRow, group: => Int, from: Int): Int = {
+    private def slotOf(key: UnsafeRow, group: => Int): Int = {
       val hash = key.hashCode
       val known = slots.find(key, hash)
       if (known >= 0) {
@@ -155,12 +173,10 @@ private[keystate] final class KeyedTask(
         val slot = slots.add(key, hash, group)
         val before = previous // which a worker of a batch may end meanwhile
         val old = if (before == null) -1 else before.find(key, hash)
-        if (carried.length <= slot - from) {
-          carried = java.util.Arrays.copyOf(carried, 2 * carried.length)
-        }
-        carried(slot - from) = old
+        carried(slot - loaded) = old
         carriedSlots.add(old)
         newKeys.add(key)
+        if (slots.size - loaded == step) loadStates()
         slot
       }
     }
@@ -234,14 +250,16 @@ private[keystate] final class KeyedTask(
 private[keystate] object KeyedTask {
 
   /** Bounds of a task's messages and of the worker's cache. Messages start small, so that the worker
-    * starts early, and double up to `messageRows`.
+    * starts early, and double up to `messageRows`; each ends with `messageBytes` of rows and states. A
+    * generation ends with `maxCachedKeys` keys or `cachedBytes` of states.
     */
   final case class Settings(
       firstMessageRows: Int,
       messageRows: Int,
       messageBytes: Long,
       maxCachedKeys: Int,
-      inlineEntries: Int
+      cachedBytes: Long,
+      inline: Inline
   )
 
   object Settings {
@@ -255,10 +273,15 @@ private[keystate] object KeyedTask {
         messageRows = if (rows > 0) rows else 10000,
         messageBytes = math.min(conf.arrowMaxBytesPerBatch, 4L << 20),
         maxCachedKeys = conf.getConfString(MaxCachedKeys, "200000").toInt,
-        inlineEntries = conf.getConfString(InlineEntries, "1000").toInt
+        cachedBytes = 256L << 20,
+        inline = Inline(conf.getConfString(InlineEntries, "1000").toInt, bytes = 1L << 20)
       )
     }
   }
+
+  /** After how many new keys a message's states are loaded: at first, and at most. */
+  private val FirstStep = 16
+  private val LargestStep = 256
 
   /** An answer's `generation` when it brings no state changes. */
   private val NoChanges = -1

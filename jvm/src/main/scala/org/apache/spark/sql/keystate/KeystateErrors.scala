@@ -34,6 +34,14 @@ private[keystate] object KeystateErrors {
       "keeps it)."
   )
 
+  def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException =
+    new KeystateException(
+      "KEYSTATE_VALUES_TOO_LARGE",
+      s"The values of $keys keys in state '$state' have $bytes bytes, and at most 1 GiB can go to a " +
+        "Python worker at a time. Set spark.sql.execution.arrow.maxRecordsPerBatch so low that fewer " +
+        "keys go together, or hold less in a key's value: lists and maps are sent by page."
+    )
+
   def keyType(column: String, dataType: String): KeystateException = new KeystateException(
     "KEYSTATE_KEY_TYPE",
     s"Column '$column' of type $dataType can't be a key: equal values need equal bytes and an " +

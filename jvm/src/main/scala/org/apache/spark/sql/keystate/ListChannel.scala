@@ -9,15 +9,15 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.StateEntries
 
-/** List state. A list longer than `inlineEntries` is not sent ahead; the worker gets a null and reads
-  * it by page.
+/** List state. A list larger than `inline` is not sent ahead; the worker gets a null and reads it by
+  * page.
   */
 private[keystate] final class ListChannel(
     spec: StateSpec,
     index: Int,
     family: Int,
     backend: StateEntries,
-    inlineEntries: Int
+    inline: Inline
 ) extends StateChannel {
   private val lists = new ListChunks(spec)
 
@@ -28,13 +28,34 @@ private[keystate] final class ListChannel(
     private val elements = ArrowWriter.createFieldWriter(inner.getDataVector)
     private val column = new ListsColumn(vector, Seq(elements))
 
-    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Unit = {
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+      var bytes = 0L
       var i = 0
       while (from + i < slots.size) {
         if (carried(i) >= 0) column.addNull()
-        else chunks(slots.group(from + i), slots.key(from + i)).fold(column.addNull())(add)
+        else bytes += send(slots.group(from + i), slots.key(from + i))
         i += 1
       }
+      bytes
+    }
+
+    /** Returns how many bytes were sent. */
+    private def send(group: Int, key: Array[Byte]): Long = {
+      val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
+      try {
+        val found = Seq.newBuilder[ArrayData]
+        var size, bytes = 0L
+        while (entries.hasNext && size <= inline.entries && bytes <= inline.bytes) {
+          val stored = entries.next().value
+          val chunk = lists.decode(stored)
+          size += chunk.numElements()
+          bytes += stored.length
+          found += chunk
+        }
+        val whole = size <= inline.entries && bytes <= inline.bytes
+        if (whole) add(found.result()) else column.addNull()
+        if (whole) bytes else 0
+      } finally entries.close()
     }
 
     private def add(chunks: Seq[ArrayData]): Unit = {
@@ -45,21 +66,6 @@ private[keystate] final class ListChannel(
 
     override def finish(): Unit = column.finish()
     override def reset(): Unit = column.reset()
-  }
-
-  /** The list's chunks, or None when it is too long to send ahead. */
-  private def chunks(group: Int, key: Array[Byte]): Option[Seq[ArrayData]] = {
-    val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
-    try {
-      val found = Seq.newBuilder[ArrayData]
-      var size = 0
-      while (entries.hasNext && size <= inlineEntries) {
-        val chunk = lists.decode(entries.next().value)
-        size += chunk.numElements()
-        found += chunk
-      }
-      Option.when(size <= inlineEntries)(found.result())
-    } finally entries.close()
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
@@ -95,8 +101,11 @@ private[keystate] final class ListChannel(
     try {
       val data = format.write(new StructType().add("value", spec.valueType)) { writers =>
         var size = 0
-        while (chunks.hasNext && size < request.limit) {
-          val chunk = lists.decode(chunks.next().value)
+        var bytes = 0L
+        while (chunks.hasNext && size < request.limit && bytes < StateChannel.PageBytes) {
+          val stored = chunks.next().value
+          val chunk = lists.decode(stored)
+          bytes += stored.length
           (0 until chunk.numElements()).foreach(writers.head.write(chunk, _))
           size += chunk.numElements()
         }

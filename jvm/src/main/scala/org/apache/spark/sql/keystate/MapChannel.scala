@@ -9,15 +9,15 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
 import keystate.backend.{Entry, StateEntries}
 
-/** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map with more than
-  * `inlineEntries` entries is not sent ahead; the worker gets nulls and asks for what it needs.
+/** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map larger than
+  * `inline` is not sent ahead; the worker gets nulls and asks for what it needs.
   */
 private[keystate] final class MapChannel(
     spec: StateSpec,
     index: Int,
     family: Int,
     backend: StateEntries,
-    inlineEntries: Int
+    inline: Inline
 ) extends StateChannel {
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val projection = UnsafeProjection.create(spec.rowSchema)
@@ -32,28 +32,40 @@ private[keystate] final class MapChannel(
     private val values = new ListsColumn(valueVector, Seq(valueWriter))
     private val writer = new EntryWriter(spec, codec, keyWriter, valueWriter)
 
-    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Unit = {
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+      var bytes = 0L
       var i = 0
       while (from + i < slots.size) {
-        if (carried(i) >= 0) addNull() else add(slots.group(from + i), slots.key(from + i))
+        if (carried(i) >= 0) addNull()
+        else bytes += send(slots.group(from + i), slots.key(from + i))
         i += 1
       }
+      bytes
     }
 
-    private def add(group: Int, key: Array[Byte]): Unit = {
+    /** Returns how many bytes were sent. */
+    private def send(group: Int, key: Array[Byte]): Long = {
       val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
       try {
-        val sent = entries.take(inlineEntries + 1).toArray
-        if (sent.length > inlineEntries) {
-          addNull()
-        } else {
-          keys.begin()
-          values.begin()
-          sent.foreach(writer.write)
-          keys.end(sent.length)
-          values.end(sent.length)
+        val found = Array.newBuilder[Entry]
+        var bytes = 0L
+        while (entries.hasNext && found.length <= inline.entries && bytes <= inline.bytes) {
+          val entry = entries.next()
+          bytes += MapChannel.bytes(entry)
+          found += entry
         }
+        val whole = found.length <= inline.entries && bytes <= inline.bytes
+        if (whole) add(found.result()) else addNull()
+        if (whole) bytes else 0
       } finally entries.close()
+    }
+
+    private def add(entries: Array[Entry]): Unit = {
+      keys.begin()
+      values.begin()
+      entries.foreach(writer.write)
+      keys.end(entries.length)
+      values.end(entries.length)
     }
 
     private def addNull(): Unit = {
@@ -124,9 +136,11 @@ private[keystate] final class MapChannel(
       val data = format.write(pageSchema) { writers =>
         val writer = new EntryWriter(spec, codec, writers(0), writers(1))
         var size = 0
-        while (entries.hasNext && size < request.limit) {
+        var bytes = 0L
+        while (entries.hasNext && size < request.limit && bytes < StateChannel.PageBytes) {
           val entry = entries.next()
           writer.write(entry)
+          bytes += MapChannel.bytes(entry)
           last = entry.key
           size += 1
         }
@@ -163,6 +177,10 @@ private[keystate] final class MapChannel(
     }
     userKeys.numElements().toLong
   }
+}
+
+private object MapChannel {
+  private def bytes(entry: Entry): Long = entry.key.length.toLong + entry.value.length
 }
 
 /** Writes stored map entries as keys and values into Arrow. */

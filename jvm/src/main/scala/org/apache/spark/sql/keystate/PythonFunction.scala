@@ -45,7 +45,7 @@ private[keystate] final class PythonRunner(
       context: KeyedContext
   ): KeyedRun = {
     val channels = context.spec.states.zipWithIndex.map { case (state, i) =>
-      StateChannel(state, i, context.families(i), context.entries(i), settings.inlineEntries)
+      StateChannel(state, i, context.families(i), context.entries(i), settings.inline)
     }
     context.broadcastInput.filter(_.rows.nonEmpty) match {
       case None => runRows(rows, due, channels, context)

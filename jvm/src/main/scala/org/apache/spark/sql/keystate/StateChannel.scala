@@ -44,17 +44,23 @@ private[keystate] trait StateChannel {
 /** Fills a state's columns of a message to the worker, one element a key that is new to it. */
 private[keystate] trait StateSender {
 
-  /** Adds the state of the keys in `slots` from `from` on. A carried key's state is still with the
-    * worker; its place is filled with a null.
+  /** Adds the state of the keys in `slots` from `from` on; returns about how many bytes it has. A
+    * carried key's state is still with the worker; its place is filled with a null.
     */
-  def load(slots: KeySlots, from: Int, carried: Array[Int]): Unit
+  def load(slots: KeySlots, from: Int, carried: Array[Int]): Long
 
   /** Finishes the columns; `reset` clears them once the message was written. */
   def finish(): Unit
   def reset(): Unit
 }
 
+/** How much of a list or map is sent ahead; one that has more is asked for by page. */
+private[keystate] final case class Inline(entries: Int, bytes: Long)
+
 private[keystate] object StateChannel {
+
+  /** A page ends when it has this many bytes: entries may be large. */
+  val PageBytes: Long = 4L << 20
 
   /** A state's columns in a message to the worker. */
   def sentFields(spec: StateSpec, index: Int): Seq[StructField] = spec.kind match {
@@ -75,13 +81,13 @@ private[keystate] object StateChannel {
       index: Int,
       family: Int,
       backend: StateEntries,
-      inlineEntries: Int
+      inline: Inline
   ): StateChannel = {
     val channel = spec.kind match {
       case StateKind.Value => new ValueChannel(spec, index, family, backend)
-      case StateKind.List => new ListChannel(spec, index, family, backend, inlineEntries)
+      case StateKind.List => new ListChannel(spec, index, family, backend, inline)
       case StateKind.Map | StateKind.SortedMap =>
-        new MapChannel(spec, index, family, backend, inlineEntries)
+        new MapChannel(spec, index, family, backend, inline)
       case StateKind.Broadcast => StateKind.notKeyed
     }
     backend match {

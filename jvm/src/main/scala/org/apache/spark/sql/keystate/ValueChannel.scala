@@ -25,8 +25,9 @@ private[keystate] final class ValueChannel(
     private var groups = new Array[Int](0)
     private var values = new Array[Array[Byte]](0)
 
-    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Unit = {
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
       val wanted = fetch(slots, from, carried)
+      val bytes = size(wanted)
       var next = 0
       var i = 0
       while (i < slots.size - from) {
@@ -41,6 +42,19 @@ private[keystate] final class ValueChannel(
       }
       column.added(i)
       assert(next == wanted)
+      bytes
+    }
+
+    private def size(wanted: Int): Long = {
+      var bytes = 0L
+      var i = 0
+      while (i < wanted) {
+        if (values(i) != null) bytes += values(i).length
+        i += 1
+      }
+      if (bytes > ValueChannel.MostBytes)
+        throw KeystateErrors.valuesTooLarge(spec.name, wanted, bytes)
+      bytes
     }
 
     /** Reads the stored values of the keys that are not carried, in one call. */
@@ -87,4 +101,10 @@ private[keystate] final class ValueChannel(
     }
     (changed.numElements() - removed, removed)
   }
+}
+
+private object ValueChannel {
+
+  /** Of one load. Arrow's vectors double up to 2 GiB and may not have that. */
+  val MostBytes: Long = 1L << 30
 }

@@ -12,13 +12,17 @@ import keystate.backend.{Change, StateFamily}
   * The steps are apart because tasks do the first two: `entries` of every old partition, `writeRun`
   * for every new one, and at the end `writeVersions`. As with [[Rescaling]] the old files stay, and
   * nothing names the new ones before the query's logs do.
+  *
+  * @param asSst
+  *   whether the backend that will load the new files takes SST files over
   */
 final class Repartitioning(
     storage: CheckpointStorage,
     operator: Long,
     store: String,
     version: Long,
-    local: LocalFolder
+    local: LocalFolder,
+    asSst: Boolean
 ) {
 
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
@@ -42,8 +46,9 @@ final class Repartitioning(
         counts((entry.family, entry.group)) += 1
         entry
       }
-      val run = new RunFiles(location(partition), storage, local).write(counted, version, None)
-      RewrittenState(run, counts.toMap)
+      val files = new RunFiles(location(partition), storage, local)
+      files.asSst = asSst
+      RewrittenState(files.write(counted, version, None), counts.toMap)
     }
 
   /** @param old

@@ -11,6 +11,8 @@ import keystate.keygroup.KeyGroups
 class RepartitioningSuite extends AnyFunSuite with StoreFixture {
   private val (before, after) = (2, 3)
 
+  protected def takesSst: Boolean = false
+
   private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
 
   private def partitionOf(key: Array[Byte], partitions: Int): Int =
@@ -39,7 +41,7 @@ class RepartitioningSuite extends AnyFunSuite with StoreFixture {
       }
 
       val local = newLocalFolder()
-      val target = new Repartitioning(storage, 0, StoreLocation.DefaultStore, 1, local)
+      val target = new Repartitioning(storage, 0, StoreLocation.DefaultStore, 1, local, takesSst)
       val newIds =
         try {
           val old = ids.zipWithIndex.map { case (id, p) => target.manifest(p, id, before) }
@@ -60,6 +62,7 @@ class RepartitioningSuite extends AnyFunSuite with StoreFixture {
         try {
           store.load(1, id)
           register(store)
+          assert(StoreReader.files(store.manifest).forall(_.endsWith(".sst")) == takesSst)
           assert(store.manifest.entryCounts.values.forall(_.byGroup.isDefined))
           val own = content(store)
           assert(own.keys.forall { case (_, _, key) =>

@@ -38,6 +38,8 @@ class RocksDBVersionedStoreSuite extends VersionedStoreSuite with OnRocksDB
 class RocksDBMaintenanceSuite extends MaintenanceSuite with OnRocksDB
 class RocksDBStoreModelSuite extends StoreModelSuite with OnRocksDB
 class RocksDBRescalingModelSuite extends RescalingModelSuite with OnRocksDB
-class RocksDBRepartitioningSuite extends RepartitioningSuite with OnRocksDB
+class RocksDBRepartitioningSuite extends RepartitioningSuite with OnRocksDB {
+  override protected def takesSst: Boolean = true
+}
 class ChangingBackendStoreModelSuite extends StoreModelSuite with OnBothBackends
 class ChangingBackendRescalingModelSuite extends RescalingModelSuite with OnBothBackends

@@ -13,6 +13,7 @@ import org.apache.spark.sql.functions.col
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructType}
 import org.apache.spark.util.{SerializableConfiguration, Utils}
 
+import keystate.backend.StateBackends
 import keystate.checkpoint.{LocalFolder, Repartitioning, RewrittenState}
 import keystate.keygroup.KeyGroups
 
@@ -121,7 +122,8 @@ private[keystate] object SparkStoreRescaling {
     store.operator,
     store.name,
     version,
-    local
+    local,
+    asSst = conf.get(StateBackends.Backend) == "rocksdb"
   )
 
   private def withStore[T](

@@ -389,7 +389,7 @@ class _Array(Codec):
         return self._make(map(_read_form(self._element), value))
 
     def decode(self, array: pa.Array) -> list[Any]:
-        at = _offsets(array)
+        at = offsets(array)
         values = self._element.decode(array.values.slice(at[0], at[-1] - at[0]))
         first = at[0]
         lists: list[Any] = [values[a - first : b - first] for a, b in pairwise(at)]
@@ -429,7 +429,7 @@ class _Map(Codec):
         return {key_form(k): value_form(v) for k, v in value.items()}
 
     def decode(self, array: pa.Array) -> list[Any]:
-        at = _offsets(array)
+        at = offsets(array)
         first, size = at[0], at[-1] - at[0]
         keys = self._key.decode(array.keys.slice(first, size))
         if self._key.as_key is not None:
@@ -613,7 +613,8 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     return values
 
 
-def _offsets(array: pa.Array) -> list[int]:
+def offsets(array: pa.Array) -> list[int]:
+    """Where an array's lists begin and end. Arrow's buffer of it may be empty if there is none."""
     start, size = array.offset, len(array)
     if size == 0:
         return [0]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
-from keystate._codec import Shape, codec
+from keystate._codec import Shape, codec, offsets
 
 #: In a field's metadata: its value in what was stored before it was added.
 DEFAULT = "keystate.default"
@@ -111,10 +111,10 @@ def _convert(array: pa.Array, to: T.DataType, arrow: pa.DataType, place: str) ->
     if isinstance(to, T.ArrayType) and pa.types.is_list(old):
         element = to.elementType
         values = _convert(array.values, element, arrow.value_type, f"an element of {place}")
-        return pa.ListArray.from_arrays(array.offsets, values, type=arrow, mask=array.is_null())
+        return pa.ListArray.from_arrays(_offsets(array), values, type=arrow, mask=array.is_null())
     if isinstance(to, T.MapType) and pa.types.is_map(old) and old.key_type == arrow.key_type:
         items = _convert(array.items, to.valueType, arrow.item_type, f"a value of {place}")
-        maps = pa.MapArray.from_arrays(array.offsets, array.keys, items, type=arrow)
+        maps = pa.MapArray.from_arrays(_offsets(array), array.keys, items, type=arrow)
         return maps if not array.null_count else pa.array(
             [m if valid else None for m, valid in zip(maps, array.is_valid().to_pylist())], arrow
         )  # fmt: skip
@@ -145,6 +145,10 @@ def _fields(
 
 
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    return pa.array(offsets(array), pa.int32())
 
 
 def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:

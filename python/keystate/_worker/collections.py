@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import Misfit
+from keystate._codec import Misfit, offsets
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.states import WorkerState, flatten
@@ -106,13 +106,12 @@ class WorkerListState(WorkerState, ListState[Any]):
 
     def _decode(self, message: Columns) -> list[Any]:
         lists = message.elements(f"s{self.index}")
-        offsets = lists.offsets.to_pylist()
-        values = self._codec.decode(lists.values.slice(offsets[0], offsets[-1] - offsets[0]))
+        at = offsets(lists)
+        values = self._codec.decode(lists.values.slice(at[0], at[-1] - at[0]))
         remote = lists.is_null().to_pylist()
-        first = offsets[0]
+        first = at[0]
         return [
-            ListCell(values[a - first : b - first], away)
-            for a, b, away in zip(offsets, offsets[1:], remote)
+            ListCell(values[a - first : b - first], away) for a, b, away in zip(at, at[1:], remote)
         ]
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
@@ -321,8 +320,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def _decode(self, message: Columns) -> list[Any]:
         key_lists = message.elements(f"s{self.index}_k")
         value_lists = message.elements(f"s{self.index}_v")
-        offsets = key_lists.offsets.to_pylist()
-        first, size = offsets[0], offsets[-1] - offsets[0]
+        at = offsets(key_lists)
+        first, size = at[0], at[-1] - at[0]
         keys = self._key_codec.decode(key_lists.values.slice(first, size))
         values = self._codec.decode(value_lists.values.slice(first, size))
         if self._hashable is not None:
@@ -332,7 +331,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             self._remote_cell_class()
             if away
             else self._cell_class(zip(keys[a - first : b - first], values[a - first : b - first]))
-            for a, b, away in zip(offsets, offsets[1:], remote)
+            for a, b, away in zip(at, at[1:], remote)
         ]
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:

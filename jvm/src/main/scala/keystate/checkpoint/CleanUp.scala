@@ -27,9 +27,10 @@ private[checkpoint] final class CleanUp(
       VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
     }
     if (versions.nonEmpty) {
-      // Two more than asked for: the newest may be of a batch that the driver has not committed; and
-      // with format v1 a late attempt at the oldest that must load needs the runs of the one before.
-      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 1
+      // Three more than asked for: the newest may be of a batch that the driver has not committed; and
+      // with format v1 a late attempt at the oldest that must load needs the runs of the one before,
+      // and what was merged during that one's commit, which is younger than the version before it.
+      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 2
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
       if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
         old.foreach { case (file, _, _) => delete(path(file)) }

@@ -71,6 +71,45 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     }
   }
 
+  test("v1: a late commit finds what was merged during the commit before it") {
+    val storage = new MemoryStorage
+    val settings = StoreSettings(minVersionsToRetain = 1, minVersionsToDelete = 1)
+    def during(path: String)(what: => Unit): Unit = storage.before = (operation, at) =>
+      if (operation == "create" && at == path) {
+        storage.before = (_, _) => ()
+        what
+      }
+    def put(store: VersionedStore)(i: Int): Unit = change(store, "p", i, "a", large(i.toLong))
+    withStore(storage, settings) { zombie =>
+      zombie.load(0, None)
+      register(zombie)
+      (1 to 5).foreach { i =>
+        put(zombie)(i)
+        zombie.commit(None)
+      }
+      val before = storage.runs.toSet
+      during("3/6.keystate")(zombie.maintain())
+      put(zombie)(6)
+      zombie.commit(None)
+      assert(storage.runs.toSet.diff(before).size == 2, "that of the version and the merged one")
+      put(zombie)(7)
+      during("3/7.keystate") {
+        withStore(storage, settings) { successor =>
+          successor.load(6, None)
+          commits(successor, 7 to 8)(put(successor))
+          ()
+        }
+      }
+      zombie.commit(None)
+      assert(zombie.compactions == 1)
+    }
+    // Version 8 may be of a batch that is not committed; then the query goes on from 7.
+    withStore(storage) { reader =>
+      reader.load(7, None)
+      assert(content(reader).size == 7)
+    }
+  }
+
   test("no run is deleted while a retained version file cannot be read") {
     val storage = new MemoryStorage
     withStore(storage, settings) { store =>

@@ -235,11 +235,9 @@ class _String(Codec):
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count or array.type != pa.string() or len(array) == 0:
             return super().decode(array)
-        start, size = array.offset, len(array)
-        _, offsets, data = array.buffers()
-        at = memoryview(offsets)[start * 4 : (start + size + 1) * 4].cast("i").tolist()
+        at, data = offsets(array), array.buffers()[2]
         if data is None:
-            return [""] * size
+            return [""] * len(array)
         first = at[0]
         try:
             text = str(memoryview(data)[first : at[-1]], "ascii")
@@ -614,7 +612,10 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
 
 
 def offsets(array: pa.Array) -> list[int]:
-    """Where an array's lists begin and end. Arrow's buffer of it may be empty if there is none."""
+    """Where an array's lists or strings begin and end.
+
+    Arrow's buffer of it may be empty if there is none.
+    """
     start, size = array.offset, len(array)
     if size == 0:
         return [0]

@@ -106,8 +106,8 @@ private[checkpoint] object PlainRun {
         val key = position + 4
         val value = key + keyLength + 4
         position = value + valueLength
-        val family = (bytes(key) & 0xff) << 8 | bytes(key + 1) & 0xff
-        val group = (bytes(key + 2) & 0xff) << 8 | bytes(key + 3) & 0xff
+        val family = RunFormat.familyOf(bytes, key)
+        val group = RunFormat.groupOf(bytes, key)
         if (isWanted(family) && groups.contains(group))
           change = Change(
             family,

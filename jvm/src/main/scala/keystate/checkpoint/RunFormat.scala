@@ -30,8 +30,12 @@ private[keystate] object RunFormat {
     value = if (value(0) == Removed) null else Arrays.copyOfRange(value, 1, value.length)
   )
 
-  def familyOf(key: Array[Byte]): Int = (key(0) & 0xff) << 8 | key(1) & 0xff
-  def groupOf(key: Array[Byte]): Int = (key(2) & 0xff) << 8 | key(3) & 0xff
+  /** Of the key that begins there. */
+  def familyOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at)
+  def groupOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at + 2)
+
+  private def uint16(bytes: Array[Byte], at: Int): Int =
+    (bytes(at) & 0xff) << 8 | bytes(at + 1) & 0xff
 
   /** What the keys of a family's group begin with; for one family too many, what follows all keys. */
   def prefix(family: Int, group: Int): Array[Byte] =

@@ -44,15 +44,16 @@ private[keystate] final class ListChannel(
       val entries = backend.scan(family, group, EntryKeys.prefix(key), null)
       try {
         val found = Seq.newBuilder[ArrayData]
-        var size, bytes = 0L
-        while (entries.hasNext && size <= inline.entries && bytes <= inline.bytes) {
+        var size = 0
+        var bytes = 0L
+        while (entries.hasNext && inline.fits(size, bytes)) {
           val stored = entries.next().value
           val chunk = lists.decode(stored)
           size += chunk.numElements()
           bytes += stored.length
           found += chunk
         }
-        val whole = size <= inline.entries && bytes <= inline.bytes
+        val whole = inline.fits(size, bytes)
         if (whole) add(found.result()) else column.addNull()
         if (whole) bytes else 0
       } finally entries.close()

@@ -49,12 +49,12 @@ private[keystate] final class MapChannel(
       try {
         val found = Array.newBuilder[Entry]
         var bytes = 0L
-        while (entries.hasNext && found.length <= inline.entries && bytes <= inline.bytes) {
+        while (entries.hasNext && inline.fits(found.length, bytes)) {
           val entry = entries.next()
           bytes += MapChannel.bytes(entry)
           found += entry
         }
-        val whole = found.length <= inline.entries && bytes <= inline.bytes
+        val whole = inline.fits(found.length, bytes)
         if (whole) add(found.result()) else addNull()
         if (whole) bytes else 0
       } finally entries.close()

@@ -55,7 +55,9 @@ private[keystate] trait StateSender {
 }
 
 /** How much of a list or map is sent ahead; one that has more is asked for by page. */
-private[keystate] final case class Inline(entries: Int, bytes: Long)
+private[keystate] final case class Inline(entries: Int, bytes: Long) {
+  def fits(entries: Int, bytes: Long): Boolean = entries <= this.entries && bytes <= this.bytes
+}
 
 private[keystate] object StateChannel {
 

@@ -21,10 +21,10 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
     """Changes the number of partitions of a stopped query.
 
     No state of a keyed operator is rewritten: the new partitions take over the files of the old
-    ones. That of Spark's own operators is, by a Spark job. A batch that was
-    started and not finished keeps its id and its input, and runs with the new number. A restart
-    with another ``spark.sql.shuffle.partitions`` does the same by itself, unless
-    ``spark.keystate.rescale.onRestart`` is ``off``.
+    ones. That of Spark's own operators is, by a Spark job, unless ``n`` divides the number
+    before. A batch that was started and not finished keeps its id and its input, and runs with
+    the new number. A restart with another ``spark.sql.shuffle.partitions`` does the same by
+    itself, unless ``spark.keystate.rescale.onRestart`` is ``off``.
 
     Args:
         checkpoint: the query's checkpoint location.

@@ -6,12 +6,14 @@ import scala.collection.mutable
 
 import keystate.backend.{Change, StateFamily}
 
-/** Gives a committed version of a store another layout where the hash of a key decides its partition,
-  * and not the key group: the state is rewritten.
+/** Gives a committed version of a store another layout where the hash of a key modulo the number of
+  * partitions decides its partition, and not the key group.
   *
-  * The steps are apart because tasks do the first two: `entries` of every old partition, `writeRun`
-  * for every new one, and at the end `writeVersions`. As with [[Rescaling]] the old files stay, and
-  * nothing names the new ones before the query's logs do.
+  * Where the new number divides the old one, whole partitions come together: a new one lists the runs
+  * of its old ones. They never speak of the same key, so their order does not matter. Else the state
+  * is rewritten. The steps are apart because tasks do the first two: `entries` of every old partition,
+  * `writeRun` for every new one, and at the end `writeVersions`. As with [[Rescaling]] the old files
+  * stay, and nothing names the new ones before the query's logs do.
   *
   * @param asSst
   *   whether the backend that will load the new files takes SST files over
@@ -39,7 +41,7 @@ final class Repartitioning(
   /** @param entries
     *   in the order of family, group and key
     */
-  def writeRun(partition: Int, entries: Iterator[Change]): Option[RewrittenState] =
+  def writeRun(partition: Int, entries: Iterator[Change]): Option[PartitionState] =
     Option.when(entries.hasNext) {
       val counts = mutable.Map.empty[(Int, Int), Long].withDefaultValue(0)
       val counted = entries.map { entry =>
@@ -48,7 +50,29 @@ final class Repartitioning(
       }
       val files = new RunFiles(location(partition), storage, local)
       files.asSst = asSst
-      RewrittenState(files.write(counted, version, None), counts.toMap)
+      val run = files.write(counted, version, None)
+      PartitionState(Seq(run), run.entries, Some(counts.toMap))
+    }
+
+  /** What each new partition has, if none of the state need be rewritten.
+    *
+    * @param old
+    *   of all old partitions
+    */
+  def regrouped(old: Seq[Manifest], partitions: Int): Option[Seq[PartitionState]] =
+    Option.when(old.size % partitions == 0) {
+      old.groupBy(_.partition % partitions).toSeq.sortBy(_._1).map { case (_, own) =>
+        val counts = for {
+          manifest <- own
+          family <- manifest.families
+          group <- manifest.ownGroups
+        } yield manifest.count(family.id, group).map((family.id, group) -> _)
+        PartitionState(
+          own.flatMap(_.runs),
+          own.map(_.numKeys).sum,
+          Option.when(counts.forall(_.isDefined))(counts.flatten.groupMapReduce(_._1)(_._2)(_ + _))
+        )
+      }
     }
 
   /** @param old
@@ -60,7 +84,7 @@ final class Repartitioning(
     */
   def writeVersions(
       old: Seq[Manifest],
-      states: Seq[Option[RewrittenState]],
+      states: Seq[PartitionState],
       newId: Option[() => String]
   ): Seq[Option[String]] = {
     val families = Rescaling.commonFamilies(operator, store, old)
@@ -75,14 +99,16 @@ final class Repartitioning(
           hashPartitions = Some(states.size),
           partition = partition,
           rescaledAt = Some(version),
-          numKeys = state.fold(0L)(_.run.entries),
+          numKeys = state.numKeys,
           nextFamilyId = old.map(_.nextFamilyId).max,
           families = families,
-          entryCounts = families.map { family =>
-            def count(group: Int) = state.flatMap(_.counts.get((family.id, group))).getOrElse(0L)
-            family.id -> EntryCounts.of(old.head.ownGroups.map(count))
-          }.toMap,
-          runs = state.map(_.run).toSeq
+          entryCounts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
+            families.map { family =>
+              def count(group: Int) = counts.getOrElse((family.id, group), 0L)
+              family.id -> EntryCounts.of(old.head.ownGroups.map(count))
+            }.toMap
+          },
+          runs = state.runs
         )
       )
       id
@@ -95,9 +121,17 @@ final class Repartitioning(
 /** All that a new partition has.
   *
   * @param counts
-  *   how many entries, by family and group
+  *   how many entries, by family and group, if that is known
   */
-final case class RewrittenState(run: Run, counts: Map[(Int, Int), Long])
+final case class PartitionState(
+    runs: Seq[Run],
+    numKeys: Long,
+    counts: Option[Map[(Int, Int), Long]]
+)
+
+object PartitionState {
+  val Empty: PartitionState = PartitionState(Nil, 0, Some(Map.empty))
+}
 
 object Repartitioning {
 

@@ -14,12 +14,13 @@ import org.apache.spark.sql.types.{BinaryType, IntegerType, StructType}
 import org.apache.spark.util.{SerializableConfiguration, Utils}
 
 import keystate.backend.StateBackends
-import keystate.checkpoint.{LocalFolder, Repartitioning, RewrittenState}
+import keystate.checkpoint.{LocalFolder, PartitionState, Repartitioning}
 import keystate.keygroup.KeyGroups
 
 /** Rescales a store of one of Spark's own stateful operators. Spark sends a row to partition
-  * `pmod(hash, n)`, which no contiguous groups follow, so a job reads the entries of the old
-  * partitions, shuffles them as Spark does rows, and writes one run for each new partition.
+  * `pmod(hash, n)`, which no contiguous groups follow. Unless the new number divides the old one, a
+  * job reads the entries of the old partitions, shuffles them as Spark does rows, and writes one run
+  * for each new partition.
   */
 private[keystate] final class SparkStoreRescaling(
     session: SparkSession,
@@ -38,19 +39,22 @@ private[keystate] final class SparkStoreRescaling(
     *   checkpoint format v1
     */
   def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
-    val states = write(version, ids, partitions)
     withStore(state, store, version, conf) { target =>
       val old = ids.zipWithIndex.map { case (id, p) => target.manifest(p, id, ids.size) }
+      val states = target.regrouped(old, partitions).getOrElse {
+        val rewritten = rewrite(version, ids, partitions)
+        (0 until partitions).map(rewritten.getOrElse(_, PartitionState.Empty))
+      }
       val newId = ids.head.map(_ => () => UUID.randomUUID.toString)
-      target.writeVersions(old, (0 until partitions).map(states.get), newId)
+      target.writeVersions(old, states, newId)
     }
   }
 
-  private def write(
+  private def rewrite(
       version: Long,
       ids: Seq[Option[String]],
       partitions: Int
-  ): Map[Int, RewrittenState] = {
+  ): Map[Int, PartitionState] = {
     // A task must not take this object along.
     val (root, of, format, layout) = (state.toString, store, encoding, ids.size)
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)

@@ -60,7 +60,7 @@ lazy val jvm = project
     Test / javaOptions ++= sparkModuleOptions ++ Seq("-Xmx3g", "-Xss4m"),
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
-    // Spark's own suites of stateful operators take an hour: SLOW=1 ./sbt "testOnly *Keystate*Suite"
+    // Spark's own suites take more than an hour: SLOW=1 ./sbt "jvm/testOnly *.Keystate*"
     Test / testOptions ++= {
       if (sys.env.contains("SLOW")) Nil
       else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))

@@ -248,7 +248,9 @@ private[keystate] final class KeyGroupStateStore(
 
   override def hasCommitted: Boolean = status == Committed
 
-  override def metrics: StateStoreMetrics = lastMetrics
+  /** While the store is open, those of what was done so far. */
+  override def metrics: StateStoreMetrics =
+    if (status == Open) provider.metrics(snapshotForced) else lastMetrics
 
   override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = committed.getOrElse {
     throw StateStoreErrors.stateStoreOperationOutOfOrder(

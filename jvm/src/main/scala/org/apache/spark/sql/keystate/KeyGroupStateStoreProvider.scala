@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate
 
+import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.collection.mutable
@@ -41,6 +42,7 @@ class KeyGroupStateStoreProvider
   private var storeConf: StateStoreConf = _
   private var hadoopConf: Configuration = _
   private var schemaProvider: Option[StateSchemaProvider] = None
+  private var snapshotReported: Option[Long] = None
   private[keystate] var lock: StoreLock = _
   private[keystate] var versions: VersionedStore = _
   private[keystate] val subtask = new SubtaskScope
@@ -265,10 +267,28 @@ class KeyGroupStateStoreProvider
     customMetrics = StoreMetrics.of(versions, snapshotForced)
   )
 
-  /** Tells the coordinator, which fails a `foreachBatch` batch whose stores did not all commit. */
-  private[keystate] def reportCommit(version: Long): Unit =
+  /** Tells the coordinator, which fails a `foreachBatch` batch whose stores did not all commit, and
+    * warns of stores that have no recent snapshot: each of our versions is as good as one.
+    */
+  private[keystate] def reportCommit(version: Long): Unit = {
     if (storeConf.commitValidationEnabled)
       StateStore.reportCommitToCoordinator(version, storeId, hadoopConf)
+    if (!snapshotReported.exists(version - _ < storeConf.minDeltasForSnapshot)) {
+      snapshotReported = Some(version)
+      reportSnapshot(version)
+    }
+  }
+
+  // A commit does not fail for this. Outside of streaming queries there is no coordinator.
+  private def reportSnapshot(version: Long): Unit =
+    try
+      Option(SparkEnv.get).map(StateStoreCoordinatorRef.forExecutor).foreach {
+        _.snapshotUploaded(providerId, version, System.currentTimeMillis())
+      }
+    catch { case NonFatal(e) => logDebug(s"Could not report version $version of $storeId", e) }
+
+  private def providerId: StateStoreProviderId =
+    StateStoreProviderId(storeId, UUID.fromString(hadoopConf.get(StreamExecution.RUN_ID_KEY)))
 
   private[keystate] def validateRows(key: UnsafeRow, value: UnsafeRow): Unit =
     if (!useColumnFamilies)

@@ -5,6 +5,7 @@ import java.sql.Timestamp
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.{Dataset, Encoders}
+import org.apache.spark.sql.keystate.LoadedStores
 import org.apache.spark.sql.streaming._
 
 import keystate.SessionFixture
@@ -46,8 +47,8 @@ class Told extends StatefulProcessor[String, At, String] {
   ): Iterator[String] = Iterator(s"$key timer ${timer.getExpiryTimeInMs() / 1000}")
 }
 
-/** Spark's transformWithState in Scala keeps its state and timers over rescales. */
-class RescaledTransformSuite extends AnyFunSuite with SessionFixture {
+/** Spark's own operators, in Scala: transformWithState keeps its state and timers over rescales. */
+class SparkOperatorsSuite extends AnyFunSuite with SessionFixture {
 
   test("state of each kind and timers") {
     val session = spark
@@ -78,6 +79,30 @@ class RescaledTransformSuite extends AnyFunSuite with SessionFixture {
       // A watermark that has reached a timer fires it.
       val timers = (1 to 89).map(i => s"key-${i % 7} timer ${i + 1}")
       assert(emitted.sorted == (results ++ timers).sorted)
+    }
+  }
+
+  test("Spark hears of new versions as of snapshots, and so does not warn that they lag") {
+    val session = spark
+    import session.implicits._
+
+    withSetting("spark.sql.streaming.stateStore.minDeltasForSnapshot", "2") {
+      val stream = new Stream[Long]("snapshots")
+      val query = stream.toDS
+        .groupBy("value")
+        .count()
+        .writeStream
+        .outputMode("update")
+        .option("checkpointLocation", stream.checkpoint)
+        .format("noop")
+        .start()
+      try {
+        (1L to 4L).foreach { value =>
+          stream.feed(Seq(value))
+          query.processAllAvailable()
+        }
+        assert(LoadedStores.snapshots(query.runId) == Seq(Some(3L), Some(3L)))
+      } finally query.stop()
     }
   }
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from keystate._spec import StateSpec, resolve_state
+from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
 from keystate._worker.instance_state import InstanceListState
 from keystate._worker.raw_state import RawInput, RawKeyedInput
 from keystate.errors import DeclarationError, StateAccessError
@@ -110,7 +110,7 @@ class _OperatorStateDiscovery:
             raise DeclarationError(f"expected a ListStateDescriptor, got {descriptor!r}")
         if descriptor.name in self.states:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
-        spec = resolve_state(descriptor)
+        spec = resolve_lasting_state(descriptor, "operator")
         self.states[descriptor.name] = (spec, union)
         return InstanceListState(spec)
 

@@ -176,6 +176,16 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     return spec
 
 
+def resolve_lasting_state(descriptor: StateDescriptor, kind: str) -> StateSpec:
+    """Likewise of a state without keys, which can't have a time to live."""
+    if descriptor.ttl is not None:
+        raise DeclarationError(
+            f"state '{descriptor.name}' has a time to live, and {kind} state can't have one: only "
+            "the states of a key expire. Leave out enable_time_to_live()"
+        )
+    return resolve_state(descriptor)
+
+
 def _check_name(name: str) -> None:
     """Names that Spark and Keystate use for themselves would be taken for theirs at run time."""
     if not name or name != name.strip() or name == "default" or name.startswith("$"):

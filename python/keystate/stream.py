@@ -18,8 +18,8 @@ from keystate._spec import (
     OperatorSpec,
     check_columns,
     check_names,
+    resolve_lasting_state,
     resolve_schema,
-    resolve_state,
 )
 from keystate._worker.operator import FunctionPlan
 from keystate._worker.results import MAIN, row_test
@@ -367,7 +367,9 @@ class BroadcastElements:
         check_columns(row_type, "the broadcast input")
         self.row_type = row_type
         self.states = tuple(
-            dataclasses.replace(resolve_state(d), kind="broadcast", descriptor="broadcast")
+            dataclasses.replace(
+                resolve_lasting_state(d, "broadcast"), kind="broadcast", descriptor="broadcast"
+            )
             for d in state_descriptors
         )
 

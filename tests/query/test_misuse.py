@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
+    CheckpointedFunction,
     DeclarationError,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
 from keystate._spec import resolve_state
@@ -189,6 +192,32 @@ class Value:
     key: Key
     maybe: int | None = None
     other: list[Key] = dataclasses.field(default_factory=list)
+
+
+class Counts(CheckpointedFunction, KeyedProcessFunction):
+    """Its operator state would expire."""
+
+    def initialize_state(self, ctx: Any) -> None:
+        ctx.get_operator_state_store().get_list_state(expiring(ListStateDescriptor("n", "int")))
+
+    def snapshot_state(self, ctx: Any) -> None: ...
+
+    def process_element(self, row: Any, ctx: Any) -> Any: ...
+
+
+def expiring(descriptor: Any) -> Any:
+    """The descriptor with a time to live."""
+    ttl = StateTtlConfig.new_builder(datetime.timedelta(hours=1)).build()
+    descriptor.enable_time_to_live(ttl)
+    return descriptor
+
+
+def test_only_keyed_state_expires(spark: Any, stream: Callable[..., Any]) -> None:
+    fed = stream("key string")
+    with pytest.raises(DeclarationError, match=r"'n' has a time to live, and operator state can't"):
+        fed.run(lambda df: keystate.keyed(df, "key").process(Counts(), "n int"))
+    with pytest.raises(DeclarationError, match=r"'rules' has a time to live, and broadcast state"):
+        keystate.broadcast(spark.range(1), expiring(MapStateDescriptor("rules", "string", "int")))
 
 
 def test_dataclasses_are_plain_to_users() -> None:

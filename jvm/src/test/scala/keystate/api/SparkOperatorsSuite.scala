@@ -105,4 +105,17 @@ class SparkOperatorsSuite extends AnyFunSuite with SessionFixture {
       } finally query.stop()
     }
   }
+
+  test("stores that Spark unloads after each commit") {
+    val session = spark
+    import session.implicits._
+
+    LoadedStores.unload()
+    withSetting("spark.sql.streaming.stateStore.unloadOnCommit", "true") {
+      val counts = new Stream[Long]("unloaded")
+        .run(_.groupBy("value").count().as[(Long, Long)], "update")(Seq(1L, 2L), Seq(2L))
+      assert(counts.sorted == Seq((1L, 1L), (2L, 1L), (2L, 2L)))
+    }
+    assert(LoadedStores.backends.isEmpty)
+  }
 }

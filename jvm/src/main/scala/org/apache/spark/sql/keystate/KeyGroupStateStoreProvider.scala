@@ -40,7 +40,7 @@ class KeyGroupStateStoreProvider
   private var valueSchema: StructType = _
   private var useColumnFamilies: Boolean = _
   private var storeConf: StateStoreConf = _
-  private var hadoopConf: Configuration = _
+  private[keystate] var hadoopConf: Configuration = _
   private var schemaProvider: Option[StateSchemaProvider] = None
   private var snapshotReported: Option[Long] = None
   private[keystate] var lock: StoreLock = _

@@ -12,15 +12,21 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStoreProviderId
 }
 
+import keystate.backend.StateBackends
+
 /** The stores that this JVM keeps loaded, which outlive their session. */
 object LoadedStores {
   def unload(): Unit = StateStore.stop()
 
-  /** Classes of the backends that the stores work on, or of providers that are not ours. */
-  def backends: Set[Class[_]] = providers.collect {
-    case (_, ours: KeyGroupStateStoreProvider) if ours.versions.isLoaded =>
-      ours.versions.backend.getClass
-    case (_, other) if !other.isInstanceOf[KeyGroupStateStoreProvider] => other.getClass
+  /** Classes of the backends that stores with a session's settings work on, or of providers that
+    * are not ours.
+    */
+  def backends: Set[Class[_]] = providers.flatMap {
+    case (_, ours: KeyGroupStateStoreProvider) =>
+      Option.when(ours.versions.isLoaded && ours.hadoopConf.get(StateBackends.Backend) != null)(
+        ours.versions.backend.getClass
+      )
+    case (_, other) => Some(other.getClass)
   }.toSet
 
   /** The newest version of each of a run's stores that Spark's coordinator takes for a snapshot. */

@@ -6,7 +6,13 @@ private[keystate] object SparkTestsLeftOut {
     "simple count, update mode - recovery from checkpoint uses state format version 1",
     "SPARK-39650: recovery from checkpoint",
     "SPARK-26187 restore the stream-stream",
-    "SPARK-48687 - restore the stream-stream"
+    "SPARK-48687 - restore the stream-stream",
+    "recover from a Spark v2.1 checkpoint",
+    "recovery from Spark ver 2.3.1 commit log without commit metadata",
+    "MultipleWatermarkPolicy: recovery from Spark ver 2.3.1 checkpoints",
+    "flatMapGroupsWithState - recovery from checkpoint uses state format version 1",
+    "SPARK-38204: flatMapGroupsWithState should require ClusteredDistribution from children " +
+      "if the query starts from checkpoint"
   )
 
   // With all checks off a row is read by a wrong schema, and the test wants that to fail in some
@@ -22,7 +28,7 @@ private[keystate] object SparkTestsLeftOut {
     "SPARK-51779 Restart the join query and changing state format versions"
   )
 
-  // That Spark's operator refuses a provider without column families, shown with the HDFS-backed one.
+  // They want an error of a provider without column families.
   private val providersWithoutColumnFamilies = Seq(
     "transformWithState - streaming with hdfsStateStoreProvider should fail",
     "transformWithStateWithInitialState - streaming with hdfsStateStoreProvider should fail"
@@ -38,7 +44,7 @@ private[keystate] object SparkTestsLeftOut {
   private val filesOfSparksProviders = Seq("snapshotStartBatchId with transformWithState")
 
   // It keeps a row that a store has handed out over the next call. Ours use a row again, as Spark's
-  // RocksDB provider does. Format 1 of a join only runs inner joins, which do not return evicted rows.
+  // RocksDB provider does. Format 1 of a join runs inner joins only, which return no evicted rows.
   private val rowsUsedAgain =
     Seq("StreamingJoinStateManager V1 - evictAndReturnByValue returns correct rows")
 

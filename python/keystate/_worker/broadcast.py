@@ -195,7 +195,7 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
     def _encode(self, codec: Codec, values: list[Any], keys: list[Any]) -> pa.Array:
         try:
             return codec.encode(values)
-        except Misfit:
+        except Misfit as together:
             for key, value in zip(keys, values):
                 try:
                     codec.encode([value])
@@ -203,7 +203,7 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
                     raise StateTypeError(
                         f"broadcast state '{self.spec.name}', key {shorten(key)}: {e}"
                     ) from None
-            raise
+            raise StateTypeError(f"broadcast state '{self.spec.name}': {together}") from None
 
 
 class BroadcastElementContext:

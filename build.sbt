@@ -49,7 +49,9 @@ lazy val jvm = project
     libraryDependencies ++= Seq(
       "org.apache.spark" %% "spark-sql" % versions("spark") % Provided,
       "org.scalatest" %% "scalatest" % versions("scalatest") % Test,
-      "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test
+      "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test,
+      // For a suite of Spark's.
+      "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
     ),
     // Spark's own suites, which a state store provider has to pass.
     libraryDependencies ++= Seq("core", "catalyst", "sql").map(module =>

@@ -18,12 +18,10 @@ import org.apache.spark.sql.streaming._
 @Slow class KeystateFlatMapGroupsInitialStateSuite
     extends FlatMapGroupsWithStateWithInitialStateSuite
     with OnKeystate
-@Slow class KeystateFlatMapGroupsInPandasSuite
-    extends FlatMapGroupsInPandasWithStateSuite
-    with OnKeystate
 @Slow class KeystateMultiStatefulOperatorsSuite extends MultiStatefulOperatorsSuite with OnKeystate
 @Slow class KeystateEventTimeWatermarkSuite extends EventTimeWatermarkSuite with OnKeystate
 @Slow class KeystateStreamSuite extends StreamSuite with OnKeystate
+@Slow class KeystateStreamingQuerySuite extends StreamingQuerySuite with OnKeystate
 @Slow class KeystateQueryListenerSuite extends StreamingQueryListenerSuite with OnKeystate
 @Slow class KeystateQueryStatusAndProgressSuite
     extends StreamingQueryStatusAndProgressSuite
@@ -44,9 +42,6 @@ import org.apache.spark.sql.streaming._
     with OnKeystate
 @Slow class KeystateFlatMapGroupsDistributionSuite
     extends FlatMapGroupsWithStateDistributionSuite
-    with OnKeystate
-@Slow class KeystateFlatMapGroupsInPandasDistributionSuite
-    extends FlatMapGroupsInPandasWithStateDistributionSuite
     with OnKeystate
 
 @Slow class KeystateInnerJoin2Suite extends StreamingInnerJoinWithoutVCFSuite with OnKeystate

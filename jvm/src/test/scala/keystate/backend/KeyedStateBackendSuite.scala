@@ -2,6 +2,8 @@ package keystate.backend
 
 import java.nio.ByteBuffer
 
+import scala.util.Random
+
 import org.scalatest.funsuite.AnyFunSuite
 
 /** What every state backend must do. */
@@ -35,7 +37,10 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     Option(backend.get(family.id, group, key)).map(new String(_, "UTF-8"))
 
   protected def all(entries: EntryIterator): Seq[(Seq[Byte], String)] =
-    try entries.map(e => e.key.toSeq -> new String(e.value, "UTF-8")).toVector
+    rows(entries).map { case (key, value) => key -> new String(value.toArray, "UTF-8") }
+
+  private def rows(entries: EntryIterator): Seq[(Seq[Byte], Seq[Byte])] =
+    try entries.map(e => e.key.toSeq -> e.value.toSeq).toVector
     finally entries.close()
 
   private def keysFor(family: StateFamily): Seq[Array[Byte]] =
@@ -96,6 +101,67 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         assert(get(backend, family, 1, made).isEmpty)
         assert(backend.count(family.id) == 2 && backend.count(family.id, 1) == 2)
         assert(backend.changeCount == 0 && backend.changes().isEmpty)
+      }
+    }
+  }
+
+  Seq(point, grouped, ordered).foreach { family =>
+    test(s"${family.name}: agrees with a plain map under random transactions") {
+      val seed = System.nanoTime
+      info(s"seed $seed")
+      val random = new Random(seed)
+      val lengths = Seq(0, 5, 8, 30, 300, 20000)
+      withBackend { backend =>
+        var committed = Map.empty[(Int, Seq[Byte]), Seq[Byte]]
+        (1 to 60).foreach { round =>
+          var now = committed
+          // A few keys again and again, or many new ones.
+          val keys = if (round % 3 == 0) 2000 else 20
+          (1 to random.nextInt(400)).foreach { _ =>
+            val group = random.nextInt(2)
+            val name = s"${random.nextInt(keys)}"
+            val key = if (family == grouped) entry(name.take(1), name) else bytes(name)
+            val at = group -> key.toSeq
+            if (random.nextInt(3) == 0) {
+              backend.remove(family.id, group, key)
+              now -= at
+            } else {
+              val value = random.nextBytes(lengths(random.nextInt(lengths.size)))
+              backend.put(family.id, group, key, value)
+              now = now.updated(at, value.toSeq)
+            }
+            assert(Option(backend.get(family.id, group, key)).map(_.toSeq) == now.get(at))
+          }
+          val changed = (committed.keySet ++ now.keySet).filter { at =>
+            !committed.get(at).exists(now.get(at).contains)
+          }
+          val changes = backend.changes().toSeq
+          val ordered = Ordering
+            .by[Change, Int](_.group)
+            .orElse((a, b) => KeyOrder.comparator.compare(a.key, b.key))
+          assert(changes == changes.sorted(ordered) && changes.size == backend.changeCount)
+          val news = changes.map(c => (c.group, c.key.toSeq) -> Option(c.value).map(_.toSeq)).toMap
+          assert(news.size == changes.size)
+          // What was put or removed is a change, even if it is as it was.
+          assert(changed.subsetOf(news.keySet) && news.forall { case (at, value) =>
+            value == now.get(at) && (value.isDefined || committed.contains(at))
+          })
+          if (random.nextInt(3) == 0) backend.rollback()
+          else {
+            committed = now
+            backend.changesCommitted()
+          }
+          assert(backend.changeCount == 0 && backend.changes().isEmpty)
+          val entries = for {
+            group <- 0 to 1
+            (key, value) <- rows(backend.scan(family.id, group, null, null))
+          } yield (group, key) -> value
+          assert(entries.size == committed.size && entries.toMap == committed)
+          assert(backend.count(family.id) == committed.size)
+          (0 to 1).foreach { group =>
+            assert(backend.count(family.id, group) == committed.keys.count(_._1 == group))
+          }
+        }
       }
     }
   }

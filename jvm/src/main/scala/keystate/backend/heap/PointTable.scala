@@ -1,0 +1,335 @@
+package keystate.backend.heap
+
+import java.util.Arrays
+
+import keystate.backend.{Change, Entry, EntryIterator, KeyOrder}
+
+/** The entries of a point state: a hash table by open addressing with linear probing, of addresses of
+  * records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves later
+  * slots of a probe sequence back.
+  *
+  * The transaction's log lists the records it changed, each with the value from before; null if
+  * there was none. The mark of such a record is its place in the log. A mark counts only if that
+  * place has the record, so marks need not be cleared. A record that the transaction removed keeps
+  * its slot until the end of the transaction.
+  */
+private[heap] final class PointTable extends GroupTable {
+  import PointTable._
+
+  // The key's hash, which is not 0, and in the lower half the record's address; 0 in a free slot.
+  private var slots = new Array[Long](InitialCapacity)
+  private var taken = 0
+  private var records = new Records
+  // Bytes of records that have no slot.
+  private var garbage = 0L
+
+  private var count = 0
+  private var recordBytes = 0L
+
+  private var logged = NoAddresses
+  private var olds = NoValues
+  private var logLength = 0
+  private var changed = 0
+
+  override def size: Int = count
+  override def bytes: Long = recordBytes + count * SlotBytes
+  override def changeCount: Int = changed
+
+  override def get(key: Array[Byte]): Array[Byte] = {
+    val slot = find(key, hashOf(key))
+    if (slot < 0) null else records.value(addressAt(slot))
+  }
+
+  override def put(key: Array[Byte], value: Array[Byte]): Unit = {
+    reserveLog()
+    val hash = hashOf(key)
+    val slot = find(key, hash)
+    if (slot < 0) log(insert(~slot, hash, key, value, logLength), null)
+    else {
+      val address = addressAt(slot)
+      if (!isLogged(address)) logChange(address)
+      else if (records.isRemoved(address) && olds(records.mark(address)) == null) changed += 1
+      update(slot, value)
+      tidy()
+    }
+  }
+
+  override def remove(key: Array[Byte]): Unit = {
+    reserveLog()
+    val slot = find(key, hashOf(key))
+    if (slot >= 0 && !records.isRemoved(addressAt(slot))) {
+      val address = addressAt(slot)
+      if (!isLogged(address)) logChange(address)
+      // Made and removed in the same transaction: no change.
+      else if (olds(records.mark(address)) == null) changed -= 1
+      discount(address)
+      records.remove(address)
+    }
+  }
+
+  override def load(key: Array[Byte], value: Array[Byte]): Unit = {
+    val hash = hashOf(key)
+    val slot = find(key, hash)
+    if (value != null) {
+      if (slot < 0) insert(~slot, hash, key, value, 0) else update(slot, value)
+    } else if (slot >= 0) {
+      discount(addressAt(slot))
+      erase(slot)
+    }
+    tidy()
+  }
+
+  override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator = {
+    require(start == null && end == null && !reverse, "a point state has no order to scan in")
+    new Scan
+  }
+
+  override def changes(family: Int, group: Int): Iterator[Change] = {
+    val addresses = new Array[Int](changed)
+    var n = 0
+    var i = 0
+    while (i < logLength) {
+      if (olds(i) != null || !records.isRemoved(logged(i))) {
+        addresses(n) = logged(i)
+        n += 1
+      }
+      i += 1
+    }
+    KeyOrder.order(records.keysAt(addresses)).iterator.map { i =>
+      Change(family, group, records.key(addresses(i)), records.value(addresses(i)))
+    }
+  }
+
+  override def changesCommitted(): Unit = {
+    var i = 0
+    while (taken > count) {
+      if (records.isRemoved(logged(i))) erase(slotOf(logged(i)))
+      i += 1
+    }
+    endTransaction()
+  }
+
+  override def rollback(): Unit = {
+    var i = 0
+    while (i < logLength) {
+      val address = logged(i)
+      val slot = slotOf(address)
+      if (olds(i) != null) update(slot, olds(i))
+      else {
+        if (!records.isRemoved(address)) discount(address)
+        erase(slot)
+      }
+      i += 1
+    }
+    endTransaction()
+  }
+
+  private def endTransaction(): Unit = {
+    logged = NoAddresses
+    olds = NoValues
+    logLength = 0
+    changed = 0
+    tidy()
+  }
+
+  private def addressAt(slot: Int): Int = slots(slot).toInt
+
+  /** The key's slot, or the complement of the free slot where it belongs. */
+  private def find(key: Array[Byte], hash: Int): Int = {
+    val mask = slots.length - 1
+    var slot = hash & mask
+    var candidate = slots(slot)
+    while (candidate != 0) {
+      if ((candidate >>> 32).toInt == hash && records.hasKey(candidate.toInt, key)) return slot
+      slot = (slot + 1) & mask
+      candidate = slots(slot)
+    }
+    ~slot
+  }
+
+  private def copyAddresses(): Array[Int] = {
+    val addresses = new Array[Int](taken)
+    var n = 0
+    var slot = 0
+    while (n < taken) {
+      if (slots(slot) != 0) {
+        addresses(n) = addressAt(slot)
+        n += 1
+      }
+      slot += 1
+    }
+    addresses
+  }
+
+  private def slotOf(address: Int): Int = {
+    val key = records.key(address)
+    find(key, hashOf(key))
+  }
+
+  private def insert(
+      freeSlot: Int,
+      hash: Int,
+      key: Array[Byte],
+      value: Array[Byte],
+      mark: Int
+  ): Int = {
+    val slot =
+      if ((taken + 1) * 5L <= slots.length * 4L) freeSlot
+      else {
+        grow()
+        ~find(key, hash)
+      }
+    val address = records.add(mark, key, value)
+    slots(slot) = slotValue(hash, address)
+    taken += 1
+    count += 1
+    recordBytes += records.size(address)
+    address
+  }
+
+  /** Gives the slot's record a value, or the slot another record. */
+  private def update(slot: Int, value: Array[Byte]): Unit = {
+    val old = addressAt(slot)
+    val wasRemoved = records.isRemoved(old)
+    val oldSize = records.size(old)
+    if (!records.replace(old, value)) {
+      val address = records.add(records.mark(old), records.key(old), value)
+      if (isLogged(old)) logged(records.mark(old)) = address
+      slots(slot) = slotValue((slots(slot) >>> 32).toInt, address)
+      garbage += oldSize
+    }
+    if (wasRemoved) count += 1 else recordBytes -= oldSize
+    recordBytes += records.size(addressAt(slot))
+  }
+
+  /** The record no longer counts. */
+  private def discount(address: Int): Unit = {
+    count -= 1
+    recordBytes -= records.size(address)
+  }
+
+  private def isLogged(address: Int): Boolean = {
+    val mark = records.mark(address)
+    mark < logLength && logged(mark) == address
+  }
+
+  private def logChange(address: Int): Unit = {
+    records.setMark(address, logLength)
+    log(address, records.value(address))
+  }
+
+  private def log(address: Int, old: Array[Byte]): Unit = {
+    logged(logLength) = address
+    olds(logLength) = old
+    logLength += 1
+    changed += 1
+  }
+
+  // What may run out of memory comes before what changes something, here and elsewhere: the
+  // transaction can be rolled back then.
+  private def reserveLog(): Unit = if (logLength == logged.length) {
+    val capacity = Math.max(InitialCapacity, Math.multiplyExact(2, logLength))
+    val moreOlds = Arrays.copyOf(olds, capacity)
+    logged = Arrays.copyOf(logged, capacity)
+    olds = moreOlds
+  }
+
+  private def grow(): Unit = {
+    val capacity = Math.multiplyExact(slots.length, 2)
+    val grown = new Array[Long](capacity)
+    slots.foreach { slot =>
+      if (slot != 0) {
+        var target = (slot >>> 32).toInt & (capacity - 1)
+        while (grown(target) != 0) target = (target + 1) & (capacity - 1)
+        grown(target) = slot
+      }
+    }
+    slots = grown
+  }
+
+  /** Frees a slot, and fills the gap with the next one that may move there: one whose own place is
+    * not after it.
+    */
+  private def erase(removed: Int): Unit = {
+    garbage += records.size(addressAt(removed))
+    taken -= 1
+    val mask = slots.length - 1
+    var gap = removed
+    var slot = (gap + 1) & mask
+    while (slots(slot) != 0) {
+      val distance = (slot - (slots(slot) >>> 32).toInt) & mask
+      if (distance >= ((slot - gap) & mask)) {
+        slots(gap) = slots(slot)
+        gap = slot
+      }
+      slot = (slot + 1) & mask
+    }
+    slots(gap) = 0
+  }
+
+  /** Leaves garbage behind once it is a third. */
+  private def tidy(): Unit =
+    if (garbage > LittleGarbage && garbage > records.bytes / 3) {
+      val kept = new Records
+      val newSlots = new Array[Long](slots.length)
+      val newLogged = logged.clone
+      var slot = 0
+      while (slot < slots.length) {
+        if (slots(slot) != 0) {
+          val old = addressAt(slot)
+          val address = kept.add(records, old)
+          newSlots(slot) = slotValue((slots(slot) >>> 32).toInt, address)
+          if (isLogged(old)) newLogged(records.mark(old)) = address
+        }
+        slot += 1
+      }
+      records = kept
+      slots = newSlots
+      logged = newLogged
+      garbage = 0
+    }
+
+  /** The entries that there are when the first one is asked for, but for those removed meanwhile. */
+  private final class Scan extends EntryIterator {
+    private var from: Records = _
+    private lazy val snapshot = {
+      from = records
+      copyAddresses()
+    }
+    private var position = 0
+    private var upcoming: Entry = _
+
+    override def hasNext: Boolean = {
+      while (upcoming == null && position < snapshot.length) {
+        val value = from.value(snapshot(position))
+        if (value != null) upcoming = new Entry(from.key(snapshot(position)), value)
+        position += 1
+      }
+      upcoming != null
+    }
+
+    override def next(): Entry = {
+      if (!hasNext) Iterator.empty.next()
+      val entry = upcoming
+      upcoming = null
+      entry
+    }
+
+    override def close(): Unit = ()
+  }
+}
+
+private[heap] object PointTable {
+  private final val InitialCapacity = 8
+  // What a slot takes on average with its share of the free ones.
+  private final val SlotBytes = 14L
+  // Not worth a copy of the rest.
+  private final val LittleGarbage = 1024
+  private val NoAddresses = Array.emptyIntArray
+  private val NoValues = new Array[Array[Byte]](0)
+
+  private def hashOf(key: Array[Byte]): Int = BytesMap.hash(key, key.length)
+
+  private def slotValue(hash: Int, address: Int): Long =
+    hash.toLong << 32 | Integer.toUnsignedLong(address)
+}

@@ -1,0 +1,181 @@
+package keystate.backend.heap
+
+import java.lang.invoke.MethodHandles
+import java.nio.ByteOrder
+import java.util.Arrays
+
+import keystate.backend.Keys
+
+/** Entries as bytes in pages: an entry's key and value lie next to each other, and the garbage
+  * collector has no objects to follow.
+  *
+  * {{{
+  * record   [int32 mark][int32 key length][int32 value length][key][value], to a multiple of 8 bytes
+  * }}}
+  *
+  * A record never moves and its space is not used again, so an address stays good. To win space
+  * back, the owner adds the records that it still needs to new ones. The mark is the owner's. A
+  * removed record keeps its value's length, as the complement.
+  */
+private[heap] final class Records {
+  import Records._
+
+  private var pages = new Array[Array[Byte]](4)
+  private var pageCount = 0
+  // The page with room for small records, and how far it is filled.
+  private var open = -1
+  private var filled = 0
+  private var used = 0L
+
+  /** Bytes of all records, also of those that are no longer needed. */
+  def bytes: Long = used
+
+  /** Returns the new record's address. */
+  def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int = {
+    val address = allocate(sizeOf(key.length, value.length))
+    val page = pageOf(address)
+    val at = offsetOf(address)
+    ints.set(page, at, mark)
+    ints.set(page, at + 4, key.length)
+    System.arraycopy(key, 0, page, at + Header, key.length)
+    setValue(page, at, value)
+    address
+  }
+
+  /** A copy of another record, with its mark. */
+  def add(from: Records, fromAddress: Int): Int = {
+    val size = from.size(fromAddress)
+    val address = allocate(size)
+    System.arraycopy(
+      from.pageOf(fromAddress),
+      offsetOf(fromAddress),
+      pageOf(address),
+      offsetOf(address),
+      size
+    )
+    address
+  }
+
+  def mark(address: Int): Int = int(pageOf(address), offsetOf(address))
+
+  def setMark(address: Int, mark: Int): Unit = ints.set(pageOf(address), offsetOf(address), mark)
+
+  def hasKey(address: Int, key: Array[Byte]): Boolean = {
+    val page = pageOf(address)
+    val start = offsetOf(address) + Header
+    int(page, start - 8) == key.length &&
+    Arrays.equals(page, start, start + key.length, key, 0, key.length)
+  }
+
+  def key(address: Int): Array[Byte] = {
+    val page = pageOf(address)
+    val start = offsetOf(address) + Header
+    Arrays.copyOfRange(page, start, start + int(page, start - 8))
+  }
+
+  /** Null if the record is removed. */
+  def value(address: Int): Array[Byte] = {
+    val page = pageOf(address)
+    val start = offsetOf(address) + Header
+    val length = int(page, start - 4)
+    if (length < 0) null
+    else {
+      val value = start + int(page, start - 8)
+      Arrays.copyOfRange(page, value, value + length)
+    }
+  }
+
+  /** False if the value needs another record. */
+  def replace(address: Int, value: Array[Byte]): Boolean = {
+    val page = pageOf(address)
+    val at = offsetOf(address)
+    val fits = size(address) == sizeOf(int(page, at + 4), value.length)
+    if (fits) setValue(page, at, value)
+    fits
+  }
+
+  def isRemoved(address: Int): Boolean = int(pageOf(address), offsetOf(address) + 8) < 0
+
+  def remove(address: Int): Unit = {
+    val page = pageOf(address)
+    val length = offsetOf(address) + 8
+    ints.set(page, length, ~int(page, length))
+  }
+
+  /** Bytes that the record takes. */
+  def size(address: Int): Int = {
+    val page = pageOf(address)
+    val at = offsetOf(address)
+    val length = int(page, at + 8)
+    sizeOf(int(page, at + 4), if (length < 0) ~length else length)
+  }
+
+  def keysAt(addresses: Array[Int]): Keys = new Keys {
+    override def count: Int = addresses.length
+    override def array(i: Int): Array[Byte] = pageOf(addresses(i))
+    override def start(i: Int): Int = offsetOf(addresses(i)) + Header
+    override def end(i: Int): Int = start(i) + int(array(i), start(i) - 8)
+  }
+
+  private def setValue(page: Array[Byte], at: Int, value: Array[Byte]): Unit = {
+    ints.set(page, at + 8, value.length)
+    System.arraycopy(value, 0, page, at + Header + int(page, at + 4), value.length)
+  }
+
+  private def allocate(size: Int): Int = {
+    val address =
+      if (size > LargestShared) addPage(size) << PageBits
+      else {
+        if (open < 0 || size > pages(open).length - filled) {
+          // Pages grow with what there is: small tables are to be small.
+          val share = Math.min(used / 4, PageSize.toLong).toInt & -8
+          open = addPage(Math.max(size, Math.max(share, SmallestPage)))
+          filled = 0
+        }
+        filled += size
+        open << PageBits | (filled - size) >> 3
+      }
+    used += size
+    address
+  }
+
+  private def addPage(size: Int): Int = {
+    if (pageCount == MaxPages)
+      throw new IllegalStateException("a key group has more of a state than fits in memory pages")
+    val page = new Array[Byte](size)
+    if (pageCount == pages.length) pages = Arrays.copyOf(pages, 2 * pageCount)
+    pages(pageCount) = page
+    pageCount += 1
+    pageCount - 1
+  }
+
+  private def pageOf(address: Int): Array[Byte] = pages(address >>> PageBits)
+}
+
+private[heap] object Records {
+  private final val Header = 12
+  // An address is the page's number and, in its last bits, the place in the page in steps of 8 bytes.
+  private final val PageBits = 13
+  private final val PageSize = 8 << PageBits
+  private final val MaxPages = 1 << (32 - PageBits)
+  private final val SmallestPage = 256
+  // Larger records have pages of their own.
+  private final val LargestShared = PageSize / 8
+
+  private val ints =
+    MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.LITTLE_ENDIAN)
+
+  private def int(page: Array[Byte], at: Int): Int = {
+    val value: Int = ints.get(page, at)
+    value
+  }
+
+  private def offsetOf(address: Int): Int = (address & (1 << PageBits) - 1) << 3
+
+  private def sizeOf(keyLength: Int, valueLength: Int): Int = {
+    val size = Header + keyLength.toLong + valueLength + 7 & -8L
+    if (size > Int.MaxValue - 8)
+      throw new IllegalStateException(s"an entry of $size bytes does not fit into an array")
+    size.toInt
+  }
+}

@@ -1,0 +1,188 @@
+package keystate.backend.heap
+
+import java.nio.ByteBuffer
+import java.util.{Arrays, NavigableMap, TreeMap}
+
+import keystate.backend.{Change, Entry, EntryIterator, KeyOrder}
+
+/** Entries in bytewise order, with an undo log of the transaction: the first change of an entry notes
+  * the value it had before.
+  */
+private[heap] sealed abstract class SortedTable extends GroupTable {
+  import SortedTable.Absent
+
+  private var undo = new BytesMap[Array[Byte]]
+  private var count = 0
+  private var entryBytes = 0L
+
+  /** Returns the value that was replaced, or null. */
+  protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte]
+
+  /** Returns the value that was removed, or null. */
+  protected def unset(key: Array[Byte]): Array[Byte]
+
+  /** Bytes an entry takes besides its key and value: array headers and tree node. */
+  protected def entryOverhead: Int
+
+  override def size: Int = count
+  override def bytes: Long = entryBytes
+  override def changeCount: Int = undo.size
+
+  override def put(key: Array[Byte], value: Array[Byte]): Unit = {
+    val old = replace(key, value)
+    undo.putIfAbsent(key, BytesMap.hash(key, key.length), if (old == null) Absent else old)
+    ()
+  }
+
+  override def remove(key: Array[Byte]): Unit = {
+    val old = replace(key, null)
+    if (old != null) {
+      val hash = BytesMap.hash(key, key.length)
+      // Made and removed in the same transaction: no change.
+      if (!undo.putIfAbsent(key, hash, old) && (undo.get(key, key.length, hash) eq Absent))
+        undo.remove(key, key.length, hash)
+    }
+    ()
+  }
+
+  override def load(key: Array[Byte], value: Array[Byte]): Unit = {
+    replace(key, value)
+    ()
+  }
+
+  override def changes(family: Int, group: Int): Iterator[Change] = {
+    val keys = undo.copyKeys()
+    KeyOrder.sort(keys, keys.length)
+    keys.iterator.map(key => Change(family, group, key, get(key)))
+  }
+
+  override def changesCommitted(): Unit = if (undo.size > 0) undo = new BytesMap[Array[Byte]]
+
+  override def rollback(): Unit = {
+    undo.foreach((key, old) => load(key, if (old eq Absent) null else old))
+    changesCommitted()
+  }
+
+  private def replace(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
+    val old = if (value == null) unset(key) else set(key, value)
+    if (old != null) {
+      count -= 1
+      entryBytes -= key.length + old.length + entryOverhead
+    }
+    if (value != null) {
+      count += 1
+      entryBytes += key.length + value.length + entryOverhead
+    }
+    old
+  }
+}
+
+private[heap] object SortedTable {
+  type SortedEntries = TreeMap[Array[Byte], Array[Byte]]
+
+  /** Stands in the undo log for "there was no entry"; compared by reference. */
+  private val Absent = new Array[Byte](0)
+
+  /** The entries from `start` to `end`, or from last to first; null when there can be none. */
+  def range(
+      entries: SortedEntries,
+      start: Array[Byte],
+      end: Array[Byte],
+      reverse: Boolean
+  ): NavigableMap[Array[Byte], Array[Byte]] = {
+    val view: NavigableMap[Array[Byte], Array[Byte]] =
+      if (start == null && end == null) entries
+      else if (end == null) entries.tailMap(start, true)
+      else if (start == null) entries.headMap(end, false)
+      else if (KeyOrder.comparator.compare(start, end) > 0) null
+      else entries.subMap(start, true, end, false)
+    if (view == null || !reverse) view else view.descendingMap
+  }
+}
+
+private[heap] final class OrderedTable extends SortedTable {
+  private val entries = new SortedTable.SortedEntries(KeyOrder.comparator)
+
+  override def get(key: Array[Byte]): Array[Byte] = entries.get(key)
+  override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] =
+    entries.put(key, value)
+  override protected def unset(key: Array[Byte]): Array[Byte] = entries.remove(key)
+
+  override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
+    new SortedEntriesIterator(SortedTable.range(entries, start, end, reverse))
+
+  override protected def entryOverhead: Int = 80
+}
+
+/** A hash table of keys, each with its entries in the order of their user keys. */
+private[heap] final class GroupedTable extends SortedTable {
+  import SortedTable.SortedEntries
+
+  private val byKey = new BytesMap[SortedEntries]
+
+  override def get(key: Array[Byte]): Array[Byte] = {
+    val entries = entriesOf(key)
+    if (entries == null) null else entries.get(key)
+  }
+
+  override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
+    val length = prefixLength(key)
+    val prefixHash = BytesMap.hash(key, length)
+    var entries = byKey.get(key, length, prefixHash)
+    if (entries == null) {
+      entries = new SortedEntries(KeyOrder.comparator)
+      byKey.put(Arrays.copyOf(key, length), prefixHash, entries)
+    }
+    entries.put(key, value)
+  }
+
+  override protected def unset(key: Array[Byte]): Array[Byte] = {
+    val entries = entriesOf(key)
+    if (entries == null) null
+    else {
+      val old = entries.remove(key)
+      if (entries.isEmpty) {
+        val length = prefixLength(key)
+        byKey.remove(key, length, BytesMap.hash(key, length))
+      }
+      old
+    }
+  }
+
+  override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
+    if (start == null && end == null) new AllKeysIterator(reverse)
+    else {
+      val entries = entriesOf(if (start == null) end else start)
+      if (entries == null) SortedEntriesIterator.empty
+      else new SortedEntriesIterator(SortedTable.range(entries, start, end, reverse))
+    }
+
+  override protected def entryOverhead: Int = 90
+
+  private def entriesOf(key: Array[Byte]): SortedEntries = {
+    val length = prefixLength(key)
+    byKey.get(key, length, BytesMap.hash(key, length))
+  }
+
+  private def prefixLength(key: Array[Byte]): Int = 4 + ByteBuffer.wrap(key).getInt(0)
+
+  private final class AllKeysIterator(reverse: Boolean) extends EntryIterator {
+    private lazy val prefixes = {
+      val copy = byKey.copyKeys()
+      Arrays.sort(copy, if (reverse) KeyOrder.comparator.reversed else KeyOrder.comparator)
+      copy.iterator
+    }
+    private var current: EntryIterator = SortedEntriesIterator.empty
+
+    override def hasNext: Boolean = {
+      while (!current.hasNext && prefixes.hasNext) {
+        val entries = entriesOf(prefixes.next())
+        if (entries != null)
+          current = new SortedEntriesIterator(SortedTable.range(entries, null, null, reverse))
+      }
+      current.hasNext
+    }
+    override def next(): Entry = if (hasNext) current.next() else Iterator.empty.next()
+    override def close(): Unit = ()
+  }
+}

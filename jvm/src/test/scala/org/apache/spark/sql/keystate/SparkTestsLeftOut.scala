@@ -8,6 +8,8 @@ private[keystate] object SparkTestsLeftOut {
     "SPARK-26187 restore the stream-stream",
     "SPARK-48687 - restore the stream-stream",
     "recover from a Spark v2.1 checkpoint",
+    "detect escaped path and report the migration guide",
+    "ignore the escaped path check when the flag is off",
     "recovery from Spark ver 2.3.1 commit log without commit metadata",
     "MultipleWatermarkPolicy: recovery from Spark ver 2.3.1 checkpoints",
     "flatMapGroupsWithState - recovery from checkpoint uses state format version 1",

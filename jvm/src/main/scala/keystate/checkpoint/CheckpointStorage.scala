@@ -1,6 +1,6 @@
 package keystate.checkpoint
 
-import java.io.{InputStream, OutputStream}
+import java.io.{File, InputStream, OutputStream}
 
 /** The file system of a checkpoint. Paths are relative to the operator's folder, separated by `/`.
   */
@@ -8,6 +8,11 @@ trait CheckpointStorage {
 
   /** Throws `java.io.FileNotFoundException` when there is no such file. */
   def open(path: String): InputStream
+
+  /** Gives a file a local name too, without a copy; it is then the same file and must not be changed.
+    * False where that can't be: the caller copies it.
+    */
+  def link(path: String, file: File): Boolean
 
   /** A file that appears complete when the stream is closed, or not at all. An existing file is
     * replaced where the file system can do that, else it stays.

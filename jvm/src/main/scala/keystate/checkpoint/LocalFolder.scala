@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import java.io.File
-import java.nio.file.Files
+import java.nio.file.{FileSystemException, Files, Path}
 import java.util.UUID
 
 /** Scratch files of one store, in a folder that is made on first use and goes on close. */
@@ -32,4 +32,14 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
       folder = null
     }
   }
+}
+
+object LocalFolder {
+
+  /** Gives a file a second name. False where that can't be, for instance over two file systems. */
+  def link(file: Path, name: Path): Boolean =
+    try {
+      Files.createLink(name, file)
+      true
+    } catch { case _: UnsupportedOperationException | _: FileSystemException => false }
 }

@@ -98,12 +98,23 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  /** The run for a backend that takes SST files over; the file is the caller's. */
-  def local(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RestoredRun =
+  /** The run for a backend that takes SST files over; the file is the caller's.
+    *
+    * @param isWhole
+    *   whether its file is known to have no other groups than the run
+    */
+  def local(
+      run: Run,
+      isWhole: Boolean,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      neededBy: Long
+  ): RestoredRun =
     run.source match {
       case FileSource(path) if isSst(path) =>
         val file = fetch(run, path, neededBy)
-        try RunFile(file, run.groups, SstFiles.hasOnly(file, families, run.groups))
+        try
+          RunFile(file, run.groups, isWhole || SstFiles.hasOnly(file, families, run.groups))
         catch {
           case e: RocksDBException =>
             file.delete()
@@ -150,21 +161,9 @@ private[checkpoint] final class RunFiles(
   private def fetch(run: Run, path: String, neededBy: Long): File = {
     val file = local.newFile()
     try {
-      val in =
-        try storage.open(path)
-        catch {
-          case e: FileNotFoundException =>
-            throw new MissingRunException(location, neededBy, storage.describe(path), e)
-        }
       val fetched =
-        try {
-          val out = new LocalOutput(file)
-          try {
-            val summed = new Summed(out)
-            copy(in, summed)
-            summed
-          } finally out.close()
-        } finally in.close()
+        if (storage.link(path, file)) sum(new FileInputStream(file), OutputStream.nullOutputStream)
+        else sum(open(path, neededBy), new LocalOutput(file))
       if (fetched.length != run.bytes)
         throw corrupt(path, neededBy, s"it has ${fetched.length} bytes instead of ${run.bytes}")
       if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
@@ -175,6 +174,13 @@ private[checkpoint] final class RunFiles(
         throw e
     }
   }
+
+  private def open(path: String, neededBy: Long): InputStream =
+    try storage.open(path)
+    catch {
+      case e: FileNotFoundException =>
+        throw new MissingRunException(location, neededBy, storage.describe(path), e)
+    }
 
   private def corrupt(path: String, version: Long, detail: String, cause: Throwable = null) =
     new CorruptFileException(location, version, storage.describe(path), detail, cause)
@@ -229,6 +235,17 @@ private[checkpoint] object RunFiles {
       length = in.read(buffer)
     }
   }
+
+  /** Copies it and closes both. */
+  private def sum(in: InputStream, out: => OutputStream): Summed =
+    try {
+      val opened = out
+      try {
+        val summed = new Summed(opened)
+        copy(in, summed)
+        summed
+      } finally opened.close()
+    } finally in.close()
 
   /** Sums up what is written. Closing it does nothing: whether the file is to appear is for the
     * owner of `out` to say.

@@ -35,7 +35,7 @@ private[checkpoint] object SstFiles {
     try {
       val environment = handles.add(new EnvOptions)
       val options = handles.add(new Options)
-      options.setCompressionType(CompressionType.LZ4_COMPRESSION)
+      options.setCompressionType(CompressionType.ZSTD_COMPRESSION)
       options.setTableFormatConfig(
         new BlockBasedTableConfig()
           .setBlockSize(BlockSize)

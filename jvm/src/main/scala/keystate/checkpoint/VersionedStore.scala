@@ -317,7 +317,9 @@ final class VersionedStore(
     val local = mutable.Buffer.empty[RestoredRun]
     try {
       runs.foreach { run =>
-        local += files.local(run, families, manifest.readGroups, manifest.version)
+        // Runs of other layouts may be narrowed.
+        val isWhole = manifest.rescaledAt.forall(run.version > _)
+        local += files.local(run, isWhole, families, manifest.readGroups, manifest.version)
       }
       val counts = for {
         (family, counts) <- manifest.entryCounts

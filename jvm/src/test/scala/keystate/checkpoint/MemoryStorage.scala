@@ -1,6 +1,12 @@
 package keystate.checkpoint
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, FileNotFoundException, InputStream}
+import java.io.{
+  ByteArrayInputStream,
+  ByteArrayOutputStream,
+  File,
+  FileNotFoundException,
+  InputStream
+}
 
 import scala.collection.mutable
 
@@ -35,6 +41,8 @@ final class MemoryStorage extends CheckpointStorage {
       new ByteArrayInputStream(file.content)
     }
   }
+
+  override def link(path: String, file: File): Boolean = false
 
   override def createAtomic(path: String): AtomicOutputStream = {
     before("create", path)

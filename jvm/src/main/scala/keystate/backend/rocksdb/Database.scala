@@ -1,9 +1,10 @@
 package keystate.backend.rocksdb
 
 import java.io.File
-import java.util.{Collections, List => JList}
+import java.nio.file.Files
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.rocksdb.{
   BlockBasedTableConfig,
@@ -13,6 +14,7 @@ import org.rocksdb.{
   ColumnFamilyOptions,
   CompressionType,
   DBOptions,
+  DataBlockIndexType,
   InfoLogLevel,
   IngestExternalFileOptions,
   ReadOptions,
@@ -23,10 +25,10 @@ import org.rocksdb.{
 }
 
 import keystate.backend.{Change, RunFile}
-import keystate.checkpoint.{LocalStorageException, RunFormat}
+import keystate.checkpoint.{LocalFolder, LocalStorageException, RunFormat}
 
 /** The RocksDB of one store: the entries of the loaded version, keyed and marked as in runs. It is
-  * scratch: no write-ahead log, nothing is synced, and the folder goes with it.
+  * scratch: no write-ahead log, and the folder goes with it. It is opened when it is first used.
   *
   * A run file can hold entries of key groups that its version does not take from it: after a
   * rescale. They must not hide those of another run, so the groups are cut into segments, each a
@@ -43,18 +45,17 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val cursors = mutable.Set.empty[DatabaseCursor]
   private var closed = false
 
-  private val (db, options, readOptions, scanOptions, writeOptions, memory, first) =
-    try open()
-    catch {
-      case e: Throwable =>
-        close()
-        throw e
-    }
-  // By their first group.
-  private var segments = Array(new Segment(0, first))
+  NativeHandles.loadLibrary()
+  private val memory = handles.add(SharedMemory.acquire(config))
+  private val readOptions = handles.add(new ReadOptions)
+  private val scanOptions = handles.add(new ReadOptions)
+  private val writeOptions = handles.add(new WriteOptions).setDisableWAL(true)
+  private var firstGroups = Seq(0)
+  private var opened: Opened = _
 
   /** The stored value, or null. */
   def get(family: Int, group: Int, entryKey: Array[Byte]): Array[Byte] = {
+    val db = this.db
     val handle = segment(group).handle
     var buffer = found.cleared()
     var length = db.get(handle, readOptions, key.key(family, group, entryKey), buffer)
@@ -109,38 +110,30 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   /** How often something was written: cursors made before do not see it. */
   var writes = 0L
 
-  /** Cuts the groups into segments; before anything is stored. */
-  def cut(firstGroups: Seq[Int]): Unit = segments ++= firstGroups.sorted.map { group =>
-    new Segment(
-      group,
-      handles.add(
-        db.createColumnFamily(new ColumnFamilyDescriptor(s"from $group".getBytes, options))
-      )
-    )
+  /** Cuts the groups into segments; before anything else. */
+  def cut(at: Seq[Int]): Unit = {
+    require(opened == null, "the database is open")
+    firstGroups ++= at.sorted
   }
 
-  /** Takes over a run file; what it has counts before what is there. It is gone afterwards. */
-  def ingest(run: RunFile): Unit = {
-    val taking = segments.indices.filter { i =>
-      val last = if (i + 1 < segments.length) segments(i + 1).firstGroup - 1 else Int.MaxValue
-      segments(i).firstGroup <= run.groups.last && run.groups.first <= last
-    }
-    val ingestOptions = new IngestExternalFileOptions
+  /** Takes over run files, oldest first; what they have counts before what is there. They are gone
+    * afterwards.
+    */
+  def ingest(runs: Seq[RunFile]): Unit = {
+    val options = new IngestExternalFileOptions
     try {
-      ingestOptions.setWriteGlobalSeqno(false)
-      taking.foreach { i =>
-        // Without a copy where nobody else needs the file.
-        ingestOptions.setMoveFiles(i == taking.last)
-        db.ingestExternalFile(
-          segments(i).handle,
-          Collections.singletonList(run.file.getPath),
-          ingestOptions
-        )
+      options.setWriteGlobalSeqno(false).setMoveFiles(true)
+      segments.foreach { segment =>
+        val files = runs.filter(segment.takes).map { run =>
+          if (segments.findLast(_.takes(run)).contains(segment)) run.file
+          else secondName(run.file, segment)
+        }
+        if (files.nonEmpty)
+          db.ingestExternalFile(segment.handle, files.map(_.getPath).asJava, options)
       }
     } finally {
-      ingestOptions.close()
-      run.file.delete()
-      ()
+      options.close()
+      runs.foreach(_.file.delete())
     }
     written()
   }
@@ -182,8 +175,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   override def close(): Unit = if (!closed) {
     closed = true
-    if (cursors != null) cursors.foreach(_.iterator.close())
-    if (segments != null) segments.foreach(_.closeIdle())
+    cursors.foreach(_.iterator.close())
+    if (opened != null) opened.segments.foreach(_.closeIdle())
     try handles.close()
     finally deleteFolder()
   }
@@ -196,24 +189,37 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   }
 
   private def segment(group: Int): Segment = {
+    val segments = this.segments
     var i = segments.length - 1
     while (segments(i).firstGroup > group) i -= 1
     segments(i)
   }
 
-  private def open() = {
-    NativeHandles.loadLibrary()
-    val memory = handles.add(SharedMemory.acquire(config))
+  private def db: RocksDB = {
+    if (opened == null) opened = open()
+    opened.db
+  }
+
+  /** By their first group. */
+  private def segments: Array[Segment] = {
+    if (opened == null) opened = open()
+    opened.segments
+  }
+
+  private def open(): Opened = {
     val tables = new BlockBasedTableConfig()
       .setBlockCache(memory.cache)
       .setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
       .setCacheIndexAndFilterBlocks(true)
       .setCacheIndexAndFilterBlocksWithHighPriority(true)
       .setPinL0FilterAndIndexBlocksInCache(true)
+      .setDataBlockIndexType(DataBlockIndexType.kDataBlockBinaryAndHash)
+      .setDataBlockHashTableUtilRatio(HashTableRatio)
     val dbOptions = handles.add(new DBOptions)
     val families = handles.add(new ColumnFamilyOptions)
     dbOptions
       .setCreateIfMissing(true)
+      .setCreateMissingColumnFamilies(true)
       .setWriteBufferManager(memory.writeBuffers)
       .setUseFsync(false)
       .setInfoLogLevel(InfoLogLevel.HEADER_LEVEL)
@@ -225,18 +231,27 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setArenaBlockSize(ArenaBytes)
     config.predefined(dbOptions, families, tables)
     families.setTableFormatConfig(tables)
-    val readOptions = handles.add(new ReadOptions)
-    val scanOptions = handles.add(new ReadOptions)
-    val writeOptions = handles.add(new WriteOptions).setDisableWAL(true)
-    val opened = new java.util.ArrayList[ColumnFamilyHandle]
-    val descriptors: JList[ColumnFamilyDescriptor] = Collections.singletonList(
-      new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, families)
-    )
+    // All column families at once: to add one later is as dear as to open the database.
+    val descriptors = firstGroups.map { group =>
+      val name = if (group == 0) RocksDB.DEFAULT_COLUMN_FAMILY else s"from $group".getBytes
+      new ColumnFamilyDescriptor(name, families)
+    }
+    val made = new java.util.ArrayList[ColumnFamilyHandle]
     val db =
-      try handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors, opened))
+      try handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors.asJava, made))
       catch { case e: RocksDBException => throw new LocalStorageException(folder, e) }
-    val first = handles.add(opened.get(0))
-    (db, families, readOptions, scanOptions, writeOptions, memory, first)
+    made.forEach(handle => { handles.add(handle); () })
+    val lastGroups = firstGroups.drop(1).map(_ - 1) :+ Int.MaxValue
+    val segments = firstGroups.zip(lastGroups).zip(made.asScala).map {
+      case ((first, last), handle) => new Segment(first, last, handle)
+    }
+    new Opened(db, segments.toArray)
+  }
+
+  private def secondName(file: File, segment: Segment): File = {
+    val name = new File(folder, s"${segment.firstGroup}-${file.getName}")
+    if (!LocalFolder.link(file.toPath, name.toPath)) Files.copy(file.toPath, name.toPath)
+    name
   }
 
   private def deleteFolder(): Unit = {
@@ -251,11 +266,17 @@ private[rocksdb] object Database {
   private final val BloomBits = 10.0
   private final val WriteBufferBytes = 32L << 20
   private final val ArenaBytes = 256L << 10
+  private final val HashTableRatio = 0.75
   private final val BatchBytes = 1L << 20
   private final val MaxIdle = 16
 
-  final class Segment(val firstGroup: Int, val handle: ColumnFamilyHandle) {
+  private final class Opened(val db: RocksDB, val segments: Array[Segment])
+
+  final class Segment(val firstGroup: Int, lastGroup: Int, val handle: ColumnFamilyHandle) {
     val idle = mutable.ArrayDeque.empty[org.rocksdb.RocksIterator]
+
+    def takes(run: RunFile): Boolean =
+      firstGroup <= run.groups.last && run.groups.first <= lastGroup
 
     def closeIdle(): Unit = {
       idle.foreach(_.close())

@@ -4,6 +4,7 @@ import java.io.File
 import java.nio.ByteBuffer
 import java.util.Arrays
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 
 import keystate.backend._
@@ -88,10 +89,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       bounds.filter(g => groups.first < g && g <= groups.last) ++
         Option.when(partial.nonEmpty)(operatorGroup)
     )
-    runs.foreach {
-      case file: RunFile => database.ingest(file)
-      case RunEntries(changes) => database.write(changes)
-    }
+    restore(runs.toList)
     tables.valuesIterator.foreach { table =>
       val id = table.family.id
       if (partial.nonEmpty) {
@@ -136,7 +134,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     if (run.length < MinIngestBytes) changesCommitted()
     else
       committed {
-        database.ingest(RunFile(run, KeyGroupRange(0, maxParallelism - 1), isWhole = true))
+        database.ingest(Seq(RunFile(run, KeyGroupRange(0, maxParallelism), isWhole = true)))
         // Tombstones go when RocksDB compacts, the run's removals would stay.
         tables.valuesIterator.filter(_.hasRemovals).foreach { table =>
           database.write(table.changes().filter(_.value == null))
@@ -180,6 +178,19 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     val changes = entries.range(group, first, last, reverse)
     val stored = database.scan(entries.family.id, group, first, last, reverse)
     new MergedScan(stored, changes, reverse, () => checkOpen())
+  }
+
+  /** Files that follow each other at once: each time RocksDB takes files over, it waits for the disk. */
+  @tailrec
+  private def restore(runs: List[RestoredRun]): Unit = runs match {
+    case Nil =>
+    case RunEntries(changes) :: rest =>
+      database.write(changes)
+      restore(rest)
+    case _ =>
+      val (files, rest) = runs.span(_.isInstanceOf[RunFile])
+      database.ingest(files.collect { case file: RunFile => file })
+      restore(rest)
   }
 
   /** Of an entry key of a grouped family, what all entries of its key begin with. */

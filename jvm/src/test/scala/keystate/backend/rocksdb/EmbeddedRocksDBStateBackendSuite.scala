@@ -46,9 +46,11 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
 
   test("a backend that can't be opened leaves nothing") {
     val file = Files.createTempFile("keystate-test", "").toFile
-    val e = intercept[LocalStorageException](factory().create(8, () => file))
+    val backend = factory().create(8, () => file)
+    backend.register(point)
+    val e = intercept[LocalStorageException](backend.get(point.id, 0, bytes("a")))
     assert(e.getMessage.contains(file.getPath) && e.getMessage.contains("hashmap"))
-    file.delete()
+    backend.close()
     assert(!SharedMemory.isInUse)
   }
 

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-import java.io.BufferedOutputStream
+import java.io.{BufferedOutputStream, File}
 import java.nio.channels.Channels
 import java.nio.file.StandardCopyOption.{ATOMIC_MOVE, REPLACE_EXISTING}
 import java.nio.file.StandardOpenOption.{CREATE_NEW, WRITE}
@@ -22,6 +22,8 @@ import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.fs.{FSDataOutputStream, FileAlreadyExistsException, Path}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
+
+import keystate.checkpoint.LocalFolder
 
 /** Spark's manager of a checkpoint in the local file system, or one that is mounted there, but for
   * how files are made and named: without native code Hadoop starts a process to set a file's
@@ -65,6 +67,9 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
       }
     ()
   }
+
+  /** False where the checkpoint and the file are not in one file system. */
+  def link(path: Path, file: File): Boolean = LocalFolder.link(local(path), file.toPath)
 
   private def local(path: Path): JPath = Paths.get(path.toUri.getPath)
 }

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-import java.io.{FileNotFoundException, InputStream}
+import java.io.{File, FileNotFoundException, InputStream}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -17,6 +17,11 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
   private lazy val files = KeystateCheckpointFileManager.create(operatorFolder, conf)
 
   override def open(path: String): InputStream = files.open(resolve(path))
+
+  override def link(path: String, file: File): Boolean = files match {
+    case local: LocalCheckpointFileManager => local.link(resolve(path), file)
+    case _ => false
+  }
 
   override def createAtomic(path: String): AtomicOutputStream = {
     val file = resolve(path)

@@ -145,6 +145,26 @@ class CheckpointStorageSuite extends AnyFunSuite {
     }
   }
 
+  test("a file of a local folder gets a second name, that of another manager is to be copied") {
+    val root = Files.createTempDirectory("keystate-storage")
+    try {
+      val name = root.resolve("name").toFile
+      def storage(conf: Configuration) = new SparkCheckpointStorage(new Path(root.toUri), conf)
+      assert(!storage(plain).link("0/1.keystate", name))
+      val out = storage(plain).createAtomic("0/1.keystate")
+      out.write("a".getBytes)
+      out.close()
+      assert(!storage(withManager).link("0/1.keystate", name) && !name.exists)
+      assert(storage(plain).link("0/1.keystate", name))
+      assert(Files.isSameFile(name.toPath, root.resolve("0/1.keystate")))
+      storage(plain).delete("0/1.keystate")
+      assert(Files.readString(name.toPath) == "a")
+      // Where no link can be made, for instance because the name is taken.
+      storage(plain).createAtomic("0/2.keystate").close()
+      assert(!storage(plain).link("0/2.keystate", name))
+    } finally Utils.deleteRecursively(root.toFile)
+  }
+
   test("local: a file has the permissions that Hadoop's umask leaves") {
     val root = Files.createTempDirectory("keystate-storage")
     val strict = plain

@@ -1,0 +1,59 @@
+package keystate.checkpoint
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** What RocksDB makes of run files when it takes them over. */
+class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
+  override protected val location: StoreLocation = StoreLocation(0, 0, StoreLocation.DefaultStore)
+  private val settings = StoreSettings(Some(8), Some(1))
+  // More than a run that is written entry by entry has.
+  private def many(value: Long) = (0 until 40).map(i => s"key $i" -> large(value * 100 + i, 20000))
+
+  private def commit(store: VersionedStore, entries: Seq[(String, String)], group: Int): Unit = {
+    entries.foreach { case (key, value) => change(store, "p", group, key, value) }
+    store.commit(None)
+    ()
+  }
+
+  test("of files with the same keys that are taken over at once the newest counts") {
+    val storage = new MemoryStorage
+    val versions = (1 to 3).map(v => many(v.toLong).drop(v))
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      versions.foreach(commit(store, _, 3))
+    }
+    withStore(storage, settings) { store =>
+      store.load(3, None)
+      assert(store.manifest.runs.count(_.source.isInstanceOf[FileSource]) == 3)
+      val expected = versions.flatten.toMap.map { case (key, value) => ("p", 3, key) -> value }
+      assert(content(store) == expected)
+    }
+  }
+
+  test("a large commit is seen in all parts of a store whose groups are cut") {
+    val storage = new MemoryStorage
+    val operatorGroup = 8
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      change(store, "p", operatorGroup, "rule", "old")
+      change(store, "p", 6, "other partition", "1")
+      commit(store, many(1), 0)
+    }
+    val local = newLocalFolder()
+    try Rescaling.run(storage, 0, location.store, 1, Seq(None), 2, () => "", local)
+    finally local.close()
+    withStore(storage, settings.copy(parallelism = Some(2))) { store =>
+      store.load(1, None)
+      register(store)
+      change(store, "p", operatorGroup, "rule", "new")
+      commit(store, many(2), 0)
+      val id = store.family("p").get.id
+      val rule = store.backend.get(id, operatorGroup, entryKey("p", "rule"))
+      assert(new String(rule, "UTF-8") == "new")
+      val expected = many(2).toMap.map { case (key, value) => ("p", 0, key) -> value }
+      assert(content(store) == expected)
+    }
+  }
+}

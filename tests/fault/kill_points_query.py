@@ -5,6 +5,7 @@ python kill_points_query.py FOLDER FORMAT BACKEND MASTER
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from keystate import ValueStateDescriptor
 
 
 class Bulky(restart_query.Ledger):
-    """Changes more in a micro-batch than a version file takes in."""
+    """Changes more in a micro-batch than a version file takes in, however well it is compressed."""
 
     def open(self, ctx: Any) -> None:
         super().open(ctx)
         self.ballast = ctx.get_state(ValueStateDescriptor("ballast", "string"))
 
     def process_element(self, row: Any, ctx: Any) -> Any:
-        self.ballast.update(f"{row.x:04}" * 6000)
+        self.ballast.update(random.Random(row.x).randbytes(12_000).hex())
         return super().process_element(row, ctx)
 
 

@@ -2,7 +2,7 @@ package keystate.backend
 
 import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
-import java.util.{Arrays, Comparator}
+import java.util.{Arrays, Comparator, NavigableMap}
 
 /** The bytewise (unsigned) order of keys. */
 object KeyOrder {
@@ -20,6 +20,24 @@ object KeyOrder {
       end(last) = (end(last) + 1).toByte
       end
     }
+  }
+
+  /** The entries from `start` (null: the first) until before `end` (null: all), or from last to first;
+    * null when there can be none.
+    */
+  def range[V](
+      entries: NavigableMap[Array[Byte], V],
+      start: Array[Byte],
+      end: Array[Byte],
+      reverse: Boolean
+  ): NavigableMap[Array[Byte], V] = {
+    val view =
+      if (start == null && end == null) entries
+      else if (end == null) entries.tailMap(start, true)
+      else if (start == null) entries.headMap(end, false)
+      else if (comparator.compare(start, end) > 0) null
+      else entries.subMap(start, true, end, false)
+    if (view == null || !reverse) view else view.descendingMap
   }
 
   /** Sorts the first `count` keys. */

@@ -1,7 +1,7 @@
 package keystate.backend.heap
 
 import java.nio.ByteBuffer
-import java.util.{Arrays, NavigableMap, TreeMap}
+import java.util.{Arrays, TreeMap}
 
 import keystate.backend.{Change, Entry, EntryIterator, KeyOrder}
 
@@ -82,22 +82,6 @@ private[heap] object SortedTable {
 
   /** Stands in the undo log for "there was no entry"; compared by reference. */
   private val Absent = new Array[Byte](0)
-
-  /** The entries from `start` to `end`, or from last to first; null when there can be none. */
-  def range(
-      entries: SortedEntries,
-      start: Array[Byte],
-      end: Array[Byte],
-      reverse: Boolean
-  ): NavigableMap[Array[Byte], Array[Byte]] = {
-    val view: NavigableMap[Array[Byte], Array[Byte]] =
-      if (start == null && end == null) entries
-      else if (end == null) entries.tailMap(start, true)
-      else if (start == null) entries.headMap(end, false)
-      else if (KeyOrder.comparator.compare(start, end) > 0) null
-      else entries.subMap(start, true, end, false)
-    if (view == null || !reverse) view else view.descendingMap
-  }
 }
 
 private[heap] final class OrderedTable extends SortedTable {
@@ -109,7 +93,7 @@ private[heap] final class OrderedTable extends SortedTable {
   override protected def unset(key: Array[Byte]): Array[Byte] = entries.remove(key)
 
   override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
-    new SortedEntriesIterator(SortedTable.range(entries, start, end, reverse))
+    new SortedEntriesIterator(KeyOrder.range(entries, start, end, reverse))
 
   override protected def entryOverhead: Int = 80
 }
@@ -154,7 +138,7 @@ private[heap] final class GroupedTable extends SortedTable {
     else {
       val entries = entriesOf(if (start == null) end else start)
       if (entries == null) SortedEntriesIterator.empty
-      else new SortedEntriesIterator(SortedTable.range(entries, start, end, reverse))
+      else new SortedEntriesIterator(KeyOrder.range(entries, start, end, reverse))
     }
 
   override protected def entryOverhead: Int = 90
@@ -178,7 +162,7 @@ private[heap] final class GroupedTable extends SortedTable {
       while (!current.hasNext && prefixes.hasNext) {
         val entries = entriesOf(prefixes.next())
         if (entries != null)
-          current = new SortedEntriesIterator(SortedTable.range(entries, null, null, reverse))
+          current = new SortedEntriesIterator(KeyOrder.range(entries, null, null, reverse))
       }
       current.hasNext
     }

@@ -195,15 +195,14 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     segments(i)
   }
 
-  private def db: RocksDB = {
-    if (opened == null) opened = open()
-    opened.db
-  }
+  private def db: RocksDB = whenOpen.db
 
   /** By their first group. */
-  private def segments: Array[Segment] = {
+  private def segments: Array[Segment] = whenOpen.segments
+
+  private def whenOpen: Opened = {
     if (opened == null) opened = open()
-    opened.segments
+    opened
   }
 
   private def open(): Opened = {

@@ -112,15 +112,9 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   }
 
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
-    if (start != null && end != null && KeyOrder.comparator.compare(start, end) > 0)
-      GroupChanges.Empty
-    else {
-      val view: NavigableMap[Array[Byte], PendingChange] =
-        if (start == null && end == null) changes
-        else if (end == null) changes.tailMap(start, true)
-        else if (start == null) changes.headMap(end, false)
-        else changes.subMap(start, true, end, false)
-      new NavigableCursor(if (reverse) view.descendingMap else view)
+    KeyOrder.range(changes, start, end, reverse) match {
+      case null => GroupChanges.Empty
+      case view => new NavigableCursor(view)
     }
 
   /** Finds its place again by its key, so that the map may change. */

@@ -108,10 +108,10 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
   /** Estimate of the memory held, in bytes. */
   def memoryUsed: Long
 
-  /** What was changed since the last `changesCommitted` or `rollback`, ordered by
-    * `[family][group][key]`: the content of the next run. A null value is a removal.
+  /** Hands out what was changed since the last `changesCommitted` or `rollback`, ordered by
+    * `[family][group][key]`: the content of the next run. The sink may throw, to have no more.
     */
-  def changes(): Iterator[Change]
+  def writeChanges(sink: ChangeSink): Unit
 
   /** How many entries were changed since then. */
   def changeCount: Long

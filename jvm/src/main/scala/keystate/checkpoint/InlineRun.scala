@@ -2,38 +2,38 @@ package keystate.checkpoint
 
 import java.util.zip.CRC32C
 
-import keystate.backend.Change
+import keystate.backend.ChangeSink
 
 /** A run small enough to be part of the version file, as a [[PlainRun]]. */
 private[checkpoint] object InlineRun {
 
   /** The run, or None when it would be longer than `limit` bytes. */
   def encode(
-      changes: Iterator[Change],
+      changes: ChangeSink => Unit,
       limit: Long,
       version: Long,
       id: Option[String]
   ): Option[Run] = {
-    val entries = new PlainRun.Entries
-    val statistics = new RunStatistics
-    while (changes.hasNext && entries.size <= limit) {
-      val change = changes.next()
-      entries.add(change)
-      statistics.add(change)
-    }
-    Option.when(entries.size <= limit) {
+    val entries = new PlainRun.Entries(limit, _ => throw TooLong)
+    try {
+      changes(entries)
       val content = entries.toByteArray
       val crc = new CRC32C
       crc.update(content)
-      Run(
-        source = new InlineSource(content),
-        entries = statistics.entries,
-        bytes = content.length.toLong,
-        groups = statistics.groups,
-        crc32c = crc.getValue.toInt,
-        version = version,
-        id = id
+      Some(
+        Run(
+          source = new InlineSource(content),
+          entries = entries.statistics.entries,
+          bytes = content.length.toLong,
+          groups = entries.statistics.groups,
+          crc32c = crc.getValue.toInt,
+          version = version,
+          id = id
+        )
       )
-    }
+    } catch { case TooLong => None }
   }
+
+  /** Spares going through the rest of the changes. */
+  private object TooLong extends RuntimeException(null, null, false, false)
 }

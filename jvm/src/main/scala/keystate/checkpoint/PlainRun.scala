@@ -5,7 +5,7 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-import keystate.backend.Change
+import keystate.backend.{Change, ChangeSink}
 import keystate.keygroup.KeyGroupRange
 
 /** A run as a plain sequence of entries, key and value as in [[RunFormat]]:
@@ -18,16 +18,11 @@ private[checkpoint] object PlainRun {
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
 
   /** There must be at least one change. */
-  def write(out: OutputStream, changes: Iterator[Change]): RunStatistics = {
-    val statistics = new RunStatistics
-    val entries = new Entries
-    changes.foreach { change =>
-      entries.add(change)
-      statistics.add(change)
-      if (entries.size >= Block) entries.moveTo(out)
-    }
+  def write(out: OutputStream, changes: ChangeSink => Unit): RunStatistics = {
+    val entries = new Entries(Block, _.moveTo(out))
+    changes(entries)
     entries.moveTo(out)
-    statistics
+    entries.statistics
   }
 
   /** The entries of the families whose group is in the range; closing the cursor closes `in`. */
@@ -37,31 +32,45 @@ private[checkpoint] object PlainRun {
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
     new Cursor(InputStream.nullInputStream, content, content.length, families, groups)
 
-  /** Encoded entries in memory. */
-  final class Entries {
+  /** Encoded entries in memory.
+    *
+    * @param whenFull
+    *   is called when there are more than `room` bytes
+    */
+  final class Entries(room: Long, whenFull: Entries => Unit) extends ChangeSink {
+    val statistics = new RunStatistics
     private var bytes = new Array[Byte](Block)
     private var length = 0
 
-    def size: Int = length
-
-    def add(change: Change): Unit = {
-      val keyLength = RunFormat.PrefixLength + change.key.length
-      val valueLength = if (change.value == null) 1 else 1 + change.value.length
-      val end = Math.addExact(length, Math.addExact(8 + keyLength, valueLength))
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = {
+      val storedKey = RunFormat.PrefixLength + keyLength
+      val storedValue = if (value == null) 1 else 1 + valueLength
+      val end = Math.addExact(length, Math.addExact(8 + storedKey, storedValue))
       if (end > bytes.length)
         bytes = Arrays.copyOf(bytes, Math.max(end, Math.min(2L * bytes.length, MaxArray).toInt))
-      val key = length + 4
-      val value = key + keyLength + 4
-      ints.set(bytes, length, keyLength)
-      ints.set(bytes, key, change.family << 16 | change.group)
-      System.arraycopy(change.key, 0, bytes, key + RunFormat.PrefixLength, change.key.length)
-      ints.set(bytes, value - 4, valueLength)
-      if (change.value == null) bytes(value) = RunFormat.Removed
+      val keyAt = length + 4
+      val valueAt = keyAt + storedKey + 4
+      ints.set(bytes, length, storedKey)
+      ints.set(bytes, keyAt, family << 16 | group)
+      System.arraycopy(key, keyStart, bytes, keyAt + RunFormat.PrefixLength, keyLength)
+      ints.set(bytes, valueAt - 4, storedValue)
+      if (value == null) bytes(valueAt) = RunFormat.Removed
       else {
-        bytes(value) = RunFormat.Put
-        System.arraycopy(change.value, 0, bytes, value + 1, change.value.length)
+        bytes(valueAt) = RunFormat.Put
+        System.arraycopy(value, valueStart, bytes, valueAt + 1, valueLength)
       }
       length = end
+      statistics.add(group)
+      if (length > room) whenFull(this)
     }
 
     def toByteArray: Array[Byte] = Arrays.copyOf(bytes, length)

@@ -4,7 +4,7 @@ import java.util.Arrays
 
 import scala.collection.mutable
 
-import keystate.backend.{Change, StateFamily}
+import keystate.backend.{Change, ChangeSink, StateFamily}
 
 /** Gives a committed version of a store another layout where the hash of a key modulo the number of
   * partitions decides its partition, and not the key group.
@@ -44,13 +44,13 @@ final class Repartitioning(
   def writeRun(partition: Int, entries: Iterator[Change]): Option[PartitionState] =
     Option.when(entries.hasNext) {
       val counts = mutable.Map.empty[(Int, Int), Long].withDefaultValue(0)
-      val counted = entries.map { entry =>
+      def writeCounted(sink: ChangeSink): Unit = entries.foreach { entry =>
         counts((entry.family, entry.group)) += 1
-        entry
+        sink.add(entry)
       }
       val files = new RunFiles(location(partition), storage, local)
       files.asSst = asSst
-      val run = files.write(counted, version, None)
+      val run = files.write(writeCounted, version, None)
       PartitionState(Seq(run), run.entries, Some(counts.toMap))
     }
 

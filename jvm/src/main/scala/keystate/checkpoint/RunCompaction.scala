@@ -2,7 +2,7 @@ package keystate.checkpoint
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.{Change, StateValue}
+import keystate.backend.{Change, ChangeSink, StateValue}
 import keystate.ttl.Expiry
 
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
@@ -94,7 +94,11 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       }
       val merge = new RunMerge(cursors.result(), keepRemovals, expiredIn(manifest))
       val newest = runs.last
-      Option.when(merge.hasNext)(files.write(cancellable(merge), newest.version, newest.id))
+      def writeMerged(sink: ChangeSink): Unit = merge.foreach { change =>
+        checkCancelled()
+        sink.add(change)
+      }
+      Option.when(merge.hasNext)(files.write(writeMerged, newest.version, newest.id))
     } finally cursors.result().foreach(_.close())
   }
 
@@ -108,11 +112,6 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
         val timestamp = StateValue.timestamp(change.value)
         timestamp != StateValue.NoTimestamp && timestamp <= time
       }
-  }
-
-  private def cancellable(changes: Iterator[Change]): Iterator[Change] = changes.map { change =>
-    checkCancelled()
-    change
   }
 
   private def checkCancelled(): Unit = if (cancelled) throw new Cancelled

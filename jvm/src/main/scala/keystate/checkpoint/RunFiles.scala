@@ -18,7 +18,7 @@ import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
 import net.jpountz.lz4.{LZ4FrameInputStream, LZ4FrameOutputStream}
 import org.rocksdb.RocksDBException
 
-import keystate.backend.{Change, RestoredRun, RunEntries, RunFile}
+import keystate.backend.{ChangeSink, RestoredRun, RunEntries, RunFile}
 import keystate.keygroup.KeyGroupRange
 
 /** The runs of a store in the checkpoint's storage. They are read through a local file, which is
@@ -44,7 +44,7 @@ private[checkpoint] final class RunFiles(
   })
 
   /** Writes a run file under a new unique name. There must be at least one change. */
-  def write(changes: Iterator[Change], version: Long, id: Option[String]): Run =
+  def write(changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     if (asSst) {
       val file = local.newFile()
       try writeSst(file, changes, version, id)
@@ -61,7 +61,7 @@ private[checkpoint] final class RunFiles(
       }
 
   /** Likewise an SST file, by way of this local file, which stays unless it fails. */
-  def writeSst(file: File, changes: Iterator[Change], version: Long, id: Option[String]): Run =
+  def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     try {
       val statistics = SstFiles.write(file, changes)
       store(version, id, SstSuffix) { out =>
@@ -126,7 +126,7 @@ private[checkpoint] final class RunFiles(
         else
           try {
             val file = local.newFile()
-            SstFiles.write(file, entries)
+            SstFiles.write(file, sink => entries.foreach(sink.add(_)))
             RunFile(file, run.groups, isWhole = true)
           } finally entries.close()
     }

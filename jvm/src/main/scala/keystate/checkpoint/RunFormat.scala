@@ -57,9 +57,9 @@ private[checkpoint] final class RunStatistics {
   private var last = -1
   private var count = 0L
 
-  def add(change: Change): Unit = {
-    first = Math.min(first, change.group)
-    last = Math.max(last, change.group)
+  def add(group: Int): Unit = {
+    first = Math.min(first, group)
+    last = Math.max(last, group)
     count += 1
   }
 

@@ -16,7 +16,7 @@ import org.rocksdb.{
   SstFileWriter
 }
 
-import keystate.backend.Change
+import keystate.backend.{Change, ChangeSink}
 import keystate.backend.rocksdb.NativeHandles
 import keystate.keygroup.KeyGroupRange
 
@@ -29,7 +29,7 @@ private[checkpoint] object SstFiles {
   private final val InitialBuffer = 4 * 1024
 
   /** There must be at least one change. */
-  def write(file: File, changes: Iterator[Change]): RunStatistics = {
+  def write(file: File, changes: ChangeSink => Unit): RunStatistics = {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
@@ -43,19 +43,10 @@ private[checkpoint] object SstFiles {
       )
       val writer = handles.add(new SstFileWriter(environment, options))
       writer.open(file.getPath)
-      val statistics = new RunStatistics
-      var key = ByteBuffer.allocateDirect(InitialBuffer)
-      var value = ByteBuffer.allocateDirect(InitialBuffer)
-      changes.foreach { change =>
-        key = cleared(key, RunFormat.PrefixLength + change.key.length)
-        key.putShort(change.family.toShort).putShort(change.group.toShort).put(change.key).flip()
-        if (change.value == null) value = cleared(value, 1).put(RunFormat.Removed)
-        else value = cleared(value, 1 + change.value.length).put(RunFormat.Put).put(change.value)
-        writer.put(key, value.flip())
-        statistics.add(change)
-      }
+      val sink = new Sink(writer)
+      changes(sink)
       writer.finish()
-      statistics
+      sink.statistics
     } catch { case e: RocksDBException => throw new LocalStorageException(file, e) }
     finally handles.close()
   }
@@ -86,6 +77,33 @@ private[checkpoint] object SstFiles {
         !before && !after
       }
     } finally handles.close()
+  }
+
+  private final class Sink(writer: SstFileWriter) extends ChangeSink {
+    val statistics = new RunStatistics
+    private var storedKey = ByteBuffer.allocateDirect(InitialBuffer)
+    private var storedValue = ByteBuffer.allocateDirect(InitialBuffer)
+
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = {
+      storedKey = cleared(storedKey, RunFormat.PrefixLength + keyLength)
+      storedKey.putShort(family.toShort).putShort(group.toShort).put(key, keyStart, keyLength)
+      if (value == null) storedValue = cleared(storedValue, 1).put(RunFormat.Removed)
+      else {
+        storedValue = cleared(storedValue, 1 + valueLength)
+        storedValue.put(RunFormat.Put).put(value, valueStart, valueLength)
+      }
+      writer.put(storedKey.flip(), storedValue.flip())
+      statistics.add(group)
+    }
   }
 
   private def cleared(buffer: ByteBuffer, capacity: Int): ByteBuffer =

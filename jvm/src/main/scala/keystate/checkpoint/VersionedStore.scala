@@ -341,10 +341,10 @@ final class VersionedStore(
   private def changesRun(file: => File, version: Long, id: Option[String]): Option[Run] =
     Option.when(backend.changeCount > 0) {
       InlineRun
-        .encode(backend.changes(), InlineLimit, version, id)
+        .encode(backend.writeChanges, InlineLimit, version, id)
         .getOrElse(
-          if (files.asSst) files.writeSst(file, backend.changes(), version, id)
-          else files.write(backend.changes(), version, id)
+          if (files.asSst) files.writeSst(file, backend.writeChanges, version, id)
+          else files.write(backend.writeChanges, version, id)
         )
     }
 
@@ -371,8 +371,10 @@ final class VersionedStore(
           inline.toIndexedSeq.map(run => files.read(run, familyIds, manifest.readGroups, version)),
           keepRemovals = true
         )
-        val merged = if (merge.hasNext) List(files.write(merge, version - 1, manifest.id)) else Nil
-        merged ++ withoutInline(rest, version, id)
+        val merged = Option.when(merge.hasNext) {
+          files.write(sink => merge.foreach(sink.add(_)), version - 1, manifest.id)
+        }
+        merged.toList ++ withoutInline(rest, version, id)
     }
 
   private def familyIds: Set[Int] = families.iterator.map(_.id).toSet

@@ -82,7 +82,9 @@ final class TreeStateBackend extends KeyedStateBackend {
     .map { case (key, value) => key.length.toLong + value.length }
     .sum
 
-  override def changes(): Iterator[Change] = working.iterator.flatMap { case (family, now) =>
+  override def writeChanges(sink: ChangeSink): Unit = changes.foreach(sink.add(_))
+
+  private def changes: Iterator[Change] = working.iterator.flatMap { case (family, now) =>
     val before = committed.getOrElse(family, newEntries())
     val all = newEntries()
     all.putAll(before)
@@ -92,7 +94,7 @@ final class TreeStateBackend extends KeyedStateBackend {
       .map(at => Change(family, at(0) << 8 | at(1) & 0xff, at.drop(2), now.get(at)))
   }
 
-  override def changeCount: Long = changes().size.toLong
+  override def changeCount: Long = changes.size.toLong
 
   override def changesCommitted(): Unit = {
     committed = working.map { case (family, entries) => family -> copy(entries) }.toMap

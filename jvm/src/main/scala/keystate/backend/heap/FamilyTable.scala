@@ -1,6 +1,6 @@
 package keystate.backend.heap
 
-import keystate.backend.{Change, EntryIterator, StateFamily}
+import keystate.backend.{ChangeSink, EntryIterator, StateFamily}
 
 /** The entries of one family: a table per key group. */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
@@ -35,9 +35,10 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     if (table == null) SortedEntriesIterator.empty else table.scan(start, end, reverse)
   }
 
-  def changes(): Iterator[Change] = groups.indices.iterator
-    .filter(group => groups(group) != null && groups(group).changeCount > 0)
-    .flatMap(group => groups(group).changes(family.id, group))
+  def writeChanges(sink: ChangeSink): Unit = groups.indices.foreach { group =>
+    val table = groups(group)
+    if (table != null && table.changeCount > 0) table.writeChanges(family.id, group, sink)
+  }
 
   def changesCommitted(): Unit = tables.foreach(_.changesCommitted())
 

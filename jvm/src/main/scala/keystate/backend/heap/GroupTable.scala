@@ -1,6 +1,6 @@
 package keystate.backend.heap
 
-import keystate.backend.{Change, EntryIterator, Layout}
+import keystate.backend.{ChangeSink, EntryIterator, Layout}
 
 /** The entries of one key group of one family, and what the open transaction changed of them. */
 private[heap] abstract class GroupTable {
@@ -19,8 +19,8 @@ private[heap] abstract class GroupTable {
   /** Estimate of the memory they take. */
   def bytes: Long
 
-  /** The changes, sorted by key. */
-  def changes(family: Int, group: Int): Iterator[Change]
+  /** Hands out the changes, sorted by key. */
+  def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit
   def changeCount: Int
   def changesCommitted(): Unit
   def rollback(): Unit

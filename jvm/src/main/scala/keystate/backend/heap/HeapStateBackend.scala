@@ -2,7 +2,7 @@ package keystate.backend.heap
 
 import scala.collection.mutable
 
-import keystate.backend.{Change, EntryIterator, KeyedStateBackend, StateFamily}
+import keystate.backend.{ChangeSink, EntryIterator, KeyedStateBackend, StateFamily}
 
 /** State on the JVM's heap: a hash table or sorted map per state and key group, over byte arrays.
   *
@@ -74,7 +74,8 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
 
   override def memoryUsed: Long = tables.valuesIterator.map(_.bytes).sum
 
-  override def changes(): Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
+  override def writeChanges(sink: ChangeSink): Unit =
+    tables.valuesIterator.foreach(_.writeChanges(sink))
 
   override def changeCount: Long = tables.valuesIterator.map(_.changeCount).sum
 

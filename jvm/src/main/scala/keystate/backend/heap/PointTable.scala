@@ -2,7 +2,7 @@ package keystate.backend.heap
 
 import java.util.Arrays
 
-import keystate.backend.{Change, Entry, EntryIterator, KeyOrder}
+import keystate.backend.{ChangeSink, Entry, EntryIterator, KeySort}
 
 /** The entries of a point state: a hash table by open addressing with linear probing, of addresses of
   * records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves later
@@ -84,7 +84,7 @@ private[heap] final class PointTable extends GroupTable {
     new Scan
   }
 
-  override def changes(family: Int, group: Int): Iterator[Change] = {
+  override def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit = {
     val addresses = new Array[Int](changed)
     var n = 0
     var i = 0
@@ -95,8 +95,8 @@ private[heap] final class PointTable extends GroupTable {
       }
       i += 1
     }
-    KeyOrder.order(records.keysAt(addresses)).iterator.map { i =>
-      Change(family, group, records.key(addresses(i)), records.value(addresses(i)))
+    KeySort.order(records.keysAt(addresses)).foreach { i =>
+      records.writeTo(sink, family, group, addresses(i))
     }
   }
 

@@ -4,7 +4,7 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-import keystate.backend.Keys
+import keystate.backend.{ChangeSink, Keys}
 
 /** Entries as bytes in pages: an entry's key and value lie next to each other, and the garbage
   * collector has no objects to follow.
@@ -83,6 +83,15 @@ private[heap] final class Records {
       val value = start + int(page, start - 8)
       Arrays.copyOfRange(page, value, value + length)
     }
+  }
+
+  def writeTo(sink: ChangeSink, family: Int, group: Int, address: Int): Unit = {
+    val page = pageOf(address)
+    val start = offsetOf(address) + Header
+    val keyLength = int(page, start - 8)
+    val length = int(page, start - 4)
+    val value = if (length < 0) null else page
+    sink.add(family, group, page, start, keyLength, value, start + keyLength, length)
   }
 
   /** False if the value needs another record. */

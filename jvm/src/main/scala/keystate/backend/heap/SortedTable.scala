@@ -3,7 +3,7 @@ package keystate.backend.heap
 import java.nio.ByteBuffer
 import java.util.{Arrays, TreeMap}
 
-import keystate.backend.{Change, Entry, EntryIterator, KeyOrder}
+import keystate.backend.{ChangeSink, Entry, EntryIterator, KeyOrder, KeySort}
 
 /** Entries in bytewise order, with an undo log of the transaction: the first change of an entry notes
   * the value it had before.
@@ -50,10 +50,10 @@ private[heap] sealed abstract class SortedTable extends GroupTable {
     ()
   }
 
-  override def changes(family: Int, group: Int): Iterator[Change] = {
+  override def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit = {
     val keys = undo.copyKeys()
-    KeyOrder.sort(keys, keys.length)
-    keys.iterator.map(key => Change(family, group, key, get(key)))
+    KeySort.sort(keys, keys.length)
+    keys.foreach(key => sink.add(family, group, key, get(key)))
   }
 
   override def changesCommitted(): Unit = if (undo.size > 0) undo = new BytesMap[Array[Byte]]

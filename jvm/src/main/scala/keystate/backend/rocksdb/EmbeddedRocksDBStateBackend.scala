@@ -122,12 +122,14 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
 
   override def memoryUsed: Long = database.memoryUsed + tables.valuesIterator.map(_.bytes).sum
 
-  override def changes(): Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
+  override def writeChanges(sink: ChangeSink): Unit = changes.foreach(sink.add(_))
+
+  private def changes: Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
 
   override def changeCount: Long = tables.valuesIterator.map(_.changeCount).sum
 
   override def changesCommitted(): Unit = committed {
-    if (changeCount > 0) database.write(changes())
+    if (changeCount > 0) database.write(changes)
   }
 
   override def changesCommitted(run: File): Unit =

@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.{NavigableMap, TreeMap}
 
-import keystate.backend.{KeyOrder, Layout}
+import keystate.backend.{KeyOrder, KeySort, Layout}
 import keystate.backend.heap.BytesMap
 
 /** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
@@ -84,7 +84,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
         count += 1
       }
     }
-    KeyOrder.sort(keys, count)
+    KeySort.sort(keys, count)
     new ChangesCursor {
       private var i = 0
       override def key: Array[Byte] = if (i < count) keys(i) else null

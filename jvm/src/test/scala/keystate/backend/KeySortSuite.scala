@@ -6,7 +6,7 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
-class KeyOrderSuite extends AnyFunSuite {
+class KeySortSuite extends AnyFunSuite {
 
   test("sort agrees with a comparison of whole keys") {
     val seed = System.nanoTime
@@ -24,7 +24,7 @@ class KeyOrderSuite extends AnyFunSuite {
       }
       val expected = keys.clone
       Arrays.sort(expected, 0, count, KeyOrder.comparator)
-      KeyOrder.sort(keys, count)
+      KeySort.sort(keys, count)
       assert(keys.map(_.toSeq).toSeq == expected.map(_.toSeq).toSeq, (count, prefix, length, range))
     }
   }

@@ -1,0 +1,160 @@
+package keystate.backend
+
+import java.lang.invoke.MethodHandles
+import java.nio.ByteOrder
+import java.util.Arrays
+
+/** Sorts keys into [[KeyOrder]]. Comparing keys means fetching them from all over the memory, so they
+  * are sorted as numbers: eight bytes from where they begin to differ, with the key's number in place
+  * of the last bits. Only those which that does not tell apart are compared.
+  */
+private[backend] object KeySort {
+  // Below that, comparing numbers is quicker than counting their bytes.
+  private final val FewKeys = 200
+
+  private val longs =
+    MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.BIG_ENDIAN)
+
+  /** Sorts the first `count` keys. */
+  def sort(keys: Array[Array[Byte]], count: Int): Unit = {
+    val unsorted = Arrays.copyOf(keys, count)
+    val sorted = order(new Keys {
+      override def count: Int = unsorted.length
+      override def array(i: Int): Array[Byte] = unsorted(i)
+      override def start(i: Int): Int = 0
+      override def end(i: Int): Int = unsorted(i).length
+    })
+    var i = 0
+    while (i < count) {
+      keys(i) = unsorted(sorted(i))
+      i += 1
+    }
+  }
+
+  /** The numbers of the keys in the keys' order. */
+  def order(keys: Keys): Array[Int] = {
+    val count = keys.count
+    val index = (1L << (32 - Integer.numberOfLeadingZeros(count - 1))) - 1
+    val prefixes = new Array[Long](count)
+    val varying = readPrefixes(keys, prefixes)
+    var i = 0
+    while (i < count) {
+      prefixes(i) = prefixes(i) & ~index | i
+      i += 1
+    }
+    val sortedPrefixes =
+      if (count < FewKeys) compared(prefixes) else counted(prefixes, varying & ~index)
+    val order = new Array[Int](count)
+    i = 0
+    while (i < count) {
+      order(i) = (sortedPrefixes(i) & index).toInt
+      i += 1
+    }
+    var from = 0
+    while (from < count) {
+      val prefix = sortedPrefixes(from) & ~index
+      var until = from + 1
+      while (until < count && (sortedPrefixes(until) & ~index) == prefix) until += 1
+      if (until - from > 1) {
+        val equal = order.slice(from, until).sorted(keys.compare(_, _))
+        System.arraycopy(equal, 0, order, from, equal.length)
+      }
+      from = until
+    }
+    order
+  }
+
+  /** Reads eight bytes of each key, from the first place where keys differ; returns which bits do. */
+  private def readPrefixes(keys: Keys, prefixes: Array[Long]): Long = {
+    var offset = 0
+    var common = 8
+    var varying = 0L
+    while (common > 0) {
+      varying = 0
+      var longest = 0
+      var i = 0
+      while (i < prefixes.length) {
+        val start = keys.start(i)
+        val end = keys.end(i)
+        prefixes(i) = bits(keys.array(i), start + offset, end)
+        varying |= prefixes(i) ^ prefixes(0)
+        longest = Math.max(longest, end - start)
+        i += 1
+      }
+      common = java.lang.Long.numberOfLeadingZeros(varying) / 8
+      offset += common
+      if (offset >= longest) common = 0
+    }
+    varying
+  }
+
+  /** The numbers in their order without sign. */
+  private def compared(numbers: Array[Long]): Array[Long] = {
+    def flipSigns(): Unit = numbers.indices.foreach(i => numbers(i) ^= Long.MinValue)
+    flipSigns()
+    Arrays.sort(numbers)
+    flipSigns()
+    numbers
+  }
+
+  /** Likewise, by the bytes with bits that vary: a radix sort from the last byte on. */
+  private def counted(numbers: Array[Long], varying: Long): Array[Long] = {
+    var from = numbers
+    var to = new Array[Long](numbers.length)
+    val starts = new Array[Int](257)
+    var shift = 0
+    while (shift < 64) {
+      if ((varying >>> shift & 0xff) != 0) {
+        Arrays.fill(starts, 0)
+        var i = 0
+        while (i < from.length) {
+          starts((from(i) >>> shift & 0xff).toInt + 1) += 1
+          i += 1
+        }
+        i = 1
+        while (i < 256) {
+          starts(i) += starts(i - 1)
+          i += 1
+        }
+        i = 0
+        while (i < from.length) {
+          val byte = (from(i) >>> shift & 0xff).toInt
+          to(starts(byte)) = from(i)
+          starts(byte) += 1
+          i += 1
+        }
+        val free = from
+        from = to
+        to = free
+      }
+      shift += 8
+    }
+    from
+  }
+
+  /** The eight bytes from there on, as if zeros followed the key. */
+  private def bits(bytes: Array[Byte], start: Int, end: Int): Long =
+    if (end - start >= 8) {
+      val bits: Long = longs.get(bytes, start)
+      bits
+    } else {
+      var bits = 0L
+      var i = start
+      while (i < end) {
+        bits |= (bytes(i) & 0xffL) << (56 - 8 * (i - start))
+        i += 1
+      }
+      bits
+    }
+}
+
+/** Numbered keys, each a part of an array. */
+private[backend] trait Keys {
+  def count: Int
+  def array(i: Int): Array[Byte]
+  def start(i: Int): Int
+  def end(i: Int): Int
+
+  def compare(i: Int, k: Int): Int =
+    Arrays.compareUnsigned(array(i), start(i), end(i), array(k), start(k), end(k))
+}

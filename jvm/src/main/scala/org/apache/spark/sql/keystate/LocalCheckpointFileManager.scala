@@ -26,7 +26,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import keystate.checkpoint.LocalFolder
 
 /** Spark's manager of a checkpoint in the local file system, or one that is mounted there, but for
-  * how files are made and named: without native code Hadoop starts a process to set a file's
+  * how files and folders are made and named: without native code Hadoop starts a process to set their
   * permissions and two for a rename, and each takes tens of milliseconds.
   *
   * It relies on the inherited `createAtomic`, which writes what `createTempFile` gives and ends with
@@ -36,14 +36,16 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
     extends FileContextBasedCheckpointFileManager(path, conf) {
   private val options: JSet[OpenOption] = Set[OpenOption](CREATE_NEW, WRITE).asJava
 
-  private val attributes: Seq[FileAttribute[_]] =
-    if (JPath.of("/").getFileSystem.supportedFileAttributeViews.contains("posix")) {
-      val permissions = FsPermission.getFileDefault.applyUMask(FsPermission.getUMask(conf))
-      Seq(PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(s"$permissions")))
-    } else Nil
+  private val fileAttributes = attributes(FsPermission.getFileDefault)
+  private val folderAttributes = attributes(FsPermission.getDirDefault)
+
+  override def mkdirs(path: Path): Unit = {
+    Files.createDirectories(local(path), folderAttributes: _*)
+    ()
+  }
 
   override def createTempFile(path: Path): FSDataOutputStream = {
-    val channel = Files.newByteChannel(local(path), options, attributes: _*)
+    val channel = Files.newByteChannel(local(path), options, fileAttributes: _*)
     new FSDataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel)), null)
   }
 
@@ -70,6 +72,12 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
 
   /** False where the checkpoint and the file are not in one file system. */
   def link(path: Path, file: File): Boolean = LocalFolder.link(local(path), file.toPath)
+
+  private def attributes(default: FsPermission): Seq[FileAttribute[_]] =
+    if (JPath.of("/").getFileSystem.supportedFileAttributeViews.contains("posix")) {
+      val permissions = default.applyUMask(FsPermission.getUMask(conf))
+      Seq(PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(s"$permissions")))
+    } else Nil
 
   private def local(path: Path): JPath = Paths.get(path.toUri.getPath)
 }

@@ -165,14 +165,17 @@ class CheckpointStorageSuite extends AnyFunSuite {
     } finally Utils.deleteRecursively(root.toFile)
   }
 
-  test("local: a file has the permissions that Hadoop's umask leaves") {
+  test("local: files and folders have the permissions that Hadoop's umask leaves") {
     val root = Files.createTempDirectory("keystate-storage")
     val strict = plain
     strict.set("fs.permissions.umask-mode", "077")
     try {
-      new SparkCheckpointStorage(new Path(root.toUri), strict).createAtomic("0/1.keystate").close()
-      val permissions = Files.getPosixFilePermissions(root.resolve("0/1.keystate"))
-      assert(permissions == PosixFilePermissions.fromString("rw-------"))
+      val storage = new SparkCheckpointStorage(new Path(root.toUri), strict)
+      storage.createAtomic("0/default/1.keystate").close()
+      def permissions(path: String) =
+        PosixFilePermissions.toString(Files.getPosixFilePermissions(root.resolve(path)))
+      assert(permissions("0/default/1.keystate") == "rw-------")
+      assert(permissions("0/default") == "rwx------" && permissions("0") == "rwx------")
     } finally Utils.deleteRecursively(root.toFile)
   }
 }

@@ -36,7 +36,8 @@ private[keystate] object SparkTestsLeftOut {
   // They want an error of a provider without column families.
   private val providersWithoutColumnFamilies = Seq(
     "transformWithState - streaming with hdfsStateStoreProvider should fail",
-    "transformWithStateWithInitialState - streaming with hdfsStateStoreProvider should fail"
+    "transformWithStateWithInitialState - streaming with hdfsStateStoreProvider should fail",
+    "SPARK-51779 Join query using virtual column families with HDFS should fail"
   )
 
   // Our change feed tells what became of a key in a batch, and not each step to it.

@@ -24,6 +24,9 @@ import org.apache.spark.sql.types.{LongType, StructType}
   */
 object StoreBenchmark {
   private final val PrefixGroup = 50
+  // Twice as many versions as there are between two snapshots of Spark's providers. Until the first
+  // one, RocksDB has all that was put in its memory tables.
+  private final val Rounds = 20
   private val keySchema = new StructType().add("key", LongType).add("n", LongType)
   private val valueSchema = new StructType().add("count", LongType).add("total", LongType)
 
@@ -76,7 +79,7 @@ object StoreBenchmark {
       results("heap, bytes a key") = (heapUsed() - heapBefore).toDouble / keys
 
       val changes = mutable.Buffer.empty[Seq[Double]]
-      (1 to 6).foreach { round =>
+      (1 to Rounds).foreach { round =>
         val store = provider.getStore(version)
         val random = new java.util.SplittableRandom(round.toLong)
         var missing = 0

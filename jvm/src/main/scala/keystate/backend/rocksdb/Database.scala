@@ -223,6 +223,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setUseFsync(false)
       .setInfoLogLevel(InfoLogLevel.HEADER_LEVEL)
       .setStatsDumpPeriodSec(0)
+      // There are no files to open yet.
+      .setMaxFileOpeningThreads(1)
     families
       .setCompressionType(CompressionType.LZ4_COMPRESSION)
       .setWriteBufferSize(WriteBufferBytes)
@@ -236,10 +238,12 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       new ColumnFamilyDescriptor(name, families)
     }
     val made = new java.util.ArrayList[ColumnFamilyHandle]
+    EmptyDatabase.copyTo(folder)
     val db =
       try handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors.asJava, made))
       catch { case e: RocksDBException => throw new LocalStorageException(folder, e) }
     made.forEach(handle => { handles.add(handle); () })
+    if (made.size == 1) EmptyDatabase.learnFrom(folder)
     val lastGroups = firstGroups.drop(1).map(_ - 1) :+ Int.MaxValue
     val segments = firstGroups.zip(lastGroups).zip(made.asScala).map {
       case ((first, last), handle) => new Segment(first, last, handle)

@@ -1,0 +1,41 @@
+package keystate.backend.rocksdb
+
+import java.io.{File, IOException}
+import java.nio.file.Files
+import java.util.UUID
+
+import scala.collection.immutable.ListMap
+
+import keystate.checkpoint.LocalStorageException
+
+/** What RocksDB writes to make a database. To open a copy takes half the time of making one, most
+  * of which goes into files that are replaced at once: each is waited for until it is on disk.
+  */
+private[rocksdb] object EmptyDatabase {
+  private final val Current = "CURRENT"
+
+  // By name; of the first database that this JVM made.
+  @volatile private var files = ListMap.empty[String, Array[Byte]]
+
+  /** Puts one into an empty folder, if there was one to learn it from. */
+  def copyTo(folder: File): Unit = if (files.nonEmpty) {
+    def write(name: String, content: Array[Byte]): Unit = {
+      val file = new File(folder, name)
+      try Files.write(file.toPath, content)
+      catch { case e: IOException => throw new LocalStorageException(file, e) }
+      ()
+    }
+    files.foreach { case (name, content) => write(name, content) }
+    write("IDENTITY", UUID.randomUUID.toString.getBytes)
+  }
+
+  /** Remembers the files of a database that was just made and has a single column family. */
+  def learnFrom(folder: File): Unit = if (files.isEmpty) {
+    val current = Files.readAllBytes(new File(folder, Current).toPath)
+    val manifest = new String(current).trim
+    files = ListMap(
+      manifest -> Files.readAllBytes(new File(folder, manifest).toPath),
+      Current -> current
+    )
+  }
+}

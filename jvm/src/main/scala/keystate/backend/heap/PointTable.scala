@@ -140,7 +140,7 @@ private[heap] final class PointTable extends GroupTable {
     var slot = hash & mask
     var candidate = slots(slot)
     while (candidate != 0) {
-      if ((candidate >>> 32).toInt == hash && records.hasKey(candidate.toInt, key)) return slot
+      if (hashIn(candidate) == hash && records.hasKey(candidate.toInt, key)) return slot
       slot = (slot + 1) & mask
       candidate = slots(slot)
     }
@@ -195,7 +195,7 @@ private[heap] final class PointTable extends GroupTable {
     if (!records.replace(old, value)) {
       val address = records.add(records.mark(old), records.key(old), value)
       if (isLogged(old)) logged(records.mark(old)) = address
-      slots(slot) = slotValue((slots(slot) >>> 32).toInt, address)
+      slots(slot) = slotValue(hashIn(slots(slot)), address)
       garbage += oldSize
     }
     if (wasRemoved) count += 1 else recordBytes -= oldSize
@@ -239,7 +239,7 @@ private[heap] final class PointTable extends GroupTable {
     val grown = new Array[Long](capacity)
     slots.foreach { slot =>
       if (slot != 0) {
-        var target = (slot >>> 32).toInt & (capacity - 1)
+        var target = hashIn(slot) & (capacity - 1)
         while (grown(target) != 0) target = (target + 1) & (capacity - 1)
         grown(target) = slot
       }
@@ -257,7 +257,7 @@ private[heap] final class PointTable extends GroupTable {
     var gap = removed
     var slot = (gap + 1) & mask
     while (slots(slot) != 0) {
-      val distance = (slot - (slots(slot) >>> 32).toInt) & mask
+      val distance = (slot - hashIn(slots(slot))) & mask
       if (distance >= ((slot - gap) & mask)) {
         slots(gap) = slots(slot)
         gap = slot
@@ -278,7 +278,7 @@ private[heap] final class PointTable extends GroupTable {
         if (slots(slot) != 0) {
           val old = addressAt(slot)
           val address = kept.add(records, old)
-          newSlots(slot) = slotValue((slots(slot) >>> 32).toInt, address)
+          newSlots(slot) = slotValue(hashIn(slots(slot)), address)
           if (isLogged(old)) newLogged(records.mark(old)) = address
         }
         slot += 1
@@ -329,6 +329,8 @@ private[heap] object PointTable {
   private val NoValues = new Array[Array[Byte]](0)
 
   private def hashOf(key: Array[Byte]): Int = BytesMap.hash(key, key.length)
+
+  private def hashIn(slotValue: Long): Int = (slotValue >>> 32).toInt
 
   private def slotValue(hash: Int, address: Int): Long =
     hash.toLong << 32 | Integer.toUnsignedLong(address)

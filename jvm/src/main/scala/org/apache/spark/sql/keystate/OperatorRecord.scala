@@ -20,7 +20,11 @@ import keystate.keygroup.KeyGroups
 /** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
   * JSON `{"format": 1, "maxParallelism": K}`, written once before the operator's first batch.
   */
-private[keystate] final case class OperatorRecord(maxParallelism: Int)
+private[keystate] final case class OperatorRecord(maxParallelism: Int) {
+  def checkParallelism(partitions: Int): Unit =
+    if (partitions > maxParallelism)
+      throw KeystateErrors.parallelismTooHigh(partitions, maxParallelism)
+}
 
 private[keystate] object OperatorRecord {
   private implicit val formats: Formats = DefaultFormats
@@ -79,9 +83,7 @@ private[keystate] object OperatorRecord {
     wanted.filter(_ != record.maxParallelism).foreach { other =>
       throw KeystateErrors.maxParallelismChanged(record.maxParallelism, other, location)
     }
-    if (info.numPartitions > record.maxParallelism) {
-      throw KeystateErrors.parallelismTooHigh(info.numPartitions, record.maxParallelism)
-    }
+    record.checkParallelism(info.numPartitions)
   }
 
   private def readOrWrite(

@@ -133,10 +133,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   }
 
   private def checkOperators(partitions: Int): Unit =
-    operators().flatMap(record).foreach { record =>
-      if (partitions > record.maxParallelism)
-        throw KeystateErrors.parallelismTooHigh(partitions, record.maxParallelism)
-    }
+    operators().flatMap(record).foreach(_.checkParallelism(partitions))
 
   private def record(operator: Long): Option[OperatorRecord] =
     OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf)

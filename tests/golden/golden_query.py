@@ -2,7 +2,9 @@
 
 To keep one of the present build, with `tests` and this folder on PYTHONPATH:
 
-    python golden_query.py NAME.tar.gz BACKEND CHECKPOINT_FORMAT
+    python golden_query.py NAME.tar.gz BACKEND CHECKPOINT_FORMAT [REPEATS]
+
+REPEATS makes the values longer, for run files of several sections.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ KEYS = 300  # so many that a batch's changes do not fit into a version file
 class Everything(KeyedProcessFunction, CheckpointedFunction):
     """Emits what is in all states of a key after each row, and when its timer fires."""
 
+    def __init__(self, repeats: int) -> None:
+        self.repeats = repeats
+
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
         self.rows = store.get_union_list_state(ListStateDescriptor("rows", "long"))
@@ -61,7 +66,7 @@ class Everything(KeyedProcessFunction, CheckpointedFunction):
     def process_element(self, row: Any, ctx: Any) -> Any:
         self.new += 1
         n = 1 if self.value.value() is None else self.value.value().n + 1
-        self.value.update((n, f"{row.x} " * 50))
+        self.value.update((n, f"{row.x} " * self.repeats))
         self.list.add(row.x / 4)
         self.map.put(f"k{row.x % 3}", (n, row.x))
         self.sorted.put(-row.x, str(row.x))
@@ -99,11 +104,12 @@ def move(checkpoint: Path, place: str, to: str) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def build(df: DataFrame) -> DataFrame:
-    return keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(Everything(), OUTPUT)
+def build(df: DataFrame, repeats: int = 50) -> DataFrame:
+    keyed = keystate.keyed(df.withWatermark("at", "0 seconds"), "key")
+    return keyed.process(Everything(repeats), OUTPUT)
 
 
-def main(archive: str, backend: str, checkpoint_format: str) -> None:
+def main(archive: str, backend: str, checkpoint_format: str, repeats: str = "50") -> None:
     from conftest import Stream
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -113,7 +119,7 @@ def main(archive: str, backend: str, checkpoint_format: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         fed = Stream(spark, Path(folder) / "golden", INPUT)
         fed.feed(*batches()[:2])
-        fed.run(build)
+        fed.run(lambda df: build(df, int(repeats)))
         move(fed.checkpoint, f"file:{fed.checkpoint}", "CHECKPOINT")
         with tarfile.open(archive, "w:gz", compresslevel=9) as tar:
             tar.add(fed.checkpoint, "checkpoint")

@@ -6,8 +6,12 @@ import java.io.{File, InputStream, OutputStream}
   */
 trait CheckpointStorage {
 
-  /** Throws `java.io.FileNotFoundException` when there is no such file. */
-  def open(path: String): InputStream
+  /** Reads a file from an offset on. Throws `java.io.FileNotFoundException` when there is no such
+    * file; that it is shorter shows here or when it is read.
+    */
+  def open(path: String, offset: Long): InputStream
+
+  final def open(path: String): InputStream = open(path, 0)
 
   /** Gives a file a local name too, without a copy; it is then the same file and must not be changed.
     * False where that can't be: the caller copies it.

@@ -61,6 +61,11 @@ final case class Manifest(
   def ownGroups: IndexedSeq[Int] =
     (groups.first to groups.last) :+ KeyGroups.operatorGroup(maxParallelism)
 
+  /** Whether a run's file is known to have no other groups than the run: a rescale narrows those that
+    * it takes over.
+    */
+  def isWhole(run: Run): Boolean = rescaledAt.forall(run.version > _)
+
   /** How many entries a family has in one of its own groups, if that is known. */
   def count(family: Int, group: Int): Option[Long] =
     if (!families.exists(_.id == family)) Some(0)

@@ -15,8 +15,8 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
       manifest.runs.reverseIterator
         .filter(_.groups.contains(group))
         .flatMap { run =>
-          val entries =
-            files.read(run, Set(family), KeyGroupRange(group, group), manifest.version)
+          val own = KeyGroupRange(group, group)
+          val entries = files.read(run, isWhole = false, Set(family), own, manifest.version)
           try entries.filter(_.key.sameElements(OperatorState.StateKey)).toVector
           finally entries.close()
         }

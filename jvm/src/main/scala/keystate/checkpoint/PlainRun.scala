@@ -10,20 +10,12 @@ import keystate.keygroup.KeyGroupRange
 
 /** A run as a plain sequence of entries, key and value as in [[RunFormat]]:
   * `[int32 key length][key][int32 value length][value]`. Inline runs are of this format, and so are
-  * the run files of backends that read each entry anyway; these are compressed, by the caller.
+  * the run files of backends that read each entry anyway, compressed (see [[SectionedRun]]).
   */
 private[checkpoint] object PlainRun {
   private final val Block = 64 * 1024
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
-
-  /** There must be at least one change. */
-  def write(out: OutputStream, changes: ChangeSink => Unit): RunStatistics = {
-    val entries = new Entries(Block, _.moveTo(out))
-    changes(entries)
-    entries.moveTo(out)
-    entries.statistics
-  }
 
   /** The entries of the families whose group is in the range; closing the cursor closes `in`. */
   def read(in: InputStream, families: Set[Int], groups: KeyGroupRange): RunCursor =
@@ -74,6 +66,9 @@ private[checkpoint] object PlainRun {
     }
 
     def toByteArray: Array[Byte] = Arrays.copyOf(bytes, length)
+
+    /** How many bytes there are. */
+    def size: Int = length
 
     def moveTo(out: OutputStream): Unit = {
       out.write(bytes, 0, length)

@@ -90,7 +90,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     try {
       runs.foreach { run =>
         checkCancelled()
-        cursors += files.read(run, families, manifest.readGroups, manifest.version)
+        val isWhole = manifest.isWhole(run)
+        cursors += files.read(run, isWhole, families, manifest.readGroups, manifest.version)
       }
       val merge = new RunMerge(cursors.result(), keepRemovals, expiredIn(manifest))
       val newest = runs.last

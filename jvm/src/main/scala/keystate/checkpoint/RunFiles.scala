@@ -11,11 +11,8 @@ import java.io.{
   OutputStream
 }
 import java.util.UUID
-import java.util.zip.CRC32C
 
-import net.jpountz.lz4.LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB
-import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
-import net.jpountz.lz4.{LZ4FrameInputStream, LZ4FrameOutputStream}
+import net.jpountz.lz4.LZ4FrameInputStream
 import org.rocksdb.RocksDBException
 
 import keystate.backend.{ChangeSink, RestoredRun, RunEntries, RunFile}
@@ -24,13 +21,15 @@ import keystate.keygroup.KeyGroupRange
 /** The runs of a store in the checkpoint's storage. They are read through a local file, which is
   * checked against the manifest's CRC32C before a byte of it is used.
   *
-  * A run file is an SST file where the backend takes such files over whole; else a [[PlainRun]] as a
-  * frame of LZ4, which is quicker to write and to read.
+  * A run file is an SST file where the backend takes such files over whole; else a [[SectionedRun]],
+  * which is quicker to write and to read, and of which only the sections that are wanted need be
+  * fetched: these are checked against the CRC32C of each in the file's [[RunIndex]].
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
     storage: CheckpointStorage,
-    local: LocalFolder
+    local: LocalFolder,
+    sectionBytes: Int = SectionedRun.SectionBytes
 ) {
   import RunFiles._
 
@@ -53,12 +52,7 @@ private[checkpoint] final class RunFiles(
         ()
       }
     } else
-      store(version, id, ".lz4") { out =>
-        val compressed = new LZ4FrameOutputStream(out, SIZE_256KB, BLOCK_INDEPENDENCE)
-        val statistics = PlainRun.write(compressed, changes)
-        compressed.close()
-        statistics
-      }
+      store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
   /** Likewise an SST file, by way of this local file, which stays unless it fails. */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
@@ -78,15 +72,27 @@ private[checkpoint] final class RunFiles(
 
   /** The run's entries of these families and groups, as far as the manifest takes groups from it.
     *
+    * @param isWhole
+    *   whether its file is known to have hardly any others
     * @param neededBy
     *   the version that is being read, for messages
     */
-  def read(run: Run, families: Set[Int], groups: KeyGroupRange, neededBy: Long): RunCursor = {
+  def read(
+      run: Run,
+      isWhole: Boolean,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      neededBy: Long
+  ): RunCursor = {
     val taken = groups.intersection(run.groups)
     run.source match {
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
       case FileSource(path) =>
-        val file = fetch(run, path, neededBy)
+        val file =
+          sections(run, path, isWhole)
+            .map(all => all -> RunIndex.choose(all, families, taken))
+            .collect { case (all, wanted) if wanted.size < all.size => wanted }
+            .fold(fetch(run, path, neededBy))(fetchSections(path, _, neededBy))
         try
           if (isSst(path)) SstFiles.read(file, families, taken)
           else PlainRun.read(entries(path, file), families, taken)
@@ -121,7 +127,7 @@ private[checkpoint] final class RunFiles(
             throw corrupt(path, neededBy, e.getMessage, e)
         }
       case source =>
-        val entries = read(run, families, groups, neededBy)
+        val entries = read(run, isWhole, families, groups, neededBy)
         if (source.isInstanceOf[InlineSource] || !entries.hasNext) RunEntries(entries)
         else
           try {
@@ -158,15 +164,67 @@ private[checkpoint] final class RunFiles(
     run
   }
 
-  private def fetch(run: Run, path: String, neededBy: Long): File = {
+  private def fetch(run: Run, path: String, neededBy: Long): File = localFile { file =>
+    val fetched =
+      if (storage.link(path, file)) sum(new FileInputStream(file), OutputStream.nullOutputStream)
+      else sum(open(path, neededBy), new LocalOutput(file))
+    if (fetched.length != run.bytes)
+      throw corrupt(path, neededBy, s"it has ${fetched.length} bytes instead of ${run.bytes}")
+    if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
+  }
+
+  /** By the file's index, if there is one and it is worth reading. What is wrong with the file is for
+    * the fetch of all of it to tell.
+    */
+  private def sections(run: Run, path: String, isWhole: Boolean): Option[Vector[Section]] = {
+    def end(length: Int): Array[Byte] = {
+      val in = storage.open(path, run.bytes - length)
+      try in.readNBytes(length)
+      finally in.close()
+    }
+    if (isWhole || !path.endsWith(SectionedSuffix) || run.bytes <= IndexGuess) None
+    else
+      try {
+        val guess = end(IndexGuess)
+        RunIndex.lengthAtEnd(guess).filter(_ <= run.bytes).flatMap { length =>
+          val index = if (length <= guess.length) guess.takeRight(length) else end(length)
+          RunIndex.decode(index, run.bytes)
+        }
+      } catch { case _: IOException => None }
+  }
+
+  private def fetchSections(path: String, wanted: Seq[Section], neededBy: Long): File =
+    localFile { file =>
+      var in = InputStream.nullInputStream
+      val out = new LocalOutput(file)
+      try {
+        var position = -1L
+        wanted.foreach { section =>
+          if (section.offset != position) {
+            in.close()
+            in = open(path, neededBy, section.offset)
+          }
+          position = section.end
+          val fetched = new Summed(out)
+          copy(in, fetched, section.length)
+          if (fetched.length != section.length || fetched.crc32c != section.crc32c)
+            throw corrupt(
+              path,
+              neededBy,
+              s"the checksum of bytes ${section.offset} to ${section.end - 1} is wrong"
+            )
+        }
+      } finally {
+        in.close()
+        out.close()
+      }
+    }
+
+  /** A new local file, which goes when it can't be filled. */
+  private def localFile(fill: File => Unit): File = {
     val file = local.newFile()
     try {
-      val fetched =
-        if (storage.link(path, file)) sum(new FileInputStream(file), OutputStream.nullOutputStream)
-        else sum(open(path, neededBy), new LocalOutput(file))
-      if (fetched.length != run.bytes)
-        throw corrupt(path, neededBy, s"it has ${fetched.length} bytes instead of ${run.bytes}")
-      if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
+      fill(file)
       file
     } catch {
       case e: Throwable =>
@@ -175,8 +233,8 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  private def open(path: String, neededBy: Long): InputStream =
-    try storage.open(path)
+  private def open(path: String, neededBy: Long, offset: Long = 0): InputStream =
+    try storage.open(path, offset)
     catch {
       case e: FileNotFoundException =>
         throw new MissingRunException(location, neededBy, storage.describe(path), e)
@@ -189,6 +247,12 @@ private[checkpoint] final class RunFiles(
 private[checkpoint] object RunFiles {
   private final val CopyBuffer = 128 * 1024
   private final val SstSuffix = ".sst"
+  private final val SectionedSuffix = ".lz4"
+
+  /** How many bytes are read of a file's end in the hope that all of its index is there; a file that
+    * is no longer is read whole.
+    */
+  private final val IndexGuess = 16 * 1024
   private val Name = """(\d+)-[^.]+\.(?:sst|lz4|run)""".r
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
@@ -227,12 +291,17 @@ private[checkpoint] object RunFiles {
       catch { case e: IOException => throw new LocalStorageException(file, e) }
   }
 
-  private def copy(in: InputStream, out: OutputStream): Unit = {
+  /** Copies so many bytes, or all that there are. */
+  private def copy(in: InputStream, out: OutputStream, limit: Long = Long.MaxValue): Unit = {
     val buffer = new Array[Byte](CopyBuffer)
-    var length = in.read(buffer)
-    while (length >= 0) {
-      out.write(buffer, 0, length)
-      length = in.read(buffer)
+    var left = limit
+    var length = 0
+    while (left > 0 && length >= 0) {
+      length = in.read(buffer, 0, Math.min(buffer.length, left).toInt)
+      if (length > 0) {
+        out.write(buffer, 0, length)
+        left -= length
+      }
     }
   }
 
@@ -246,23 +315,4 @@ private[checkpoint] object RunFiles {
         summed
       } finally opened.close()
     } finally in.close()
-
-  /** Sums up what is written. Closing it does nothing: whether the file is to appear is for the
-    * owner of `out` to say.
-    */
-  private final class Summed(out: OutputStream) extends OutputStream {
-    private val crc = new CRC32C
-    private var count = 0L
-
-    def length: Long = count
-    def crc32c: Int = crc.getValue.toInt
-
-    override def write(byte: Int): Unit = write(Array(byte.toByte), 0, 1)
-    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = {
-      out.write(bytes, offset, length)
-      crc.update(bytes, offset, length)
-      count += length
-    }
-    override def close(): Unit = ()
-  }
 }

@@ -27,7 +27,7 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
     new RunMerge(
       manifest.runs
         .filter(_.groups.intersects(manifest.groups))
-        .map(runs.read(_, Set(family.id), manifest.groups, manifest.version))
+        .map(runs.read(_, isWhole = false, Set(family.id), manifest.groups, manifest.version))
         .toIndexedSeq,
       keepRemovals = false
     )

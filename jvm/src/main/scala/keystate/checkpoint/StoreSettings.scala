@@ -11,13 +11,16 @@ package keystate.checkpoint
   *   how many of the newest versions must stay loadable
   * @param minVersionsToDelete
   *   how many deletable versions are worth a clean-up
+  * @param sectionBytes
+  *   how long the sections of a run file are at least, before compression
   */
 final case class StoreSettings(
     maxParallelism: Option[Int] = None,
     parallelism: Option[Int] = None,
     hashPartitions: Option[Int] = None,
     minVersionsToRetain: Int = 100,
-    minVersionsToDelete: Long = 30
+    minVersionsToDelete: Long = 30,
+    sectionBytes: Int = SectionedRun.SectionBytes
 ) {
   def layout: Option[Int] = parallelism.orElse(hashPartitions)
 }

@@ -40,7 +40,7 @@ final class VersionedStore(
   private var lastLoad = LoadStatistics(0, 0)
   private var lastCommit = CommitStatistics(0, 0, 0)
 
-  private val files = new RunFiles(location, storage, local)
+  private val files = new RunFiles(location, storage, local, settings.sectionBytes)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
 
@@ -223,7 +223,8 @@ final class VersionedStore(
     manifest.runs.lastOption
       .filter(run => run.version == manifest.version && run.id == manifest.id)
       .fold(Seq.empty[Change]) { run =>
-        val cursor = files.read(run, Set(family.id), manifest.readGroups, manifest.version)
+        val groups = manifest.readGroups
+        val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
         try cursor.toVector
         finally cursor.close()
       }
@@ -299,7 +300,8 @@ final class VersionedStore(
       backend: KeyedStateBackend
   ): Unit = {
     val families = manifest.families.map(_.id).toSet
-    val cursor = files.read(run, families, manifest.readGroups, manifest.version)
+    val isWhole = manifest.isWhole(run)
+    val cursor = files.read(run, isWhole, families, manifest.readGroups, manifest.version)
     try
       cursor.foreach { change =>
         backend.load(change.family, change.group, change.key, change.value)
@@ -317,8 +319,7 @@ final class VersionedStore(
     val local = mutable.Buffer.empty[RestoredRun]
     try {
       runs.foreach { run =>
-        // Runs of other layouts may be narrowed.
-        val isWhole = manifest.rescaledAt.forall(run.version > _)
+        val isWhole = manifest.isWhole(run)
         local += files.local(run, isWhole, families, manifest.readGroups, manifest.version)
       }
       val counts = for {
@@ -368,7 +369,9 @@ final class VersionedStore(
       case (Nil, file :: rest) => file :: withoutInline(rest, version, id)
       case (inline, rest) =>
         val merge = new RunMerge(
-          inline.toIndexedSeq.map(run => files.read(run, familyIds, manifest.readGroups, version)),
+          inline.toIndexedSeq.map { run =>
+            files.read(run, isWhole = true, familyIds, manifest.readGroups, version)
+          },
           keepRemovals = true
         )
         val merged = Option.when(merge.hasNext) {

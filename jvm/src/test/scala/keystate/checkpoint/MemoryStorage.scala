@@ -3,10 +3,12 @@ package keystate.checkpoint
 import java.io.{
   ByteArrayInputStream,
   ByteArrayOutputStream,
+  EOFException,
   File,
   FileNotFoundException,
   InputStream
 }
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
@@ -34,11 +36,20 @@ final class MemoryStorage extends CheckpointStorage {
     files(path) = new Stored(change(files(path).content.clone), files(path).modified)
   }
 
-  override def open(path: String): InputStream = {
+  /** How many bytes of run files were read. */
+  val runBytesRead = new AtomicLong
+
+  override def open(path: String, offset: Long): InputStream = {
     before("open", path)
-    synchronized {
-      val file = files.getOrElse(path, throw new FileNotFoundException(path))
-      new ByteArrayInputStream(file.content)
+    val file = synchronized(files.getOrElse(path, throw new FileNotFoundException(path)))
+    if (offset > file.content.length) throw new EOFException(s"$path ends before $offset")
+    val at = offset.toInt
+    new ByteArrayInputStream(file.content, at, file.content.length - at) {
+      override def read(bytes: Array[Byte], offset: Int, length: Int): Int = {
+        val count = super.read(bytes, offset, length)
+        if (isRun(path) && count > 0) runBytesRead.addAndGet(count.toLong)
+        count
+      }
     }
   }
 

@@ -88,7 +88,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     def open(parallelism: Int): Seq[VersionedStore] = (0 until parallelism).map { partition =>
       newStore(
         storage,
-        StoreSettings(Some(maxParallelism), Some(parallelism), None, 3, 1),
+        StoreSettings(Some(maxParallelism), Some(parallelism), None, 3, 1, sectionBytes = 4000),
         StoreLocation(0, partition, StoreLocation.DefaultStore)
       )
     }
@@ -181,28 +181,5 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     val entries = store.backend.scan(store.family("p").get.id, group, null, null)
     try entries.map(e => new String(e.key, "UTF-8") -> new String(e.value, "UTF-8")).toMap
     finally entries.close()
-  }
-
-  private def rescale(
-      storage: CheckpointStorage,
-      version: Long,
-      ids: Seq[Option[String]],
-      parallelism: Int
-  ): Seq[Option[String]] = {
-    val local = newLocalFolder()
-    val renamed =
-      try
-        Rescaling.run(
-          storage,
-          0,
-          StoreLocation.DefaultStore,
-          version,
-          ids,
-          parallelism,
-          () => newId().get,
-          local
-        )
-      finally local.close()
-    if (ids.head.isEmpty) Seq.fill(parallelism)(None) else renamed
   }
 }

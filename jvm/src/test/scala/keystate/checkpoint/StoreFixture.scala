@@ -87,6 +87,29 @@ trait StoreFixture {
     }
   }.toMap
 
+  protected def rescale(
+      storage: CheckpointStorage,
+      version: Long,
+      ids: Seq[Option[String]],
+      parallelism: Int
+  ): Seq[Option[String]] = {
+    val local = newLocalFolder()
+    val renamed =
+      try
+        Rescaling.run(
+          storage,
+          0,
+          StoreLocation.DefaultStore,
+          version,
+          ids,
+          parallelism,
+          () => newId().get,
+          local
+        )
+      finally local.close()
+    if (ids.head.isEmpty) Seq.fill(parallelism)(None) else renamed
+  }
+
   protected def newId(): Option[String] = Some(UUID.randomUUID.toString)
 
   /** Incompressible, so that its run is not inline. */

@@ -16,7 +16,16 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     extends CheckpointStorage {
   private lazy val files = KeystateCheckpointFileManager.create(operatorFolder, conf)
 
-  override def open(path: String): InputStream = files.open(resolve(path))
+  override def open(path: String, offset: Long): InputStream = {
+    val in = files.open(resolve(path))
+    try if (offset > 0) in.seek(offset)
+    catch {
+      case e: Throwable =>
+        in.close()
+        throw e
+    }
+    in
+  }
 
   override def link(path: String, file: File): Boolean = files match {
     case local: LocalCheckpointFileManager => local.link(resolve(path), file)

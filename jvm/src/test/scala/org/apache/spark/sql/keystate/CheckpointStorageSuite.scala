@@ -113,6 +113,27 @@ class CheckpointStorageSuite extends AnyFunSuite {
       finally again.close()
     }
 
+    storageTest("a file is read from an offset on, also one that Hadoop wrote") { (storage, root) =>
+      val content = (0 until 5000).map(i => (i % 101).toByte)
+      write(storage, "0/1-a.lz4", new String(content.toArray))
+      val folder = new Path(root.toUri)
+      val hadoop = folder.getFileSystem(plain).create(new Path(folder, "0/2-a.lz4"))
+      hadoop.write(content.toArray)
+      hadoop.close()
+      for (path <- Seq("0/1-a.lz4", "0/2-a.lz4"); offset <- Seq(0, 1, 511, 512, 4999, 5000)) {
+        val in = storage.open(path, offset.toLong)
+        try assert(in.readNBytes(700).toSeq == content.slice(offset, offset + 700))
+        finally in.close()
+      }
+      def pastTheEnd(): Array[Byte] = {
+        val in = storage.open("0/2-a.lz4", 6000)
+        try in.readNBytes(1)
+        finally in.close()
+      }
+      assert(Try(pastTheEnd()).getOrElse(Array.empty[Byte]).isEmpty)
+      intercept[FileNotFoundException](storage.open("0/3-a.lz4", 1000))
+    }
+
     storageTest("a cancelled file leaves nothing") { (storage, root) =>
       write(storage, "0/1.keystate", "kept")
       val out = storage.createAtomic("0/1.keystate")

@@ -1,11 +1,13 @@
 package keystate.backend.rocksdb
 
 import java.io.File
+import java.nio.ByteBuffer
 import java.nio.file.Files
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.rocksdb.KeyMayExist.KeyMayExistEnum
 import org.rocksdb.{
   BlockBasedTableConfig,
   BloomFilter,
@@ -44,6 +46,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val found = new NativeBuffer
   private val cursors = mutable.Set.empty[DatabaseCursor]
   private var closed = false
+  // Whether the last lookup found nothing.
+  private var missed = false
 
   NativeHandles.loadLibrary()
   private val memory = handles.add(SharedMemory.acquire(config))
@@ -55,31 +59,58 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   /** The stored value, or null. */
   def get(family: Int, group: Int, entryKey: Array[Byte]): Array[Byte] = {
-    val db = this.db
-    val handle = segment(group).handle
     var buffer = found.cleared()
-    var length = db.get(handle, readOptions, key.key(family, group, entryKey), buffer)
-    if (length == RocksDB.NOT_FOUND) null
+    var length = find(family, group, entryKey, buffer)
+    if (length > buffer.capacity) {
+      buffer = found.cleared(length)
+      length = find(family, group, entryKey, buffer)
+    }
+    if (length == RocksDB.NOT_FOUND || buffer.get(0) == RunFormat.Removed) null
     else {
-      if (length > buffer.capacity) {
-        buffer = found.cleared(length)
-        length = db.get(handle, readOptions, key.key(family, group, entryKey), buffer)
-      }
-      if (buffer.get(0) == RunFormat.Removed) null
-      else {
-        val bytes = new Array[Byte](length - 1)
-        buffer.get(1, bytes)
-        bytes
-      }
+      val bytes = new Array[Byte](length - 1)
+      buffer.get(1, bytes)
+      bytes
     }
   }
 
   def contains(family: Int, group: Int, entryKey: Array[Byte]): Boolean = {
     val buffer = value.cleared(1).limit(1)
-    val length =
-      db.get(segment(group).handle, readOptions, key.key(family, group, entryKey), buffer)
-    length != RocksDB.NOT_FOUND && buffer.get(0) != RunFormat.Removed
+    find(family, group, entryKey, buffer) != RocksDB.NOT_FOUND &&
+    buffer.get(0) != RunFormat.Removed
   }
+
+  /** Puts a value into the buffer, as much as it has room for, and returns its length or
+    * `NOT_FOUND`. `get` is the quickest for an entry that is there, but one that is not costs it an
+    * exception in native code. As a rule lookups are alike: of new keys, or of known ones.
+    */
+  private def find(family: Int, group: Int, entryKey: Array[Byte], into: ByteBuffer): Int = {
+    val length =
+      if (missed) findInMemory(family, group, entryKey, into)
+      else read(family, group, entryKey, into)
+    missed = length == RocksDB.NOT_FOUND
+    length
+  }
+
+  /** The same, but from disk only if it can't be told without. */
+  private def findInMemory(
+      family: Int,
+      group: Int,
+      entryKey: Array[Byte],
+      into: ByteBuffer
+  ): Int = {
+    val room = into.limit()
+    val entry =
+      db.keyMayExist(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
+    entry.exists match {
+      case KeyMayExistEnum.kNotExist => RocksDB.NOT_FOUND
+      case KeyMayExistEnum.kExistsWithValue => entry.valueLength
+      case KeyMayExistEnum.kExistsWithoutValue =>
+        read(family, group, entryKey, into.clear().limit(room))
+    }
+  }
+
+  private def read(family: Int, group: Int, entryKey: Array[Byte], into: ByteBuffer): Int =
+    db.get(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
 
   /** The entries of a family's group; bounds as for a scan of an ordered family. */
   def scan(

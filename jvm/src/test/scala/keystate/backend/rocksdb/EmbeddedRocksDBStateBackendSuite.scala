@@ -93,7 +93,13 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
       backend.changesCommitted()
       entries.foreach { case (key, value) =>
         assert(backend.get(ordered.id, 1, key).sameElements(value))
+        // After a lookup that found nothing the database is asked in another way.
+        assert(backend.get(ordered.id, 1, key :+ 0.toByte) == null)
+        assert(backend.get(ordered.id, 1, key).sameElements(value))
+        assert(backend.get(ordered.id, 1, key :+ 0.toByte) == null)
+        backend.put(ordered.id, 1, key, value)
       }
+      assert(backend.count(ordered.id, 1) == entries.size)
       assert(all(backend.scan(ordered.id, 1, null, null)).size == entries.size)
       assert(all(backend.scanReverse(ordered.id, 1, null, null)).size == entries.size)
     }

@@ -1,9 +1,14 @@
 package keystate.checkpoint
 
+import scala.util.Random
+
 import org.scalatest.funsuite.AnyFunSuite
 
 /** What RocksDB makes of run files when it takes them over. */
 class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
+  // Less than a large file's index and filter and some blocks.
+  override protected def memoryMB: Int = 1
+
   override protected val location: StoreLocation = StoreLocation(0, 0, StoreLocation.DefaultStore)
   private val settings = StoreSettings(Some(8), Some(1))
   // More than a run that is written entry by entry has.
@@ -55,5 +60,37 @@ class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
       val expected = many(2).toMap.map { case (key, value) => ("p", 0, key) -> value }
       assert(content(store) == expected)
     }
+  }
+
+  test("lookups where a file's index and filter do not stay in memory") {
+    val storage = new MemoryStorage
+    val keys = (0 until 20000).map(i => f"$i%06d")
+    withStore(storage, settings) { store =>
+      store.load(0, None)
+      register(store)
+      commit(store, keys.map(key => key -> large(key.toLong, 30)), 3)
+    }
+    def lookUpIn(store: VersionedStore): Unit = {
+      store.load(1, None)
+      val id = store.family("p").get.id
+      def lookUp(key: String) =
+        Option(store.backend.get(id, 3, entryKey("p", key))).map(new String(_, "UTF-8"))
+      val random = new Random(1)
+      (0 until 2000).foreach { _ =>
+        val key = keys(random.nextInt(keys.size))
+        assert(lookUp(s"$key not there").isEmpty)
+        assert(lookUp(key).contains(large(key.toLong, 30)))
+      }
+    }
+    // The memory is full of the write buffers of others.
+    val others = Seq.fill(4)(newStore(new MemoryStorage, settings))
+    try {
+      others.foreach { other =>
+        other.load(0, None)
+        register(other)
+        commit(other, many(1).take(20), 3)
+      }
+      withStore(storage, settings)(lookUpIn)
+    } finally others.foreach(_.close())
   }
 }

@@ -11,9 +11,11 @@ import keystate.backend.rocksdb.{RocksDBStateBackendFactory, SharedMemory}
 /** Stores whose working copy is in RocksDB. */
 trait OnRocksDB extends StoreFixture with BeforeAndAfterAll { this: Suite =>
 
+  protected def memoryMB: Int = 32
+
   protected def rocksDB: StateBackendFactory = {
     val factory = new RocksDBStateBackendFactory
-    factory.configure(Map("memoryMB" -> "32"))
+    factory.configure(Map("memoryMB" -> s"$memoryMB"))
     factory
   }
 

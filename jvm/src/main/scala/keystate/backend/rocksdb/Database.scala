@@ -103,9 +103,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       db.keyMayExist(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
     entry.exists match {
       case KeyMayExistEnum.kNotExist => RocksDB.NOT_FOUND
-      case KeyMayExistEnum.kExistsWithValue => entry.valueLength
-      case KeyMayExistEnum.kExistsWithoutValue =>
-        read(family, group, entryKey, into.clear().limit(room))
+      // Empty where RocksDB would have to read a file's index; what is stored has at least a mark.
+      case KeyMayExistEnum.kExistsWithValue if entry.valueLength > 0 => entry.valueLength
+      case _ => read(family, group, entryKey, into.clear().limit(room))
     }
   }
 

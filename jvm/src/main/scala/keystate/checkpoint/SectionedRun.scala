@@ -3,7 +3,7 @@ package keystate.checkpoint
 import java.io.OutputStream
 
 import net.jpountz.lz4.LZ4FrameOutputStream
-import net.jpountz.lz4.LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB
+import net.jpountz.lz4.LZ4FrameOutputStream.BLOCKSIZE.SIZE_64KB
 import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
 
 import keystate.backend.ChangeSink
@@ -66,7 +66,7 @@ private[checkpoint] object SectionedRun {
         firstGroup = group
         length = 0
         bytes = new Summed(out)
-        frame = new LZ4FrameOutputStream(bytes, SIZE_256KB, BLOCK_INDEPENDENCE)
+        frame = new LZ4FrameOutputStream(bytes, SIZE_64KB, BLOCK_INDEPENDENCE)
       }
       lastFamily = family
       lastGroup = group

@@ -88,21 +88,32 @@ private[checkpoint] final class RunFiles(
     run.source match {
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
       case FileSource(path) =>
-        val file =
-          sections(run, path, isWhole)
-            .map(all => all -> RunIndex.choose(all, families, taken))
-            .collect { case (all, wanted) if wanted.size < all.size => wanted }
-            .fold(fetch(run, path, neededBy))(fetchSections(path, _, neededBy))
-        try
-          if (isSst(path)) SstFiles.read(file, families, taken)
-          else PlainRun.read(entries(path, file), families, taken)
-        catch {
-          case e @ (_: RocksDBException | _: IOException) =>
-            file.delete()
-            throw corrupt(path, neededBy, e.getMessage, e)
+        val all = sections(run, path, isWhole)
+        all.map(RunIndex.choose(_, families, taken)) match {
+          case Some(Seq()) => PlainRun.read(Array.emptyByteArray, families, taken)
+          case Some(wanted) if wanted.size < all.fold(0)(_.size) =>
+            entries(path, fetchSections(path, wanted, neededBy), families, taken, neededBy)
+          case _ => entries(path, fetch(run, path, neededBy), families, taken, neededBy)
         }
     }
   }
+
+  /** Of a local file of this path's format, which goes when the cursor is closed. */
+  private def entries(
+      path: String,
+      file: File,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      neededBy: Long
+  ): RunCursor =
+    try
+      if (isSst(path)) SstFiles.read(file, families, groups)
+      else PlainRun.read(stream(path, file), families, groups)
+    catch {
+      case e @ (_: RocksDBException | _: IOException) =>
+        file.delete()
+        throw corrupt(path, neededBy, e.getMessage, e)
+    }
 
   /** The run for a backend that takes SST files over; the file is the caller's.
     *
@@ -260,7 +271,7 @@ private[checkpoint] object RunFiles {
   /** Of a [[PlainRun]] in a local file, which goes when the stream is closed. `.run` is not
     * compressed: earlier builds wrote it where RocksDB's library could not be loaded.
     */
-  private def entries(path: String, file: File): InputStream = {
+  private def stream(path: String, file: File): InputStream = {
     val in = new FileInputStream(file) {
       override def close(): Unit = {
         super.close()

@@ -124,6 +124,30 @@ class NarrowReadSuite extends AnyFunSuite with StoreFixture {
     assert(leftBehind.isEmpty)
   }
 
+  test("a file that has nothing of what is wanted") {
+    val storage = new MemoryStorage
+    val store = open(storage, 0, 1, section = 8000)
+    try {
+      store.load(0, None)
+      register(store)
+      (8 until 40).foreach(group => change(store, "g", group, "a", large(group.toLong, 4000)))
+      store.commit(None)
+    } finally store.close()
+    val local = newLocalFolder()
+    try {
+      val reader = new StoreReader(location.copy(partition = 0), storage, local)
+      val manifest = reader.manifest(1, None, 1)
+      val found = reader.entries(manifest, manifest.families.find(_.name == "p").get)
+      try assert(found.isEmpty)
+      finally found.close()
+    } finally local.close()
+    // Of all that the file has, the first two partitions and the last four take nothing.
+    rescale(storage, 1, Seq(none), 16)
+    val read = (0 until 16).map(loaded(storage, _, 16).size)
+    assert(read == (0 until 16).map(partition => if (partition >= 2 && partition < 10) 4 else 0))
+    assert(leftBehind.isEmpty)
+  }
+
   test("damage in what is read is noticed, and the file named") {
     val storage = written(section = 8000)
     rescale(storage, 1, Seq(none), 8)

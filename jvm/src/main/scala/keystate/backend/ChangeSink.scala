@@ -21,4 +21,6 @@ abstract class ChangeSink {
     add(family, group, key, 0, key.length, value, 0, if (value == null) 0 else value.length)
 
   final def add(change: Change): Unit = add(change.family, change.group, change.key, change.value)
+
+  final def addAll(changes: IterableOnce[Change]): Unit = changes.iterator.foreach(add(_))
 }

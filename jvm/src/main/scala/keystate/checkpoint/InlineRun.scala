@@ -1,7 +1,5 @@
 package keystate.checkpoint
 
-import java.util.zip.CRC32C
-
 import keystate.backend.ChangeSink
 
 /** A run small enough to be part of the version file, as a [[PlainRun]]. */
@@ -18,15 +16,13 @@ private[checkpoint] object InlineRun {
     try {
       changes(entries)
       val content = entries.toByteArray
-      val crc = new CRC32C
-      crc.update(content)
       Some(
         Run(
           source = new InlineSource(content),
           entries = entries.statistics.entries,
           bytes = content.length.toLong,
           groups = entries.statistics.groups,
-          crc32c = crc.getValue.toInt,
+          crc32c = Crc32c.of(content),
           version = version,
           id = id
         )

@@ -33,12 +33,7 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
         Change(family, group, OperatorState.TagKey, Array.emptyByteArray)
       )
       val run =
-        InlineRun.encode(
-          sink => entries.foreach(sink.add(_)),
-          Int.MaxValue.toLong,
-          manifest.version,
-          manifest.id
-        )
+        InlineRun.encode(_.addAll(entries), Int.MaxValue.toLong, manifest.version, manifest.id)
       val counts = manifest.ownGroups.map(g => if (g == group) entries.size.toLong else 0L)
       manifest.copy(
         entryCounts = manifest.entryCounts.updated(family, EntryCounts.of(counts)),

@@ -13,7 +13,9 @@ import keystate.keygroup.KeyGroupRange
   * the run files of backends that read each entry anyway, compressed (see [[SectionedRun]]).
   */
 private[checkpoint] object PlainRun {
-  private final val Block = 64 * 1024
+
+  /** How much is encoded, or read, at a time. */
+  final val Block = 64 * 1024
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
 

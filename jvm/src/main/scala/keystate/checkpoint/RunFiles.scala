@@ -89,12 +89,11 @@ private[checkpoint] final class RunFiles(
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
       case FileSource(path) =>
         val all = sections(run, path, isWhole)
-        all.map(RunIndex.choose(_, families, taken)) match {
-          case Some(Seq()) => PlainRun.read(Array.emptyByteArray, families, taken)
-          case Some(wanted) if wanted.size < all.fold(0)(_.size) =>
-            entries(path, fetchSections(path, wanted, neededBy), families, taken, neededBy)
-          case _ => entries(path, fetch(run, path, neededBy), families, taken, neededBy)
-        }
+        val wanted = RunIndex.choose(all, families, taken)
+        if (wanted.size == all.size)
+          entries(path, fetch(run, path, neededBy), families, taken, neededBy)
+        else if (wanted.isEmpty) PlainRun.read(Array.emptyByteArray, families, taken)
+        else entries(path, fetchSections(path, wanted, neededBy), families, taken, neededBy)
     }
   }
 
@@ -143,7 +142,7 @@ private[checkpoint] final class RunFiles(
         else
           try {
             val file = local.newFile()
-            SstFiles.write(file, sink => entries.foreach(sink.add(_)))
+            SstFiles.write(file, _.addAll(entries))
             RunFile(file, run.groups, isWhole = true)
           } finally entries.close()
     }
@@ -184,24 +183,25 @@ private[checkpoint] final class RunFiles(
     if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
   }
 
-  /** By the file's index, if there is one and it is worth reading. What is wrong with the file is for
-    * the fetch of all of it to tell.
+  /** By the file's index; empty where there is none or it is not worth reading. What is wrong with the
+    * file is for the fetch of all of it to tell.
     */
-  private def sections(run: Run, path: String, isWhole: Boolean): Option[Vector[Section]] = {
+  private def sections(run: Run, path: String, isWhole: Boolean): Vector[Section] = {
     def end(length: Int): Array[Byte] = {
       val in = storage.open(path, run.bytes - length)
       try in.readNBytes(length)
       finally in.close()
     }
-    if (isWhole || !path.endsWith(SectionedSuffix) || run.bytes <= IndexGuess) None
+    if (isWhole || !path.endsWith(SectionedSuffix) || run.bytes <= IndexGuess) Vector.empty
     else
       try {
         val guess = end(IndexGuess)
-        RunIndex.lengthAtEnd(guess).filter(_ <= run.bytes).flatMap { length =>
+        val known = RunIndex.lengthAtEnd(guess).filter(_ <= run.bytes).flatMap { length =>
           val index = if (length <= guess.length) guess.takeRight(length) else end(length)
           RunIndex.decode(index, run.bytes)
         }
-      } catch { case _: IOException => None }
+        known.getOrElse(Vector.empty)
+      } catch { case _: IOException => Vector.empty }
   }
 
   private def fetchSections(path: String, wanted: Seq[Section], neededBy: Long): File =

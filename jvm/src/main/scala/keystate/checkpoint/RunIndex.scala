@@ -1,7 +1,6 @@
 package keystate.checkpoint
 
 import java.nio.{ByteBuffer, ByteOrder}
-import java.util.zip.CRC32C
 
 import keystate.keygroup.KeyGroupRange
 
@@ -103,9 +102,7 @@ private[checkpoint] object RunIndex {
   private def length(sections: Int): Long =
     FrameBytes + SectionBytes.toLong * sections + FooterBytes
 
-  private def crc32c(index: Array[Byte]): Int = {
-    val crc = new CRC32C
-    crc.update(index, FrameBytes, index.length - FrameBytes - FooterBytes)
-    crc.getValue.toInt
-  }
+  /** Of the sections' rows. */
+  private def crc32c(index: Array[Byte]): Int =
+    Crc32c.of(index, FrameBytes, index.length - FrameBytes - FooterBytes)
 }

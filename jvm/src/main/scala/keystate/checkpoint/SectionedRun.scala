@@ -15,7 +15,6 @@ private[checkpoint] object SectionedRun {
 
   /** Small against what a partition has of a large state, large enough to be compressed well. */
   final val SectionBytes = 256 * 1024
-  private final val Block = 64 * 1024
 
   /** There must be at least one change.
     *
@@ -29,7 +28,7 @@ private[checkpoint] object SectionedRun {
   }
 
   private final class Sink(out: OutputStream, sectionBytes: Int) extends ChangeSink {
-    private val entries = new PlainRun.Entries(Block, _ => compress())
+    private val entries = new PlainRun.Entries(PlainRun.Block, _ => compress())
     private val sections = Vector.newBuilder[Section]
     // Of the section that is being written: what it begins with, and its length before compression.
     private var firstFamily, firstGroup = -1

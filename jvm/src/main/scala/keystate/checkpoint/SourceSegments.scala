@@ -3,7 +3,6 @@ package keystate.checkpoint
 import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.US_ASCII
-import java.util.zip.CRC32C
 
 /** The write-ahead log of a stateful source: one file a batch, `<batch>.source`, with the batch's
   * rows and the source's state after them. It is written before Spark learns of the batch and
@@ -42,9 +41,9 @@ final class SourceSegments(storage: CheckpointStorage) {
       data.writeInt(chunks.length)
       chunks.foreach { chunk =>
         data.writeInt(chunk.length)
-        data.writeInt(crc(chunk))
+        data.writeInt(Crc32c.of(chunk))
       }
-      data.writeInt(crc(bytes.toByteArray))
+      data.writeInt(Crc32c.of(bytes.toByteArray))
       bytes.writeTo(out)
       chunks.foreach(chunk => out.write(chunk))
     }
@@ -68,7 +67,7 @@ final class SourceSegments(storage: CheckpointStorage) {
     val header = in.readNBytes(int())
     kept.write(header)
     val sizes = Seq.fill(int())((int(), int()))
-    if (in.readInt() != crc(copy.toByteArray)) throw corrupt(batch, "its checksum is wrong")
+    if (in.readInt() != Crc32c.of(copy.toByteArray)) throw corrupt(batch, "its checksum is wrong")
     val offsets = sizes.scanLeft(copy.size + 4L)((at, size) => at + size._1)
     val chunks = sizes.zip(offsets).map { case ((length, crc), offset) =>
       SourceChunk(batch, offset, length, crc)
@@ -81,7 +80,8 @@ final class SourceSegments(storage: CheckpointStorage) {
     in.skipNBytes(chunk.offset)
     val bytes = in.readNBytes(chunk.length)
     if (bytes.length < chunk.length) throw new EOFException
-    if (crc(bytes) != chunk.crc) throw corrupt(chunk.batch, "the checksum of its rows is wrong")
+    if (Crc32c.of(bytes) != chunk.crc)
+      throw corrupt(chunk.batch, "the checksum of its rows is wrong")
     bytes
   }
 
@@ -116,11 +116,5 @@ object SourceSegments {
   private def parse(name: String): Option[Long] = name match {
     case Name(batch) => batch.toLongOption
     case _ => None
-  }
-
-  private def crc(bytes: Array[Byte]): Int = {
-    val crc = new CRC32C
-    crc.update(bytes)
-    crc.getValue.toInt
   }
 }

@@ -4,7 +4,6 @@ import java.io.{ByteArrayOutputStream, DataOutputStream, FileNotFoundException}
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.US_ASCII
 import java.util.Arrays
-import java.util.zip.CRC32C
 
 /** The file that makes a version exist: `<version>.keystate`; with checkpoint format v2
   * `<version>_<id>.keystate`; with v1, once the query was rescaled, `<version>_of<parallelism>.keystate`.
@@ -86,7 +85,7 @@ private[checkpoint] object VersionFile {
       case inline: InlineSource => out.write(inline.content)
       case _: FileSource =>
     })
-    out.writeInt(crc(bytes.toByteArray, bytes.size))
+    out.writeInt(Crc32c.of(bytes.toByteArray))
     bytes.toByteArray
   }
 
@@ -103,7 +102,7 @@ private[checkpoint] object VersionFile {
     if (!Arrays.equals(bytes, 0, Magic.length, Magic, 0, Magic.length))
       throw corrupt("it does not begin as a version file does")
     val buffer = ByteBuffer.wrap(bytes)
-    if (buffer.getInt(bytes.length - 4) != crc(bytes, bytes.length - 4))
+    if (buffer.getInt(bytes.length - 4) != Crc32c.of(bytes, 0, bytes.length - 4))
       throw corrupt("its checksum is wrong")
     val format = buffer.getInt(Magic.length)
     if (format > Format)
@@ -120,11 +119,5 @@ private[checkpoint] object VersionFile {
         }
       )
     catch { case e: Exception => throw corrupt("its manifest cannot be understood", e) }
-  }
-
-  private def crc(bytes: Array[Byte], length: Int): Int = {
-    val crc = new CRC32C
-    crc.update(bytes, 0, length)
-    crc.getValue.toInt
   }
 }

@@ -375,7 +375,7 @@ final class VersionedStore(
           keepRemovals = true
         )
         val merged = Option.when(merge.hasNext) {
-          files.write(sink => merge.foreach(sink.add(_)), version - 1, manifest.id)
+          files.write(_.addAll(merge), version - 1, manifest.id)
         }
         merged.toList ++ withoutInline(rest, version, id)
     }

@@ -82,7 +82,7 @@ final class TreeStateBackend extends KeyedStateBackend {
     .map { case (key, value) => key.length.toLong + value.length }
     .sum
 
-  override def writeChanges(sink: ChangeSink): Unit = changes.foreach(sink.add(_))
+  override def writeChanges(sink: ChangeSink): Unit = sink.addAll(changes)
 
   private def changes: Iterator[Change] = working.iterator.flatMap { case (family, now) =>
     val before = committed.getOrElse(family, newEntries())

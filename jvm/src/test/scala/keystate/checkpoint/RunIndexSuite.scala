@@ -36,7 +36,7 @@ class RunIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private def write(entries: Seq[Change], sectionBytes: Int): Array[Byte] = {
     val out = new ByteArrayOutputStream
-    val statistics = SectionedRun.write(out, sectionBytes, sink => entries.foreach(sink.add(_)))
+    val statistics = SectionedRun.write(out, sectionBytes, _.addAll(entries))
     assert(statistics.entries == entries.size)
     out.toByteArray
   }

@@ -122,7 +122,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
 
   override def memoryUsed: Long = database.memoryUsed + tables.valuesIterator.map(_.bytes).sum
 
-  override def writeChanges(sink: ChangeSink): Unit = changes.foreach(sink.add(_))
+  override def writeChanges(sink: ChangeSink): Unit = sink.addAll(changes)
 
   private def changes: Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
 

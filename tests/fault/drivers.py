@@ -53,7 +53,7 @@ class Driver:
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-20_000:]
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Fails if the driver ends before the condition is met."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -67,7 +68,7 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
 def test_two_queries_on_one_checkpoint(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Two drivers: one fails on Spark's logs, and the other's state is right."""
+    """Two drivers: one is fenced off or fails on Spark's logs; the other's state is right."""
     settings(**{query.FORMAT: "1"})
     expected = query.make_input(tmp_path, seed=1)
     shutil.move(tmp_path / "input", tmp_path / "waiting")
@@ -92,8 +93,10 @@ def test_two_queries_on_one_checkpoint(
                     feed()
                 time.sleep(0.1)
             loser = str(ours.exception()) if ours.exception() else other.log
-            # Of the file manager, or of the source's log or the query's.
-            assert "concurrently using" in loser or "Concurrent update to the log" in loser
+            # Of the fence, the file manager, or the source's log or the query's.
+            assert re.search(
+                "KEYSTATE_FENCED|concurrently using|Concurrent update to the log", loser
+            )
             while waiting:
                 feed()
             deadline = time.monotonic() + 120

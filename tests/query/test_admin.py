@@ -362,7 +362,7 @@ def test_source_in_a_checkpoint(spark: Any, tmp_path: Path) -> None:
     assert (source["name"], source["parallelism"]) == ("CounterSource", 2)
     assert source["state_elements"] == {"$list": 2}
     assert admin.verify(str(checkpoint)) == []
-    path = next((checkpoint / "sources/0").glob(f"{source['batch']}.source"))
+    path = next((checkpoint / "sources/0").glob(f"{source['batch']}_*.source"))
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     path.write_bytes(path.read_bytes()[:-3])
     (problem,) = admin.verify(str(checkpoint))

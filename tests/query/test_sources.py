@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from keystate import (
     ListStateDescriptor,
     RichParallelSourceFunction,
     SourceFunction,
+    admin,
 )
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -77,8 +79,12 @@ class Run:
         self.start(df).awaitTermination()
         return [row for batch in sorted(self.batches) for row in self.batches[batch]]
 
-    def log(self) -> list[str]:
-        return sorted(path.name for path in (self.checkpoint / "sources/0").glob("[0-9]*"))
+    def log(self) -> list[int]:
+        """The batches of the source's files."""
+        return sorted(int(path.name.split("_")[0]) for path in self.files())
+
+    def files(self) -> list[Path]:
+        return sorted((self.checkpoint / "sources/0").glob("[0-9]*_*.source"))
 
 
 @pytest.fixture
@@ -97,7 +103,7 @@ def test_bounded_source_ends(spark: Any, run: Run) -> None:
     df = keystate.source(spark, Numbers(250), "n long", max_rows_per_batch=100)
     assert run.to_end(df) == list(range(250))
     assert [len(rows) for rows in run.batches.values()] == [100, 100, 50]
-    assert run.log() == ["2.source", "3.source"], "Spark has not told yet that batch 3 counts"
+    assert run.log() == [2, 3], "Spark has not told yet that batch 3 counts"
     # A restart goes on from the offset.
     more = keystate.source(spark, Numbers(260), "n long")
     assert run.to_end(more) == list(range(250, 260))
@@ -132,23 +138,45 @@ def test_pending_batch_has_the_same_rows(spark: Any, run: Run) -> None:
     assert run.batches[1] == seen[1] == list(range(20, 40))
 
 
-def test_log_without_offset_is_used(spark: Any, run: Run) -> None:
-    """The driver died after the source's file was written and before Spark's offset log was."""
+def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
+    """The driver died after the source's file was written and before Spark's offset log was.
+
+    The function gives its rows again, from the state before. The file could be another driver's.
+    """
     df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
     run.to_end(df)
     for log in ("offsets", "commits"):
         (run.checkpoint / log / "2").unlink()
         (run.checkpoint / log / ".2.crc").unlink(missing_ok=True)
-    log = run.checkpoint / "sources/0"
-    for name in ("2.source", "3.source"):
-        (log / name).rename(run.checkpoint / name)
-    with pytest.raises(StreamingQueryException, match=r"KEYSTATE_MISSING_FILE.*2\.source"):
+    second, third = run.files()
+    away = [path.rename(run.checkpoint / path.name) for path in (second, third)]
+    with pytest.raises(StreamingQueryException, match=r"KEYSTATE_MISSING_FILE.*2_.*\.source"):
         run.to_end(df)  # nothing is made up for the state that is gone
-    for name in ("2.source", "3.source"):
-        (run.checkpoint / name).rename(log / name)
-    before = (log / "3.source").stat().st_mtime_ns
+    for path, name in zip(away, (second, third), strict=True):
+        path.rename(name)
+    third.write_bytes(b"whatever it is")
     assert run.to_end(df) == list(range(40, 50))
-    assert (log / "3.source").stat().st_mtime_ns == before
+    assert third.exists(), "what no offset names goes when its batch is over"
+    longer = keystate.source(spark, Numbers(60), "n long", max_rows_per_batch=20)
+    assert run.to_end(longer) == list(range(50, 60))
+    assert not third.exists()
+
+
+def test_files_of_earlier_releases(spark: Any, run: Run) -> None:
+    """They have no id, and neither have the offsets."""
+    df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
+    run.to_end(df)
+    for path in run.files():
+        path.rename(path.with_name(f"{path.name.split('_')[0]}.source"))
+    for entry in (run.checkpoint / "offsets").glob("[0-9]*"):
+        entry.write_text(re.sub(r',"id":"[^"]*"', "", entry.read_text()))
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+    (run.checkpoint / "commits" / "2").unlink()
+    (run.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
+    assert run.to_end(df) == list(range(40, 50)), "the pending batch is done again"
+    assert admin.verify(str(run.checkpoint)) == []
+    longer = keystate.source(spark, Numbers(60), "n long")
+    assert run.to_end(longer) == list(range(50, 60))
 
 
 def test_error_in_run(spark: Any, run: Run) -> None:

@@ -93,6 +93,26 @@ final class KeyGroupsMismatchException(
       null
     )
 
+/** Partitions of one version that were not written together. */
+final class MixedLayoutsException(location: StoreLocation, version: Long, detail: String)
+    extends CheckpointException(
+      "KEYSTATE_MIXED_LAYOUTS",
+      s"Version $version of the state of $location does not go together with the other partitions': " +
+        s"$detail. Two drivers with different numbers of partitions may have run on this checkpoint. " +
+        "Stop all but one, see what 'keystate verify' says of the checkpoint, and start the query " +
+        "with the number of partitions of its last committed batch.",
+      null
+    )
+
+private object MixedLayoutsException {
+  def ofNumbers(location: StoreLocation, version: Long, found: Int, expected: Int) =
+    new MixedLayoutsException(
+      location,
+      version,
+      s"it was written for $found partitions, and not for $expected"
+    )
+}
+
 final class StateMismatchException(
     location: StoreLocation,
     recorded: StateFamily,

@@ -28,7 +28,7 @@ final class Repartitioning(
 ) {
 
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
-    Rescaling.read(storage, location(partition), version, id, Some(partitions))
+    Rescaling.readOf(storage, location(partition), version, id, partitions)
 
   /** All entries of a partition. */
   def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {

@@ -39,9 +39,19 @@ object Rescaling {
       local: LocalFolder
   ): Seq[Option[String]] = {
     val old = ids.zipWithIndex.map { case (id, partition) =>
-      read(storage, StoreLocation(operator, partition, store), version, id, Some(ids.size))
+      readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
     }
     val maxParallelism = old.head.maxParallelism
+    old.foreach { manifest =>
+      val owned = KeyGroups.rangeOf(manifest.partition, ids.size, maxParallelism)
+      if (manifest.maxParallelism != maxParallelism || manifest.groups != owned)
+        throw new MixedLayoutsException(
+          StoreLocation(operator, manifest.partition, store),
+          version,
+          s"it has key groups ${manifest.groups.first} to ${manifest.groups.last} of " +
+            s"${manifest.maxParallelism}, and not ${owned.first} to ${owned.last} of $maxParallelism"
+        )
+    }
     val families = commonFamilies(operator, store, old)
     val operatorStates = new OperatorStates(storage, local)
     val subtaskStates = OperatorState.redistribute(
@@ -128,6 +138,42 @@ object Rescaling {
     val location = StoreLocation(operator, partition, store)
     storage.exists(file(storage, location, version, None, Some(parallelism))) &&
     read(storage, location, version, None, Some(parallelism)).layout.contains(parallelism)
+  }
+
+  /** The layouts in which the first partition has a version of checkpoint format v1. Only of those can
+    * the version be complete.
+    */
+  def layouts(
+      storage: CheckpointStorage,
+      operator: Long,
+      store: String,
+      version: Long
+  ): Seq[Int] = {
+    val location = StoreLocation(operator, 0, store)
+    val names = storage.list(location.folder).map(_.name).flatMap(VersionFile.parse)
+    names
+      .collect { case (`version`, name) => name }
+      .flatMap {
+        case Some(VersionFile.Layout(parallelism)) => parallelism.toIntOption
+        case Some(_) => None // of checkpoint format v2
+        case None => VersionFile.read(storage, location, version, None).layout
+      }
+      .distinct
+  }
+
+  /** As `read`, of a version that has to be in this layout. */
+  private[checkpoint] def readOf(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String],
+      parallelism: Int
+  ): Manifest = {
+    val manifest = read(storage, location, version, id, Some(parallelism))
+    manifest.layout.filter(_ != parallelism).foreach { other =>
+      throw MixedLayoutsException.ofNumbers(location, version, other, parallelism)
+    }
+    manifest
   }
 
   /** Reads a version file; where format v1 has one for each of several layouts, that of the layout

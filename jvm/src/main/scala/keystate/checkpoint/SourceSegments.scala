@@ -4,10 +4,12 @@ import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFExc
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.US_ASCII
 
-/** The write-ahead log of a stateful source: one file a batch, `<batch>.source`, with the batch's
-  * rows and the source's state after them. It is written before Spark learns of the batch and
-  * appears whole or not at all, so a batch is always replayed with the same rows, and the source
-  * goes on from where its last row was. Numbers are big-endian.
+/** The write-ahead log of a stateful source: one file a batch, `<batch>_<id>.source`, with the
+  * batch's rows and the source's state after them. It is written before Spark learns of the batch and
+  * appears whole or not at all. Its id is the writer's own, and Spark's offset names it: so of two
+  * drivers that write the same batch, the one counts whose offset Spark recorded, and it is always
+  * replayed with the same rows. A file that no offset names never counts. Earlier releases wrote
+  * `<batch>.source`. Numbers are big-endian.
   *
   * {{{
   * "KEYSTSRC"            8 bytes
@@ -23,15 +25,14 @@ import java.nio.charset.StandardCharsets.US_ASCII
 final class SourceSegments(storage: CheckpointStorage) {
   import SourceSegments._
 
-  def exists(batch: Long): Boolean = storage.exists(name(batch))
+  /** What there is, in the order of batches. */
+  def list(): Seq[SegmentName] =
+    storage.list(".").flatMap(f => parse(f.name)).sortBy(name => (name.batch, name.id))
 
-  /** The batches that there are, in order. */
-  def list(): Seq[Long] = storage.list(".").flatMap(f => parse(f.name)).sorted
+  def delete(name: SegmentName): Unit = storage.delete(name.file)
 
-  def delete(batch: Long): Unit = storage.delete(name(batch))
-
-  def write(batch: Long, header: Array[Byte], chunks: Seq[Array[Byte]]): Unit =
-    CheckpointStorage.write(storage, name(batch)) { out =>
+  def write(name: SegmentName, header: Array[Byte], chunks: Seq[Array[Byte]]): Unit =
+    CheckpointStorage.write(storage, name.file) { out =>
       val bytes = new ByteArrayOutputStream
       val data = new DataOutputStream(bytes)
       data.write(Magic)
@@ -49,7 +50,7 @@ final class SourceSegments(storage: CheckpointStorage) {
     }
 
   /** The header and where the rows are. */
-  def read(batch: Long): SourceSegment = reading(batch) { in =>
+  def read(name: SegmentName): SourceSegment = reading(name) { in =>
     val copy = new ByteArrayOutputStream
     val kept = new DataOutputStream(copy)
     def int(): Int = {
@@ -57,64 +58,79 @@ final class SourceSegments(storage: CheckpointStorage) {
       kept.writeInt(value)
       value
     }
+    // A damaged length must not ask for more than there is.
+    def length(unit: Int): Int = {
+      val value = int()
+      if (value < 0) throw corrupt(name, s"it tells the length $value")
+      if (value.toLong * unit > Int.MaxValue) throw new EOFException
+      value
+    }
     val magic = in.readNBytes(Magic.length)
     kept.write(magic)
     if (!java.util.Arrays.equals(magic, Magic))
-      throw corrupt(batch, "it does not begin as a source's file does")
+      throw corrupt(name, "it does not begin as a source's file does")
     val format = int()
-    if (format > Format)
-      throw new UnsupportedSourceFormatException(describe(batch), format, Format)
-    val header = in.readNBytes(int())
+    val header = in.readNBytes(length(1))
     kept.write(header)
-    val sizes = Seq.fill(int())((int(), int()))
-    if (in.readInt() != Crc32c.of(copy.toByteArray)) throw corrupt(batch, "its checksum is wrong")
-    val offsets = sizes.scanLeft(copy.size + 4L)((at, size) => at + size._1)
-    val chunks = sizes.zip(offsets).map { case ((length, crc), offset) =>
-      SourceChunk(batch, offset, length, crc)
+    val sizes = Seq.newBuilder[(Int, Int)]
+    (0 until length(8)).foreach(_ => sizes += ((length(1), int())))
+    if (in.readInt() != Crc32c.of(copy.toByteArray)) throw corrupt(name, "its checksum is wrong")
+    if (format > Format)
+      throw new UnsupportedSourceFormatException(describe(name), format, Format)
+    val known = sizes.result()
+    val offsets = known.scanLeft(copy.size + 4L)((at, size) => at + size._1)
+    val chunks = known.zip(offsets).map { case ((length, crc), offset) =>
+      SourceChunk(name, offset, length, crc)
     }
     SourceSegment(header, chunks)
   }
 
   /** The Arrow IPC stream of a chunk. */
-  def rows(chunk: SourceChunk): Array[Byte] = reading(chunk.batch) { in =>
+  def rows(chunk: SourceChunk): Array[Byte] = reading(chunk.segment) { in =>
     in.skipNBytes(chunk.offset)
     val bytes = in.readNBytes(chunk.length)
     if (bytes.length < chunk.length) throw new EOFException
     if (Crc32c.of(bytes) != chunk.crc)
-      throw corrupt(chunk.batch, "the checksum of its rows is wrong")
+      throw corrupt(chunk.segment, "the checksum of its rows is wrong")
     bytes
   }
 
-  private def reading[T](batch: Long)(read: DataInputStream => T): T =
+  private def reading[T](name: SegmentName)(read: DataInputStream => T): T =
     try {
-      val in = new DataInputStream(storage.open(name(batch)))
+      val in = new DataInputStream(storage.open(name.file))
       try read(in)
       finally in.close()
     } catch {
-      case e: FileNotFoundException => throw new MissingSourceFileException(describe(batch), e)
-      case e: EOFException => throw corrupt(batch, "it is too short", e)
+      case e: FileNotFoundException => throw new MissingSourceFileException(describe(name), e)
+      case e: EOFException => throw corrupt(name, "it is too short", e)
     }
 
-  private def corrupt(batch: Long, detail: String, cause: Throwable = null) =
-    new CorruptSourceFileException(describe(batch), detail, cause)
+  private def corrupt(name: SegmentName, detail: String, cause: Throwable = null) =
+    new CorruptSourceFileException(describe(name), detail, cause)
 
-  private def describe(batch: Long): String = storage.describe(name(batch))
+  private def describe(name: SegmentName): String = storage.describe(name.file)
+}
+
+/** @param id
+  *   the writer's own; None in files of earlier releases
+  */
+final case class SegmentName(batch: Long, id: Option[String]) {
+  def file: String = s"$batch${id.fold("")("_" + _)}.source"
 }
 
 final case class SourceSegment(header: Array[Byte], chunks: Seq[SourceChunk])
 
-final case class SourceChunk(batch: Long, offset: Long, length: Int, crc: Int)
+final case class SourceChunk(segment: SegmentName, offset: Long, length: Int, crc: Int)
 
 object SourceSegments {
   final val Format = 1
 
   private val Magic = "KEYSTSRC".getBytes(US_ASCII)
-  private val Name = """(\d+)\.source""".r
+  private val Name = """(\d+)(?:_([0-9a-f-]+))?\.source""".r
 
-  private def name(batch: Long): String = s"$batch.source"
-
-  private def parse(name: String): Option[Long] = name match {
-    case Name(batch) => batch.toLongOption
+  /** None where a file is not a source's, or an id is not one that a source gives. */
+  def parse(name: String): Option[SegmentName] = name match {
+    case Name(batch, id) => batch.toLongOption.map(SegmentName(_, Option(id)))
     case _ => None
   }
 }

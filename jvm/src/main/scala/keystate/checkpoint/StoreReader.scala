@@ -18,6 +18,10 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
   def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
     Rescaling.read(storage, location, version, id, Some(parallelism))
 
+  /** What a version's file of this name has. */
+  def stored(version: Long, name: Option[String]): Manifest =
+    VersionFile.read(storage, location, version, name)
+
   /** The file of that version, relative to the operator's folder. */
   def versionFile(version: Long, id: Option[String], parallelism: Int): String =
     Rescaling.file(storage, location, version, id, Some(parallelism))

@@ -5,6 +5,8 @@ import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.US_ASCII
 import java.util.Arrays
 
+import scala.util.matching.Regex
+
 /** The file that makes a version exist: `<version>.keystate`; with checkpoint format v2
   * `<version>_<id>.keystate`; with v1, once the query was rescaled, `<version>_of<parallelism>.keystate`.
   * Numbers are big-endian.
@@ -53,6 +55,9 @@ private[checkpoint] object VersionFile {
 
   /** With v1, of a layout that the query did not begin with. */
   def layout(parallelism: Int): String = s"of$parallelism"
+
+  /** What `layout` gives. */
+  val Layout: Regex = """of(\d+)""".r
 
   def read(
       storage: CheckpointStorage,

@@ -68,6 +68,19 @@ final class VersionedStore(
     }
   }
 
+  /** Fails where the loaded version was written for another number of hash partitions: it has other
+    * keys than will come here.
+    */
+  def checkHashPartitions(): Unit = for {
+    expected <- settings.hashPartitions
+    found <- manifest.hashPartitions
+    if found != expected
+  } {
+    val version = manifest.version
+    unload()
+    throw MixedLayoutsException.ofNumbers(location, version, found, expected)
+  }
+
   /** The operator state that every subtask had in the loaded version.
     *
     * @param ids

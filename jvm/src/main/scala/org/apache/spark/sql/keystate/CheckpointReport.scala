@@ -41,17 +41,19 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     }
     val segments = sourceFolders().flatMap { folder =>
       val log = segmentsOf(folder)
-      log.list().map(batch => (log, batch))
+      log.list().map(name => (log, name))
     }
-    segments.foreach { case (log, batch) =>
-      try log.read(batch).chunks.foreach(log.rows)
+    segments.foreach { case (log, name) =>
+      try log.read(name).chunks.foreach(log.rows)
       catch { case e: CheckpointException => problems += e.getMessage }
     }
     JObject(
       "versions" -> JInt(versions),
       "runs" -> JInt(runs.size),
       "segments" -> JInt(segments.size),
-      "problems" -> JArray(problems.distinct.map(JString(_)).toList)
+      "problems" -> JArray(
+        (problems ++ new TwoDrivers(checkpoint).problems()).distinct.map(JString(_)).toList
+      )
     )
   }
 
@@ -152,8 +154,8 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
   private def segmentsOf(folder: Path) = new SourceSegments(checkpoint.storage(folder))
 
   private def sources(): Seq[JValue] = sourceFolders().map { folder =>
-    val batch = segmentsOf(folder).list().last
-    val header = parse(new String(segmentsOf(folder).read(batch).header, "UTF-8"))
+    val newest = segmentsOf(folder).list().last
+    val header = parse(new String(segmentsOf(folder).read(newest).header, "UTF-8"))
     val states = (header \ "states").children.collect { case JObject(fields) => fields }.flatten
     val elements = states.groupBy(_._1).map { case (name, of) =>
       JField(name, JInt(of.map(_._2.children.size).sum))
@@ -161,7 +163,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     JObject(
       "folder" -> JString(folder.getName),
       "name" -> header \ "source",
-      "batch" -> JInt(batch),
+      "batch" -> JInt(newest.batch),
       "parallelism" -> header \ "parallelism",
       "state_elements" -> JObject(elements.toList.sortBy(_._1))
     )

@@ -15,7 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{NullType, StructType}
 import org.apache.spark.util.{NextIterator, Utils}
 
 import keystate.backend.StateFamily
@@ -207,7 +207,11 @@ class KeyGroupStateStoreProvider
     }
   }
 
-  private def load(version: Long, id: Option[String]): Unit = versions.load(version, attempt(id))
+  private def load(version: Long, id: Option[String]): Unit = {
+    versions.load(version, attempt(id))
+    // Without keys all is in the first partition, whatever their number.
+    if (!keySchema.forall(_.dataType == NullType)) versions.checkHashPartitions()
+  }
 
   private[keystate] def usesCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
 

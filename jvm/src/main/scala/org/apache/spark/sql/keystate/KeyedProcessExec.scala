@@ -249,7 +249,6 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     checkProvider()
-    RescaleOnRestart.check(getStateInfo.queryRunId)
     spec.continuing(name => recorded.find(_.name == name))
     List(states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId))
   }

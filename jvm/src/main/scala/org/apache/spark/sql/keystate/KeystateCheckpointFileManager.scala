@@ -10,7 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 /** For the setting `spark.sql.streaming.checkpointFileManagerClass`, which also the offset log and
   * Spark's other checkpoint files go by: local folders by [[LocalCheckpointFileManager]], all others
-  * as without the setting.
+  * as without the setting. A query that lost its checkpoint to another driver writes no log entry.
   */
 class KeystateCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
   private val files = KeystateCheckpointFileManager.select(path, conf)
@@ -18,7 +18,10 @@ class KeystateCheckpointFileManager(path: Path, conf: Configuration) extends Che
   override def createAtomic(
       path: Path,
       overwriteIfPossible: Boolean
-  ): CancellableFSDataOutputStream = files.createAtomic(path, overwriteIfPossible)
+  ): CancellableFSDataOutputStream = {
+    CheckpointOwner.checkWrite(path)
+    files.createAtomic(path, overwriteIfPossible)
+  }
   override def open(path: Path): FSDataInputStream = files.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
   override def mkdirs(path: Path): Unit = files.mkdirs(path)

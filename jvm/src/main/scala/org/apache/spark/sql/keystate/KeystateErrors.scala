@@ -146,9 +146,30 @@ private[keystate] object KeystateErrors {
       "the checkpoint to a file system that does."
   )
 
-  def queryIsRunning(checkpoint: String): KeystateException = new KeystateException(
-    "KEYSTATE_QUERY_IS_RUNNING",
-    s"A query is running on $checkpoint: stop it first."
+  def queryIsRunning(checkpoint: String, who: Option[String] = None): KeystateException =
+    new KeystateException(
+      "KEYSTATE_QUERY_IS_RUNNING",
+      s"A query is running on $checkpoint${who.fold("")(": " + _)}. Stop it first."
+    )
+
+  def fenced(checkpoint: Path, run: String, other: String): KeystateException =
+    new KeystateException(
+      "KEYSTATE_FENCED",
+      s"The checkpoint $checkpoint was taken over by $other, so this $run ends; what it had " +
+        "committed counts, and the other goes on from there. Only one query may run on a checkpoint: " +
+        "stop one of the two before you start it again."
+    )
+
+  def damagedLog(file: Path, cause: Throwable): KeystateException = new KeystateException(
+    "KEYSTATE_CORRUPT_FILE",
+    s"The log file $file is damaged: $cause. Restore it from a copy, or go on from a savepoint.",
+    cause
+  )
+
+  def offsetWithoutPartitions(setting: String): KeystateException = new KeystateException(
+    "KEYSTATE_CORRUPT_FILE",
+    s"The last entry of the checkpoint's offset log has no valid number in $setting: it is damaged. " +
+      "Restore it from a copy, or go on from a savepoint."
   )
 
   def foreignOffset(source: String, json: String): KeystateException = new KeystateException(

@@ -62,6 +62,7 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
         Files.delete(local(source))
       } catch {
         case _: NioFileAlreadyExistsException =>
+          Files.delete(local(source)) // Spark leaves it where it is
           throw new FileAlreadyExistsException(s"$target exists already")
         case _: UnsupportedOperationException | _: FileSystemException if !Files.exists(file) =>
           // A file system without hard links.

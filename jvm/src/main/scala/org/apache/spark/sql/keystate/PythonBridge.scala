@@ -103,7 +103,13 @@ object PythonBridge {
   /** Changes a stopped query's number of partitions; returns what it was before. */
   def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    new QueryRescaling(classic, stopped(classic, checkpoint)).run(partitions)
+    val root = stopped(classic, checkpoint)
+    val rescaling = new QueryRescaling(classic, root)
+    rescaling.checkProvider()
+    val run = s"rescale to $partitions partitions"
+    CheckpointOwner.take(new Path(root), classic.sessionState.newHadoopConf(), run)
+    try rescaling.run(Some(partitions))
+    finally CheckpointOwner.release(new Path(root), run)
   }
 
   /** What is in a checkpoint, as JSON. */
@@ -163,7 +169,9 @@ object PythonBridge {
     Using.resource(new QueryCheckpoint(classic, resolved(classic, checkpoint)))(read)
   }
 
-  /** Where a checkpoint is, on which no query of this session may run. */
+  /** Where a checkpoint is, on which no query may run: of this session, or of another process of this
+    * machine. One of another machine is not seen here.
+    */
   private def stopped(session: ClassicSparkSession, checkpoint: String): String = {
     val root = resolved(session, checkpoint)
     session.streams.active.foreach {
@@ -173,6 +181,9 @@ object PythonBridge {
         throw KeystateErrors.queryIsRunning(checkpoint)
       case _ =>
     }
+    CheckpointOwner
+      .aliveElsewhere(new Path(root), session.sessionState.newHadoopConf())
+      .foreach(who => throw KeystateErrors.queryIsRunning(checkpoint, Some(who)))
     root
   }
 

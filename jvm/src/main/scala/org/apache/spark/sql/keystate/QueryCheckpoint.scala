@@ -24,8 +24,8 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   // Spark's logs make their folders when they are opened.
   if (!files.exists(new Path(root, "commits"))) throw KeystateErrors.noCheckpoint(location)
 
-  private val commits = new CommitLog(session, new Path(root, "commits").toString)
-  private val offsets = new OffsetSeqLog(session, new Path(root, "offsets").toString)
+  private val commits = QueryLogs.commits(session, root)
+  private val offsets = QueryLogs.offsets(session, root)
   private val scratch =
     new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
 
@@ -44,15 +44,43 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     val commit =
       commits.get(number).getOrElse(throw KeystateErrors.noBatch(number, location))
     val ids = commit.stateUniqueIds.getOrElse(Map.empty)
-    val partitions = ids
-      .collectFirst { case (operator, of) if !unpartitioned(operator) => of.length }
-      .orElse(offsets.get(number).map(QueryRescaling.partitionsOf))
+    val recorded = recordedPartitions(number)
+      .orElse(ids.values.map(_.length).maxOption)
+      .getOrElse(throw KeystateErrors.noBatch(number, location))
     CommittedBatch(
       number,
-      partitions.getOrElse(throw KeystateErrors.noBatch(number, location)),
+      layout.of(number, commit, recorded),
       ids.map { case (operator, of) => operator -> of.toSeq.map(_.toSeq) }
     )
   }
+
+  /** The number of partitions that the offset log tells of a batch. */
+  def recordedPartitions(batch: Long): Option[Int] =
+    offsets.get(batch).map(QueryRescaling.partitionsOf)
+
+  /** The time of the batch whose offset in a source is this file, in ms; it was set when the file was
+    * there. A batch without rows of this source has the offset of the one before.
+    */
+  def recordedAt(source: Int, name: SegmentName): Option[Long] = {
+    val times = for {
+      batch <- offsets.listBatchesOnDisk.toSeq.sorted
+      entry <- offsets.get(batch)
+      offset <- entry match {
+        case seq: OffsetSeq => seq.offsets.lift(source).flatten
+        case _ => None
+      }
+      if SourceStream.segmentOf(offset.json).contains(name)
+      metadata <- entry.metadataOpt
+    } yield metadata.batchTimestampMs
+    times.minOption
+  }
+
+  private lazy val layout = new CommittedLayout(
+    operators,
+    record(_).isDefined,
+    unpartitioned,
+    operator => (storage(operatorFolder(operator)), stores(operator))
+  )
 
   def operators: Seq[Long] = folders(new Path(root, "state")).flatMap(_.toLongOption).sorted
 

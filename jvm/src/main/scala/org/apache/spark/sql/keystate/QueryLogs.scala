@@ -4,6 +4,7 @@ import java.io.{ByteArrayOutputStream, OutputStream}
 import java.util.Arrays
 
 import scala.util.Using
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -11,7 +12,10 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing._
 
-/** The logs of a query, whose entries Spark itself never replaces. */
+/** The logs of a query, whose entries Spark itself never replaces. What is damaged is named.
+  *
+  * Relies on `HDFSMetadataLog`, whose `get` gives None for what is not there.
+  */
 private[keystate] object QueryLogs {
 
   def offsets(session: SparkSession, checkpoint: Path): OffsetEntries =
@@ -22,6 +26,11 @@ private[keystate] object QueryLogs {
 
   final class OffsetEntries(session: SparkSession, path: String)
       extends OffsetSeqLog(session, path) {
+    override def get(batch: Long): Option[OffsetSeqBase] =
+      naming(batchIdToPath(batch))(super.get(batch))
+
+    override def getLatest(): Option[(Long, OffsetSeqBase)] = latest(this)
+
     def replace(batch: Long, entry: OffsetSeqBase): Unit =
       QueryLogs.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
         serialize(entry, _)
@@ -29,11 +38,26 @@ private[keystate] object QueryLogs {
   }
 
   final class CommitEntries(session: SparkSession, path: String) extends CommitLog(session, path) {
+    override def get(batch: Long): Option[CommitMetadataBase] =
+      naming(batchIdToPath(batch))(super.get(batch))
+
+    override def getLatest(): Option[(Long, CommitMetadataBase)] = latest(this)
+
     def replace(batch: Long, entry: CommitMetadataBase): Unit =
       QueryLogs.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
         serialize(entry, _)
       )
   }
+
+  private def latest[T <: AnyRef](log: HDFSMetadataLog[T]): Option[(Long, T)] =
+    log.getLatestBatchId().flatMap(batch => log.get(batch).map(batch -> _))
+
+  private def naming[T](file: Path)(read: => T): T =
+    try read
+    catch {
+      case e: KeystateException => throw e
+      case NonFatal(e) => throw KeystateErrors.damagedLog(file, e)
+    }
 
   /** Replaces a log's file by one that was written whole; at any time one of them is there. */
   private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {

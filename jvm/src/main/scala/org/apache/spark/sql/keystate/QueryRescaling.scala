@@ -25,6 +25,10 @@ import keystate.checkpoint.{LocalFolder, Rescaling}
   * a pending batch, Spark's refusal of an unfinished repartitioning is what a start without Keystate
   * would find; doing the change again, which a restart does by itself, completes it.
   *
+  * The caller has taken the checkpoint ([[CheckpointOwner]]). A driver that had it before can still
+  * commit the batch that it is in, with the old number. So the number that counts is that of the
+  * committed state ([[CommittedLayout]]); where the log says another one, the log is corrected.
+  *
   * With format v1 the pending batch's own version gets the new layout too where all of it was written:
   * a sink that has the batch already skips it, and then it is not computed again.
   */
@@ -39,61 +43,77 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
   private val commits = QueryLogs.commits(session, root)
 
-  /** Returns the number of partitions before; the same as `partitions` when nothing was to do. */
-  def run(partitions: Int): Int =
+  /** Returns the number of partitions before; the same as `wanted` when nothing was to do.
+    *
+    * @param wanted
+    *   None keeps the number that the committed state has, whatever the logs say
+    */
+  def run(wanted: Option[Int]): Int =
     try {
-      provider.filter(_ != KeystateErrors.ProviderClass).foreach { other =>
-        throw KeystateErrors.foreignProvider(checkpoint, other)
-      }
-      change(partitions)
+      checkProvider()
+      change(wanted)
     } finally local.close()
 
-  /** The state store provider that the query ran with; none before its first batch. */
-  def provider: Option[String] =
-    offsets.getLatest().flatMap { case (_, entry) => settingOf(entry, Provider) }
+  def checkProvider(): Unit = provider.filter(_ != KeystateErrors.ProviderClass).foreach { other =>
+    throw KeystateErrors.foreignProvider(checkpoint, other)
+  }
 
-  private def change(partitions: Int): Int = offsets.getLatest() match {
-    case None => partitions
+  /** The state store provider that the query ran with; none before its first batch. */
+  def provider: Option[String] = latest.flatMap { case (_, entry) => settingOf(entry, Provider) }
+
+  /** Whether this is another number than the logs have. */
+  def changesTo(partitions: Int): Boolean =
+    latest.exists { case (_, entry) => partitionsOf(entry) != partitions }
+
+  private lazy val latest = offsets.getLatest()
+
+  private def change(wanted: Option[Int]): Int = latest match {
+    case None => wanted.getOrElse(0)
     case Some((latest, entry)) =>
       val committed = commits.getLatest()
       val before = partitionsOf(entry)
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(id => offsets.get(id)).map(partitionsOf)
-      val sparkStores = storesOfSpark(committed.map(_._1))
       val layout = committed.fold(before) { case (id, commit) =>
-        layoutOf(id, commit, sparkStores)
+        committedLayout.of(id, commit, offsets.get(id).fold(before)(partitionsOf))
+      }
+      val partitions = wanted.getOrElse(layout)
+      if (layout != partitions) {
+        committed.foreach { case (id, commit) => rescaleStores(id, commit, layout, partitions) }
       }
       if (layout != partitions || pinned.exists(_ != partitions)) {
-        committed.foreach { case (id, commit) =>
-          rescaleStores(id, commit, sparkStores, layout, partitions)
-        }
-        if (!committed.exists(_._1 == latest))
-          rescalePending(latest, sparkStores, layout, partitions)
+        if (!committed.exists(_._1 == latest)) rescalePending(latest, partitions)
         dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
-        entries.foreach(id => offsets.replace(id, withPartitions(offsets.get(id).get, partitions)))
-        logInfo(s"Rescaled $checkpoint from $before to $partitions partitions")
+        entries.foreach(id => replace(id, withPartitions(offsets.get(id).get, partitions)))
+        logInfo(s"Rescaled $checkpoint from $layout to $partitions partitions")
       }
-      before
+      layout
   }
 
-  /** How many partitions the committed state has: as many as the commit has ids, or, without ids, as
-    * many as the batch ran with.
-    */
-  private def layoutOf(
-      batch: Long,
-      commit: CommitMetadataBase,
-      sparkStores: Map[Long, Seq[SparkStore]]
-  ): Int =
-    commit.stateUniqueIds
-      .flatMap(_.collectFirst {
-        case (operator, ids) if !sparkStores.get(operator).exists(isUnpartitioned) => ids.length
-      })
-      .getOrElse(partitionsOf(offsets.get(batch).get))
+  private lazy val committedLayout = new CommittedLayout(
+    operators(),
+    operator => record(operator).isDefined,
+    operator => sparkStores.get(operator).exists(isUnpartitioned),
+    operator =>
+      (
+        storageOf(operator),
+        sparkStores.get(operator).fold(Seq(StateStoreId.DEFAULT_STORE_NAME))(_.map(_.name))
+      )
+  )
+
+  /** The stores of the operators that are not Keystate's. */
+  private lazy val sparkStores: Map[Long, Seq[SparkStore]] = {
+    val sparks = operators().filter(record(_).isEmpty).toSet
+    if (sparks.isEmpty) Map.empty
+    else
+      commits.getLatest().fold(Map.empty[Long, Seq[SparkStore]]) { case (batch, _) =>
+        SparkStore.all(session, root, batch).filter { case (operator, _) => sparks(operator) }
+      }
+  }
 
   private def rescaleStores(
       batch: Long,
       commit: CommitMetadataBase,
-      sparkStores: Map[Long, Seq[SparkStore]],
       layout: Int,
       partitions: Int
   ): Unit = {
@@ -116,21 +136,18 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
           rescaleStore(operator, batch + 1, idsOf(0), partitions).map(_.toArray).toArray
       })
     }
-    if (commit.stateUniqueIds.isDefined)
+    if (commit.stateUniqueIds.isDefined) {
+      CheckpointOwner.check(root)
       commits.replace(batch, commit.withStateUniqueIds(Some(ids.toMap)))
+    }
+  }
+
+  private def replace(batch: Long, entry: OffsetSeqBase): Unit = {
+    CheckpointOwner.check(root)
+    offsets.replace(batch, entry)
   }
 
   private def isUnpartitioned(stores: Seq[SparkStore]): Boolean = stores.forall(_.isUnpartitioned)
-
-  /** The stores of the operators that are not Keystate's. */
-  private def storesOfSpark(committed: Option[Long]): Map[Long, Seq[SparkStore]] = {
-    val sparks = operators().filter(record(_).isEmpty).toSet
-    if (sparks.isEmpty) Map.empty
-    else
-      committed.fold(Map.empty[Long, Seq[SparkStore]]) { batch =>
-        SparkStore.all(session, root, batch).filter { case (operator, _) => sparks(operator) }
-      }
-  }
 
   private def checkOperators(partitions: Int): Unit =
     operators().flatMap(record).foreach(_.checkParallelism(partitions))
@@ -166,27 +183,23 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     local
   )
 
-  private def rescalePending(
-      batch: Long,
-      sparkStores: Map[Long, Seq[SparkStore]],
-      layout: Int,
-      partitions: Int
-  ): Unit = {
+  /** Gives what a pending batch wrote of the state the wanted layout too, from one in which all of it
+    * is there.
+    */
+  private def rescalePending(batch: Long, partitions: Int): Unit = {
     checkOperators(partitions)
     val version = batch + 1
-    val ids = Seq.fill(layout)(Option.empty[String])
-    def isComplete(operator: Long, store: String) =
-      Rescaling.isComplete(storageOf(operator), operator, store, version, layout)
-    operators().foreach { operator =>
-      sparkStores.get(operator) match {
-        case Some(stores) if isUnpartitioned(stores) =>
-        case Some(stores) =>
-          if (stores.forall(store => isComplete(operator, store.name)))
-            stores.foreach(rescaleSparkStore(_, batch, version, ids, partitions))
-        case None =>
-          if (isComplete(operator, StateStoreId.DEFAULT_STORE_NAME))
-            rescaleStore(operator, version, ids, partitions)
-      }
+    operators().filterNot(sparkStores.get(_).exists(isUnpartitioned)).foreach { operator =>
+      val layouts = committedLayout.complete(operator, version)
+      if (!layouts.contains(partitions))
+        layouts.headOption.foreach { layout =>
+          val ids = Seq.fill(layout)(Option.empty[String])
+          sparkStores.get(operator) match {
+            case Some(stores) =>
+              stores.foreach(rescaleSparkStore(_, batch, version, ids, partitions))
+            case None => rescaleStore(operator, version, ids, partitions)
+          }
+        }
     }
   }
 
@@ -218,9 +231,9 @@ private[keystate] object QueryRescaling {
     entry.metadataOpt.flatMap(_.conf.get(key))
 
   def partitionsOf(entry: OffsetSeqBase): Int =
-    settingOf(entry, Partitions)
-      .getOrElse(throw new IllegalStateException(s"no $Partitions in the offset log"))
-      .toInt
+    settingOf(entry, Partitions).flatMap(_.toIntOption).filter(_ > 0).getOrElse {
+      throw KeystateErrors.offsetWithoutPartitions(Partitions)
+    }
 
   private def withPartitions(entry: OffsetSeqBase, partitions: Int): OffsetSeqBase =
     withSetting(entry, Partitions -> partitions.toString)

@@ -5,6 +5,8 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
+import org.apache.hadoop.fs.Path
+
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
@@ -12,50 +14,70 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.apache.spark.sql.streaming.StreamingQueryListener._
 
-/** Rescales a query that is started with another `spark.sql.shuffle.partitions` than its checkpoint
-  * has. Set as one of `spark.sql.streaming.streamingQueryListeners`.
+import keystate.checkpoint.CheckpointException
+
+/** Takes the checkpoint of a query that starts, so that no other driver goes on with it, and rescales
+  * it if it is started with another `spark.sql.shuffle.partitions` than its state has. Set as one of
+  * `spark.sql.streaming.streamingQueryListeners`.
   *
   * Relies on `StreamExecution.runStream`, which posts the started event synchronously on the query's
   * own thread before it reads the offset and commit logs. The setting counts only where it was set,
-  * not by its default. What a listener throws is only logged, so a failure is kept for the operator,
-  * which fails the query with it when it is planned.
+  * not by its default. What a listener throws is only logged, so a failure is kept for the checkpoint,
+  * and fails the query when it is planned or writes its log.
   */
 class RescaleOnRestart extends StreamingQueryListener with Logging {
   import RescaleOnRestart._
 
+  /** Runs of this driver that hold a checkpoint. */
+  private val running = new ConcurrentHashMap[UUID, Path]
+
   override def onQueryStarted(event: QueryStartedEvent): Unit =
     SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).foreach { any =>
       any.streams.get(event.id) match {
-        case wrapper: StreamingQueryWrapper => rescale(wrapper.streamingQuery)
-        case query: StreamExecution => rescale(query)
+        case wrapper: StreamingQueryWrapper => start(wrapper.streamingQuery)
+        case query: StreamExecution => start(query)
         case _ =>
       }
     }
 
-  private def rescale(query: StreamExecution): Unit = {
+  private def start(query: StreamExecution): Unit = {
     val session = query.sparkSession
     val conf = session.sessionState.conf
-    if (enabled(conf)) {
-      wanted(conf).foreach { partitions =>
-        try {
-          val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
-          // What runs on another provider stays as Spark has it.
-          if (rescaling.provider.contains(KeystateErrors.ProviderClass)) rescaling.run(partitions)
-        } catch {
-          case NonFatal(e) =>
-            logWarning(s"Could not rescale ${query.resolvedCheckpointRoot}", e)
-            failures.put(query.runId, e)
+    val checkpoint = new Path(query.resolvedCheckpointRoot)
+    try {
+      val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
+      // What runs on another provider stays as Spark has it.
+      if (
+        rescaling.provider.getOrElse(conf.stateStoreProviderClass) == KeystateErrors.ProviderClass
+      ) {
+        running.put(query.runId, checkpoint)
+        CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
+        val wanted = if (enabled(conf)) partitions(conf) else None
+        try rescaling.run(wanted)
+        catch {
+          // Stores look for themselves; what is damaged has a better error where it is used.
+          case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
+            logWarning(s"Could not look for the number of partitions in $checkpoint", e)
         }
+        ()
       }
+    } catch {
+      case NonFatal(e) =>
+        logWarning(s"The query on $checkpoint can't start", e)
+        CheckpointOwner.fail(
+          checkpoint,
+          e match {
+            case known @ (_: KeystateException | _: CheckpointException) => known
+            case other => KeystateErrors.rescaleFailed(other)
+          }
+        )
     }
   }
 
   override def onQueryProgress(event: QueryProgressEvent): Unit = ()
 
-  override def onQueryTerminated(event: QueryTerminatedEvent): Unit = {
-    failures.remove(event.runId)
-    ()
-  }
+  override def onQueryTerminated(event: QueryTerminatedEvent): Unit =
+    Option(running.remove(event.runId)).foreach(CheckpointOwner.release(_, nameOf(event.runId)))
 }
 
 private[keystate] object RescaleOnRestart {
@@ -63,13 +85,7 @@ private[keystate] object RescaleOnRestart {
   /** `auto` or `off`: whether a restart with another number of partitions rescales the query. */
   val OnRestart = "spark.keystate.rescale.onRestart"
 
-  private val failures = new ConcurrentHashMap[UUID, Throwable]
-
-  /** Throws what kept a query from being rescaled. */
-  def check(queryRun: UUID): Unit = Option(failures.get(queryRun)).foreach {
-    case known: KeystateException => throw known
-    case e => throw KeystateErrors.rescaleFailed(e)
-  }
+  private def nameOf(run: UUID) = s"query run $run"
 
   private def enabled(conf: SQLConf): Boolean = conf.getConfString(OnRestart, "auto") match {
     case "auto" => true
@@ -77,6 +93,6 @@ private[keystate] object RescaleOnRestart {
     case other => throw new IllegalArgumentException(s"$OnRestart is '$other': use auto or off")
   }
 
-  private def wanted(conf: SQLConf): Option[Int] =
+  private def partitions(conf: SQLConf): Option[Int] =
     Option.when(conf.contains(SQLConf.SHUFFLE_PARTITIONS.key))(conf.numShufflePartitions)
 }

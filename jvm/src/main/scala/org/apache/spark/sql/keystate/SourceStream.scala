@@ -3,11 +3,12 @@ package org.apache.spark.sql.keystate
 import java.io.IOException
 import java.nio.channels.ClosedChannelException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
 
 import net.razorvine.pickle.Unpickler
 import org.apache.hadoop.fs.Path
 import org.json4s._
-import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.jackson.JsonMethods.{compact, parse, parseOpt, render}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
@@ -22,12 +23,13 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourc
 import org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner
 import org.apache.spark.util.SerializableConfiguration
 
-import keystate.checkpoint.SourceSegments
+import keystate.checkpoint.{SegmentName, SourceSegments}
 
 /** A stateful source in a query. Its function runs in a Python process next to the driver, from the
   * first batch on; `latestOffset` takes what was collected since the last one and writes it to the
-  * source's log with the state after it, and tasks read the log. An offset is the number of a file
-  * in the log.
+  * source's log with the state after it, and tasks read the log. An offset is the name of a file in
+  * the log: its batch and, for another driver on the checkpoint may write that batch too, its id. What
+  * no offset names is not read: the function does it again from the state before.
   *
   * Relies on `PythonStreamingSourceRunner`, which starts the process and calls the methods of a
   * `DataSourceStreamReader` in it. Their arguments and results carry more than offsets here; see
@@ -37,20 +39,24 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     extends MicroBatchStream
     with SupportsAdmissionControl
     with SupportsTriggerAvailableNow {
+  import SourceStream._
+
   private val session = SparkSession.active
   private val conf = session.sessionState.newHadoopConf()
   private val sharedConf = session.sparkContext.broadcast(new SerializableConfiguration(conf))
   private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
   private var runner: Option[PythonStreamingSourceRunner] = None
-  private var oldest: Option[Long] = None
+
+  /** What Spark committed last in this run. */
+  private var committed: Option[SegmentName] = None
 
   /** The newest batch in the log, once the function runs. */
-  private var newest = 0L
+  private var newest = Beginning
 
   /** With the trigger availableNow: how much more to take. */
   private var availableNow: Option[Budget] = None
 
-  override def initialOffset(): Offset = offset(0)
+  override def initialOffset(): Offset = offset(Beginning)
 
   override def deserializeOffset(json: String): Offset = PythonStreamingSourceOffset(json)
 
@@ -63,38 +69,32 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     throw new IllegalStateException("Spark asks a source with admission control for its start")
 
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
-    val from = batch(start)
-    // What was written for a batch that Spark had not recorded when the query ended.
-    if (runner.isEmpty && segments.exists(from + 1)) offset(from + 1)
-    else {
-      if (runner.isEmpty) begin(from)
-      if (from < newest) offset(newest) else offset(collect())
-    }
+    val from = segment(start)
+    if (runner.isEmpty) begin(from)
+    if (from == newest) collect()
+    offset(newest)
   }
 
-  /** Takes what the function has collected, if there is any; returns the newest batch. */
-  private def collect(): Long = {
+  /** Takes what the function has collected, if there is any. */
+  private def collect(): Unit =
     if (!availableNow.exists(_.isSpent)) {
       var answer = ask(JObject())
       while (answer.rows == 0 && !answer.waiting && availableNow.exists(!_.isSpent))
         answer = ask(JObject())
       if (answer.rows > 0) {
-        write(newest + 1)
-        newest += 1
+        newest = write(newest.batch + 1)
         availableNow.foreach(_.took(answer.rows))
       }
     }
-    newest
-  }
 
-  private def begin(from: Long): Unit = {
+  private def begin(from: SegmentName): Unit = {
     val restored =
-      if (from == 0) JNull else JString(new String(segments.read(from).header, UTF_8))
+      if (from == Beginning) JNull else JString(new String(segments.read(from).header, UTF_8))
     newest = from
     val started = new PythonStreamingSourceRunner(source.reader, source.rows)
     runner = Some(started)
     started.init()
-    val _ = ask(JObject("begin" -> JInt(from), "restored" -> restored))
+    val _ = ask(JObject("begin" -> JInt(from.batch), "restored" -> restored))
   }
 
   private def ask(request: JObject): Answer = {
@@ -106,30 +106,39 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     }
   }
 
-  private def write(number: Long): Unit = {
+  private def write(number: Long): SegmentName = {
+    val name = SegmentName(number, Some(UUID.randomUUID.toString))
     val next = compact(render(JObject("batch" -> JInt(number))))
     val unpickler = new Unpickler
     val parts = calling(_.partitions("{}", next))._1.toSeq.map { pickled =>
       unpickler.loads(pickled).asInstanceOf[Array[Byte]]
     }
-    segments.write(number, parts.head, parts.tail)
+    segments.write(name, parts.head, parts.tail)
+    name
   }
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
-    (batch(start) + 1 to batch(end))
+    between(segment(start), segment(end))
       .flatMap(segments.read(_).chunks)
       .map(SourcePartition(_): InputPartition)
       .toArray
 
+  /** A batch of Spark's has one file; those before the last could only be of earlier releases. */
+  private def between(start: SegmentName, end: SegmentName): Seq[SegmentName] =
+    if (end.batch <= start.batch) Nil
+    else (start.batch + 1 until end.batch).map(SegmentName(_, None)) :+ end
+
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(location, sharedConf)
 
-  /** Rows up to the end are not needed any more; the state after them is. */
+  /** Rows up to the end are not needed any more; the state after them is. At first, what earlier runs
+    * and other drivers left of these batches goes too.
+    */
   override def commit(end: Offset): Unit = {
-    val number = batch(end)
-    val first = oldest.getOrElse(segments.list().headOption.getOrElse(number))
-    (first until number).foreach(segments.delete)
-    oldest = Some(number)
+    val last = segment(end)
+    val before = committed.fold(segments.list().filter(_.batch <= last.batch))(Seq(_))
+    before.filterNot(_ == last).foreach(segments.delete)
+    committed = Some(last)
     if (runner.nonEmpty) calling(_.commit(end.json))
   }
 
@@ -148,13 +157,31 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
 
   override def toString: String = source.name
 
-  private def offset(number: Long): Offset =
-    PythonStreamingSourceOffset(s"""{"batch":$number}""")
-
-  private def batch(offset: Offset): Long = parse(offset.json) \ "batch" match {
-    case JInt(number) => number.toLong
-    case _ => throw KeystateErrors.foreignOffset(source.name, offset.json)
+  private def offset(name: SegmentName): Offset = {
+    val fields = ("batch" -> JInt(name.batch)) +: name.id.map(id => "id" -> JString(id)).toSeq
+    PythonStreamingSourceOffset(compact(render(JObject(fields: _*))))
   }
+
+  private def segment(offset: Offset): SegmentName =
+    segmentOf(offset.json).getOrElse(throw KeystateErrors.foreignOffset(source.name, offset.json))
+}
+
+private object SourceStream {
+
+  /** Before the first batch; there is no such file. */
+  val Beginning = SegmentName(0, None)
+
+  /** The file that an offset names; None where it is not one of a stateful source. */
+  def segmentOf(offset: String): Option[SegmentName] =
+    parseOpt(offset).flatMap { json =>
+      (json \ "batch", json \ "id") match {
+        case (JInt(batch), JNothing) => Some(SegmentName(batch.toLong, None))
+        // Only a name that a source gives: the log could be anybody's.
+        case (JInt(batch), JString(id)) =>
+          SourceSegments.parse(SegmentName(batch.toLong, Some(id)).file)
+        case _ => None
+      }
+    }
 }
 
 /** What the function's process has: rows for the next batch, or none, and whether it is waiting

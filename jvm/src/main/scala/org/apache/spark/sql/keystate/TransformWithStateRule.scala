@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate
 
+import org.apache.hadoop.fs.Path
+
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType
@@ -30,11 +32,13 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan =
     if (plan.conf.stateStoreProviderClass != KeystateErrors.ProviderClass) plan
     else {
-      plan.foreach {
-        case operator: StatefulOperator =>
-          operator.stateInfo.foreach(info => RescaleOnRestart.check(info.queryRunId))
-        case _ =>
-      }
+      // A batch of a query that may not go on is not begun.
+      plan
+        .collectFirst { case operator: StatefulOperator => operator.stateInfo }
+        .flatten
+        .map(_.checkpointLocation)
+        .filter(_.nonEmpty)
+        .foreach(state => CheckpointOwner.check(new Path(state).getParent))
       plan.transformUp {
         case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
           new TransformWithStateOnKeystate(

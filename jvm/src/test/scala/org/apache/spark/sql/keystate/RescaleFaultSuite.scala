@@ -90,7 +90,7 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
       store.close()
     }
 
-    def rescale(partitions: Int): Int = new QueryRescaling(session, root).run(partitions)
+    def rescale(partitions: Int): Int = new QueryRescaling(session, root).run(Some(partitions))
 
     /** The partitions that a restart would have, by each log entry that it reads. */
     def partitionsInLogs: Set[Int] =

@@ -1,0 +1,75 @@
+"""A driver of a stateful source that gives as many numbers as a test allows it.
+
+python second_source_query.py FOLDER NAME
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keystate
+import restart_query
+import sessions
+from keystate import ListCheckpointed, SourceFunction
+from pyspark.sql import SparkSession
+
+
+class Allowed(SourceFunction, ListCheckpointed[int]):
+    """Counts up to the number in a file, which a test raises."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.next = 0
+        self.running = True
+
+    def run(self, ctx: Any) -> None:
+        while self.running:
+            until = int(self.file.read_text())
+            if self.next < until:
+                with ctx.get_checkpoint_lock():
+                    while self.next < until:
+                        ctx.collect(self.next)
+                        self.next += 1
+            elif until < 0:
+                return
+            else:
+                ctx.mark_as_temporarily_idle()
+                time.sleep(0.02)
+
+    def cancel(self) -> None:
+        self.running = False
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[int]:
+        return [self.next]
+
+    def restore_state(self, state: list[int]) -> None:
+        self.next = max(state)
+
+
+def allow(folder: Path, name: str, until: int) -> None:
+    part = folder / f"{name}.part"
+    part.write_text(str(until))
+    part.rename(folder / f"{name}.until")
+
+
+def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
+    df = keystate.source(spark, Allowed(folder / f"{name}.until"), "n long")
+    return (
+        df.writeStream.foreachBatch(restart_query.saver(folder))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def main() -> None:
+    folder, name = sys.argv[1:]
+    spark = keystate.configure(sessions.builder("local[1]", 1)).getOrCreate()
+    start(spark, Path(folder), name, processingTime="0 seconds").awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """The side channel: asks the JVM for state that was too large to be sent ahead.
 
-One socket a task, opened at the first question. A question is ``[int32 length][JSON]`` followed by
+One socket a task, opened at the first question with the task's secret, which the JVM says it knows.
+A question is ``[int32 length][JSON]`` followed by
 ``[int32 length][Arrow stream]``, the keys asked for or nothing; an answer is the same, its JSON
 ``{"error": ...}``, or ``{"next": token}`` when more pages follow.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +19,25 @@ import pyarrow as pa
 
 from keystate.errors import KeystateError
 
+#: How long connecting may take. An answer may take as long as it needs: when the executor or the
+#: task ends, the connection is closed.
+_CONNECT_SECONDS = 30.0
+_RETRY_SECONDS = 0.05
+
 
 class Channel:
-    """A task's side channel."""
+    """A task's side channel.
 
-    def __init__(self, port: int, secret: str) -> None:
-        self._address = ("127.0.0.1", port)
+    Args:
+        server: where the JVM listens: a ``path``, or a ``host`` and a ``port``.
+        secret: the task's.
+    """
+
+    def __init__(self, server: dict[str, Any], secret: str) -> None:
+        self._server = server
         self._secret = secret
         self._socket: socket.socket | None = None
+        self._broken: str | None = None
         self.generation = 0
 
     def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
@@ -146,37 +159,86 @@ class Channel:
     def _exchange(
         self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.sendall(_frame(self._secret.encode()))
+        if self._broken is not None:
+            raise KeystateError(self._broken)
         question["generation"] = self.generation
-        self._socket.sendall(_frame(json.dumps(question).encode()) + _frame(_stream(keys)))
-        answer = json.loads(self._read())
-        data = self._read()
+        try:
+            if self._socket is None:
+                self._socket = self._connect()
+            self._socket.sendall(_frame(json.dumps(question).encode()) + _frame(_stream(keys)))
+            answer = json.loads(_read(self._socket))
+            data = _read(self._socket)
+        except OSError as e:
+            self.close()
+            self._broken = (
+                f"the executor can't be asked for state at {self._server}: "
+                f"{e or type(e).__name__}. The task has ended (it was cancelled, or its result was "
+                "not read to the end), or the executor is gone"
+            )
+            raise KeystateError(self._broken) from e
         if "error" in answer:
             raise KeystateError(f"the state could not be read: {answer['error']}")
         return answer, data
 
-    def _read(self) -> bytes:
-        (length,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(length)
+    def _connect(self) -> socket.socket:
+        """Connects, again and again if need be: a server under siege lets go of strangers."""
+        end = time.monotonic() + _CONNECT_SECONDS
+        while True:
+            channel = self._new_socket()
+            try:
+                channel.settimeout(max(_RETRY_SECONDS, end - time.monotonic()))
+                channel.connect(self._peer())
+                channel.sendall(_frame(self._secret.encode()))
+                known = struct.unpack(">i", _exactly(channel, 4)) == (1,)
+            except OSError as e:
+                channel.close()
+                if time.monotonic() + _RETRY_SECONDS > end or _is_gone(e):
+                    raise
+                time.sleep(_RETRY_SECONDS)
+            else:
+                if not known:
+                    channel.close()
+                    raise ConnectionAbortedError("it does not know the task")
+                channel.settimeout(None)
+                return channel
 
-    def _exactly(self, length: int) -> bytes:
-        assert self._socket is not None
-        parts = bytearray()
-        while len(parts) < length:
-            part = self._socket.recv(min(1 << 20, length - len(parts)))
-            if not part:
-                raise KeystateError("the state could not be read: the executor closed the channel")
-            parts += part
-        return bytes(parts)
+    def _peer(self) -> Any:
+        path = self._server.get("path")
+        return path or (self._server["host"], self._server["port"])
+
+    def _new_socket(self) -> socket.socket:
+        if "path" in self._server:
+            return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in self._server["host"] else socket.AF_INET
+        channel = socket.socket(family, socket.SOCK_STREAM)
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return channel
 
 
 def open_channel(control: dict[str, Any]) -> Any:
     """The side channel of a task; one that runs without a JVM brings its own."""
     own = control.get("channel")
-    return Channel(control["port"], control["secret"]) if own is None else own
+    return Channel(control["server"], control["secret"]) if own is None else own
+
+
+def _is_gone(error: OSError) -> bool:
+    """Whether there is nobody to be waited for."""
+    return isinstance(error, (ConnectionRefusedError, FileNotFoundError, PermissionError))
+
+
+def _read(channel: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _exactly(channel, 4))
+    return _exactly(channel, length)
+
+
+def _exactly(channel: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = channel.recv(min(1 << 20, length - len(parts)))
+        if not part:
+            raise ConnectionResetError("it closed the connection")
+        parts += part
+    return bytes(parts)
 
 
 def _frame(data: bytes) -> bytes:

@@ -54,12 +54,16 @@ final class VersionedStore(
   def commitStatistics: CommitStatistics = lastCommit
   def compactions: Long = compaction.finished
 
-  /** Makes this version the working copy. It is read from storage unless it is what is loaded. */
+  /** Makes this version the working copy. It is read from storage unless it is what is loaded; of that
+    * whatever was changed and neither committed nor rolled back is undone.
+    */
   def load(version: Long, id: Option[String]): Unit = {
     val unchanged =
       loaded != null && loaded.manifest.version == version && loaded.manifest.id == id
-    if (unchanged) lastLoad = LoadStatistics(0, 0)
-    else if (version == 0) loadEmpty(0)
+    if (unchanged) {
+      rollback()
+      lastLoad = LoadStatistics(0, 0)
+    } else if (version == 0) loadEmpty(0)
     else {
       unload()
       val start = System.nanoTime
@@ -226,6 +230,9 @@ final class VersionedStore(
         unload()
         throw e
     }
+
+  /** Lets go of what is loaded without closing its backend, which somebody still works with. */
+  def abandon(): Unit = loaded = null
 
   /** A version's manifest, whatever is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =

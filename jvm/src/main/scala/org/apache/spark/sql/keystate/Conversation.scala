@@ -15,7 +15,7 @@ private[keystate] trait Conversation {
   /** Makes the sender that fills the vectors of `root` with the messages. */
   def sender(root: VectorSchemaRoot): MessageSender
 
-  /** What is made of an answer, given by its columns. */
+  /** What is made of an answer, given by its columns. Called under the task's lease of the backend. */
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 
@@ -28,7 +28,7 @@ private[keystate] trait MessageSender {
   def reset(): Unit
 }
 
-/** Which keys the slots in a worker's questions stand for. Ask with the backend locked. */
+/** Which keys the slots in a worker's questions stand for. Ask under the task's lease of the backend. */
 private[keystate] trait AskedKeys {
   def slotsOf(generation: Int): KeySlots
 

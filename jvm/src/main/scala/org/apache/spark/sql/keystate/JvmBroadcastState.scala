@@ -21,24 +21,29 @@ private[keystate] final class JvmBroadcastState(
   /** Begins a task. */
   def enter(channel: BroadcastChannel): Unit = this.channel = channel
 
+  private def stored: BroadcastChannel = {
+    cursor.checkCaller(s"Broadcast state '${spec.name}'")
+    channel
+  }
+
   override def get(key: Any): Any = {
-    val bytes = channel.get(userKeys.encode(key))
+    val bytes = stored.get(userKeys.encode(key))
     if (bytes == null) null else valueCodec.decode(bytes)
   }
 
-  override def contains(key: Any): Boolean = channel.get(userKeys.encode(key)) != null
+  override def contains(key: Any): Boolean = stored.get(userKeys.encode(key)) != null
 
-  override def entries(): Iterable[MapEntry[Any, Any]] = channel.entries(entry)
+  override def entries(): Iterable[MapEntry[Any, Any]] = stored.entries(entry)
 
-  private def entry(stored: Entry): MapEntry[Any, Any] =
-    MapEntry(userKeys.decode(stored.key, 0), valueCodec.decode(stored.value))
+  private def entry(found: Entry): MapEntry[Any, Any] =
+    MapEntry(userKeys.decode(found.key, 0), valueCodec.decode(found.value))
 
-  override def isEmpty(): Boolean = channel.isEmpty
+  override def isEmpty(): Boolean = stored.isEmpty
 
   override def put(key: Any, value: Any): Unit = {
     checkWritable()
     val at = userKeys.encode(key)
-    channel.put(at, KeystateErrors.inState(spec)(valueCodec.encode(value)))
+    stored.put(at, KeystateErrors.inState(spec)(valueCodec.encode(value)))
     cursor.updated += 1
   }
 
@@ -47,13 +52,13 @@ private[keystate] final class JvmBroadcastState(
 
   override def remove(key: Any): Unit = {
     checkWritable()
-    channel.remove(userKeys.encode(key))
+    stored.remove(userKeys.encode(key))
     cursor.removed += 1
   }
 
   override def clear(): Unit = {
     checkWritable()
-    cursor.removed += channel.clear()
+    cursor.removed += stored.clear()
   }
 
   private def checkWritable(): Unit =

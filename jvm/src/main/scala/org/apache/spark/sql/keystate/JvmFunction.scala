@@ -45,11 +45,22 @@ private[keystate] final class JvmFunction(
       due: mutable.Queue[Timer],
       context: KeyedContext
   ): KeyedRun = {
-    // Runs before the store is let go of, so no other attempt can have it by then.
-    context.task.addTaskFailureListener((_, _) => context.subtask.close())
-    context.subtask
+    var pass = Option.empty[JvmSubtask#Pass]
+    var failed = false
+    // These run before the store is let go of, so no other attempt can have the instance by then. One
+    // whose result was not read to the end has seen rows that don't count.
+    context.task.addTaskFailureListener { (_, _) =>
+      failed = true
+      context.subtask.close()
+    }
+    context.task.addTaskCompletionListener[Unit] { _ =>
+      if (!failed && pass.exists(!_.hasEnded)) context.subtask.close()
+    }
+    val run = context.subtask
       .getOrOpen(new JvmSubtask(this, context))(_.goesOn(context))
       .run(rows, due, context)
+    pass = Some(run)
+    run
   }
 
   def newInstance(): FunctionCalls = FunctionCalls(JvmFunction.deserialize(function))

@@ -160,6 +160,7 @@ private[keystate] final class JvmMapState(
 
     private def checkElement(): Unit =
       if (closed || cursor.element != element) throw KeystateErrors.noCurrentKey(spec.name)
+      else check()
 
     override def hasNext: Boolean = {
       checkElement()

@@ -33,7 +33,8 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
 
   private val element = new Element
   cursor.eventTime = () => element.eventTime
-  private val collector: Collector[Any] = result =>
+  private val collector: Collector[Any] = result => {
+    cursor.checkCaller("The collector")
     results.addLast(
       try toRow(result).copy()
       catch {
@@ -41,6 +42,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
           throw KeystateErrors.result(name, function.output.schema.catalogString, e)
       }
     )
+  }
 
   private val calls = function.newInstance()
   private val user = calls.function
@@ -67,7 +69,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
       context: KeyedContext
-  ): KeyedRun = {
+  ): Pass = {
     this.context = context
     cursor.enter(context)
     row = null
@@ -80,7 +82,8 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     user.close()
   }
 
-  private final class Pass(
+  /** One pass over rows and timers. A reader of the result may stop before its end. */
+  final class Pass(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
       context: KeyedContext
@@ -93,11 +96,19 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
     private var ended = false
 
+    def hasEnded: Boolean = ended
+
     override def output: Iterator[InternalRow] = this
     override def updated: Long = cursor.updated - updatedBefore
     override def removed: Long = cursor.removed - removedBefore
 
-    override def hasNext: Boolean = {
+    override def hasNext: Boolean = !results.isEmpty || context.lease.useInOneThread {
+      cursor.enterCalls()
+      try advance()
+      finally cursor.leaveCalls()
+    }
+
+    private def advance(): Boolean = {
       while (results.isEmpty && (elements.hasNext || rows.hasNext || due.nonEmpty)) {
         if (elements.hasNext) processBroadcast(elements.next())
         else if (rows.hasNext) process(rows.next())

@@ -15,6 +15,7 @@ private[keystate] final class KeyCursor {
   private var bytes: Array[Byte] = _
   private var keyGroup = 0
   private var open = false
+  private var caller: Thread = _ // of the function; null outside of a task's calls
   private val iterators = ArrayBuffer.empty[AutoCloseable]
 
   private var entries: Array[StateEntries] = Array.empty
@@ -40,6 +41,14 @@ private[keystate] final class KeyCursor {
   var eventTime: () => Long = () => Long.MinValue
 
   def isOpen: Boolean = open
+
+  /** States may be used from now on, in this thread only: one of the function's own may be left from
+    * an element or a task that is long over.
+    */
+  def enterCalls(): Unit = caller = Thread.currentThread
+  def leaveCalls(): Unit = caller = null
+
+  private def isCaller: Boolean = Thread.currentThread eq caller
 
   def moveTo(key: UnsafeRow, group: Int): Unit = {
     row = key
@@ -70,7 +79,11 @@ private[keystate] final class KeyCursor {
     bytes
   }
 
-  def check(state: String): Unit = if (!open) throw KeystateErrors.noCurrentKey(state)
+  def check(state: String): Unit =
+    if (!open || !isCaller) throw KeystateErrors.noCurrentKey(state)
+
+  /** For what is used without a key too. */
+  def checkCaller(what: String): Unit = if (!isCaller) throw KeystateErrors.notInCall(what)
 
   def closeLater(iterator: AutoCloseable): Unit = iterators += iterator
 }

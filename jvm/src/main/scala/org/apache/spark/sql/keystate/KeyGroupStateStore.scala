@@ -12,7 +12,7 @@ import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import keystate.backend.{KeyedStateBackend, Layout, StateFamily}
+import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
 
 /** One version of a partition's state, open for a task: Spark's operators use it as a StateStore,
@@ -39,6 +39,13 @@ private[keystate] final class KeyGroupStateStore(
   private var committed: Option[StateStoreCheckpointInfo] = None
   private var lastMetrics = StateStoreMetrics(0, 0, Map.empty)
 
+  /** What is done with the backend until the store is closed. */
+  val lease: BackendLease = new BackendLease(
+    provider.versions.backend,
+    () => provider.lock.check(stamp),
+    KeyGroupStateStore.task(provider.stateStoreId, version)
+  )
+
   override def id: StateStoreId = provider.stateStoreId
 
   // The task's end, good or bad, closes the store: an operator stops early under a limit, and
@@ -50,12 +57,7 @@ private[keystate] final class KeyGroupStateStore(
     context.getTaskFailure.foreach(throw _)
   }
 
-  // For Keystate's operators.
-
-  def backend: KeyedStateBackend = {
-    checkOpen("use the backend")
-    provider.versions.backend
-  }
+  // For Keystate's operators, which use the backend through the lease.
 
   def maxParallelism: Int = provider.versions.maxParallelism
 
@@ -140,14 +142,14 @@ private[keystate] final class KeyGroupStateStore(
     val family = open("put", columnFamily)
     verifyKey(key)
     require(value != null, "Cannot put a null value")
-    family.put(key, value)
+    lease.useInOneThread(family.put(key, value))
   }
 
   override def putList(key: UnsafeRow, values: Array[UnsafeRow], columnFamily: String): Unit = {
     val family = open("put", columnFamily)
     verifyKey(key)
     verifyValues("put", values)
-    family.putList(key, values)
+    lease.useInOneThread(family.putList(key, values))
   }
 
   override def merge(key: UnsafeRow, value: UnsafeRow, columnFamily: String): Unit =
@@ -157,20 +159,20 @@ private[keystate] final class KeyGroupStateStore(
     val family = open("merge", columnFamily)
     verifyKey(key)
     verifyValues("merge", values)
-    family.mergeList(key, values)
+    lease.useInOneThread(family.mergeList(key, values))
   }
 
   override def remove(key: UnsafeRow, columnFamily: String): Unit = {
     val family = open("remove", columnFamily)
     verifyKey(key)
-    family.remove(key)
+    lease.useInOneThread(family.remove(key))
   }
 
   override def deleteRange(begin: UnsafeRow, end: UnsafeRow, columnFamily: String): Unit = {
     val family = open("deleteRange", columnFamily)
     verifyKey(begin)
     verifyKey(end)
-    family.deleteRange(begin, end)
+    lease.useInOneThread(family.deleteRange(begin, end))
   }
 
   override def iterator(columnFamily: String): StateStoreIterator[UnsafeRowPair] = {
@@ -214,6 +216,7 @@ private[keystate] final class KeyGroupStateStore(
   override def commit(): Long = synchronized {
     try {
       checkOpen("commit")
+      if (!lease.end()) throw KeystateErrors.stateInUse(toString)
       val attempt = Option.when(provider.usesCheckpointIds)(UUID.randomUUID.toString)
       val manifest = provider.versions.commit(attempt)
       committed = Some(
@@ -231,19 +234,28 @@ private[keystate] final class KeyGroupStateStore(
   /** Does nothing once the store is closed: after a commit there is nothing to undo. */
   override def abort(): Unit = synchronized {
     if (status == Open)
-      try {
-        provider.lock.check(stamp)
-        provider.versions.rollback()
-      } finally close(Aborted)
+      try undo()
+      finally close(Aborted)
   }
 
   override def release(): Unit = synchronized {
     require(readOnly, "only a store that was opened for reading can be released")
     if (status == Open)
-      try {
-        provider.lock.check(stamp)
-        provider.versions.rollback()
-      } finally close(Released)
+      try undo()
+      finally close(Released)
+  }
+
+  /** Whoever is at work with the backend and does not end keeps it, for itself alone: the next load
+    * makes another.
+    */
+  private def undo(): Unit = {
+    provider.lock.check(stamp)
+    if (lease.end()) provider.versions.rollback()
+    else {
+      logWarning(s"The state of $this is given up, for a thread is still at work with it")
+      provider.versions.abandon()
+      lease.closeLater()
+    }
   }
 
   override def hasCommitted: Boolean = status == Committed
@@ -317,6 +329,13 @@ private[keystate] final class KeyGroupStateStore(
 }
 
 private object KeyGroupStateStore {
+
+  /** Whose work with a store it is, for messages. */
+  def task(id: StateStoreId, version: Long): String = {
+    val attempt = Option(TaskContext.get()).fold("")(task => s", attempt ${task.attemptNumber()}")
+    s"batch $version, operator ${id.operatorId}, partition ${id.partitionId}$attempt"
+  }
+
   sealed trait Status
   case object Open extends Status
   case object Committed extends Status

@@ -50,6 +50,8 @@ private[keystate] trait KeyedRun {
   *   the columns of the rows that come in; `columns` are those that the function sees
   * @param grouping
   *   the columns of `input` that are the key
+  * @param lease
+  *   of the backend, as long as the task has it
   * @param families
   *   the backend's ids of what the operator keeps, in the order of `spec.families`
   * @param processingTime
@@ -65,7 +67,7 @@ private[keystate] final class KeyedContext(
     val columns: Seq[Attribute],
     val grouping: Seq[Attribute],
     val output: Seq[Attribute],
-    val backend: KeyedStateBackend,
+    val lease: BackendLease,
     val families: Seq[Int],
     val maxParallelism: Int,
     val parallelism: Int,
@@ -77,6 +79,9 @@ private[keystate] final class KeyedContext(
     val subtask: SubtaskScope
 ) {
   val task: TaskContext = TaskContext.get()
+
+  /** To be used under the lease. */
+  val backend: KeyedStateBackend = lease.backend
 
   /** What each state is read and written through. */
   val entries: Seq[StateEntries] = spec.states.map { state =>

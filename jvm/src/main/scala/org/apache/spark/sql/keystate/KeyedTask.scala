@@ -15,8 +15,6 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.KeyedStateBackend
-
 /** One task of a keyed operator: the conversation with the Python worker.
   *
   * The input goes out in messages of some thousand rows. Each key gets a slot when it first appears
@@ -32,7 +30,8 @@ import keystate.backend.KeyedStateBackend
   * worker hands its changes over and asks for timers, until there are none, see [[BatchTimers]].
   *
   * Messages are written and answers read by the task's own thread; only the worker's questions come
-  * in on another one, so what touches the backend synchronises on it.
+  * in on another one. What touches the backend is done under the task's lease of it: answers are
+  * read and questions answered so, see [[PythonRunner]].
   */
 private[keystate] final class KeyedTask(
     keys: KeyReader,
@@ -40,7 +39,7 @@ private[keystate] final class KeyedTask(
     channels: Seq[StateChannel],
     timers: Option[TimerChannel],
     dueTimers: mutable.Queue[Timer],
-    backend: KeyedStateBackend,
+    lease: BackendLease,
     project: InternalRow => InternalRow,
     context: JObject,
     settings: KeyedTask.Settings,
@@ -111,7 +110,7 @@ private[keystate] final class KeyedTask(
       }
 
     private def send(fillIn: => Unit): Unit = {
-      backend.synchronized {
+      lease.use {
         val full = slots.size >= settings.maxCachedKeys || cachedBytes >= settings.cachedBytes
         if (full && previous == null) {
           previous = slots
@@ -132,7 +131,7 @@ private[keystate] final class KeyedTask(
 
     /** Adds the states of the keys that are new since the last call. */
     private def loadStates(): Unit = {
-      val size = backend.synchronized(states.map(_.load(slots, loaded, carried)).sum)
+      val size = lease.use(states.map(_.load(slots, loaded, carried)).sum)
       bytes += size
       cachedBytes += size
       loaded = slots.size
@@ -156,7 +155,7 @@ private[keystate] final class KeyedTask(
       var count = 0
       while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
         val timer = dueTimers.dequeue()
-        if (backend.synchronized(timers.get.take(timer))) {
+        if (lease.use(timers.get.take(timer))) {
           timerKey.pointTo(timer.key, timer.key.length)
           due.get.add(slotOf(timerKey, timer.group), timer)
         }
@@ -205,7 +204,7 @@ private[keystate] final class KeyedTask(
   override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     applyChanges(column)
     operatorState.filter(_.receive(column)).foreach { _ =>
-      rawKeyedState.foreach(state => backend.synchronized(state.receive(column)))
+      rawKeyedState.foreach(_.receive(column))
     }
     val rows = new ReceivedRows(Elements(column("out")), isStruct = true)
     Iterator.range(0, rows.size).map(i => project(rows(i)))
@@ -214,34 +213,31 @@ private[keystate] final class KeyedTask(
   /** The next timers of a batch, of which all fire, as one more message; None when none are left. The
     * worker asks for it when it has had all messages and has handed its changes over.
     */
-  def timersOfBatch(schema: StructType, format: PageFormat): Option[Array[Byte]] =
-    backend.synchronized {
-      val end = Some(Long.MaxValue)
-      control = control.merge(JObject("watermark" -> JInt(Long.MaxValue)))
-      if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
-      Option.when(dueTimers.nonEmpty) {
-        format.writeVectors(schema) { root =>
-          new Sender(root).fill(Iterator.empty)
-          1
-        }
+  def timersOfBatch(schema: StructType, format: PageFormat): Option[Array[Byte]] = {
+    val end = Some(Long.MaxValue)
+    control = control.merge(JObject("watermark" -> JInt(Long.MaxValue)))
+    if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
+    Option.when(dueTimers.nonEmpty) {
+      format.writeVectors(schema) { root =>
+        new Sender(root).fill(Iterator.empty)
+        1
       }
     }
+  }
 
   /** Takes the state changes of an answer, if it has any. */
   def applyChanges(column: String => ArrowColumnVector): Unit = {
     val changesOf = column("generation").getInt(0)
     if (changesOf != NoChanges) {
-      backend.synchronized {
-        channels.foreach { channel =>
-          val (put, gone) = channel.apply(slotsOf(changesOf), column)
-          updated += put
-          removed += gone
-        }
-        timers.foreach(_.apply(slotsOf(changesOf), column))
-        if (changesOf != generation) {
-          previousRead = column("until").getInt(0)
-          if (previousRead == previous.size) previous = null
-        }
+      channels.foreach { channel =>
+        val (put, gone) = channel.apply(slotsOf(changesOf), column)
+        updated += put
+        removed += gone
+      }
+      timers.foreach(_.apply(slotsOf(changesOf), column))
+      if (changesOf != generation) {
+        previousRead = column("until").getInt(0)
+        if (previousRead == previous.size) previous = null
       }
     }
   }

@@ -16,7 +16,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
 
-import keystate.backend.KeyedStateBackend
 import keystate.backend.heap.HeapStateBackend
 import keystate.ttl.Expiry
 
@@ -68,7 +67,7 @@ private[keystate] final class KeyedTasks(
     val parallelism = stateInfo.numPartitions
     val subtask = own.provider.subtask
     val task =
-      context(spec, own.backend, families, parallelism, streaming = true, subtask, expiries)
+      context(spec, own.lease, families, parallelism, streaming = true, subtask, expiries)
     task.readOperatorStates = () => own.operatorStates(checkpointIds)
     task.watermark = watermark
     val sweeps = own.sweeps(task)
@@ -77,12 +76,14 @@ private[keystate] final class KeyedTasks(
     val run = runner.run(sweeps.counting(onTime(rows)), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       metrics.counting(run.output), {
-        metrics.add("numUpdatedStateRows", run.updated)
-        metrics.add("numRemovedStateRows", run.removed)
-        noteDigests(task)
-        metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
-        sweeps.run(run.updated + run.removed)
-        task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(metrics.nextTimer.add)
+        own.lease.use {
+          metrics.add("numUpdatedStateRows", run.updated)
+          metrics.add("numRemovedStateRows", run.removed)
+          noteDigests(task)
+          metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
+          sweeps.run(run.updated + run.removed)
+          task.timers.flatMap(_.next(TimerChannel.ProcessingTime)).foreach(metrics.nextTimer.add)
+        }
         metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
         metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
         metrics.addStore(store)
@@ -97,9 +98,18 @@ private[keystate] final class KeyedTasks(
     val parallelism = TaskContext.get().numPartitions()
     val subtask = new SubtaskScope
     TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
+    val lease = new BackendLease(
+      backend,
+      () => (),
+      s"partition ${TaskContext.getPartitionId()}, attempt ${TaskContext.get().attemptNumber()}"
+    )
+    TaskContext.get().addTaskCompletionListener[Unit] { _ =>
+      lease.end()
+      ()
+    }
     val task = context(
       spec,
-      backend,
+      lease,
       spec.families.map(_.id),
       parallelism,
       streaming = false,
@@ -122,7 +132,7 @@ private[keystate] final class KeyedTasks(
 
   private def context(
       spec: OperatorSpec,
-      backend: KeyedStateBackend,
+      lease: BackendLease,
       families: Seq[Int],
       parallelism: Int,
       streaming: Boolean,
@@ -135,7 +145,7 @@ private[keystate] final class KeyedTasks(
       columns,
       grouping,
       output,
-      backend,
+      lease,
       families,
       maxParallelism,
       parallelism,

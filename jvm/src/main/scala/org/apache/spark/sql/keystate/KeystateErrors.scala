@@ -271,10 +271,30 @@ private[keystate] object KeystateErrors {
       "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
   )
 
+  /** Of whoever is late: a worker, a thread of a function, a reader of a result. */
+  def taskEnded(task: String): KeystateException = new KeystateException(
+    "KEYSTATE_TASK_ENDED",
+    s"The task has ended ($task): it was cancelled, it failed, or its result was not read to the end. " +
+      "Its state can't be read or changed any more; this attempt counts for nothing."
+  )
+
+  def stateInUse(store: String): KeystateException = new KeystateException(
+    "KEYSTATE_STATE_IN_USE",
+    s"$store can't be committed: another thread is still at work with it, of a function that was " +
+      "called elsewhere than in its task, or of one that answers a worker. The task is to be tried again."
+  )
+
   def noCurrentKey(state: String): KeystateException = new KeystateException(
     "KEYSTATE_NO_CURRENT_KEY",
     s"State '$state', or an iterator over it, was used where its key is not being processed: use it " +
-      "in processElement or onTimer only, and an iterator in the call that made it."
+      "in processElement or onTimer only, in the thread that called them, and an iterator in the call " +
+      "that made it."
+  )
+
+  def notInCall(what: String): KeystateException = new KeystateException(
+    "KEYSTATE_NOT_IN_CALL",
+    s"$what was used outside of a call of the function, or in another thread than the one that called " +
+      "it: use it in the call only, and in its thread."
   )
 
   def nullUserKey(state: StateSpec): KeystateException = new KeystateException(

@@ -42,9 +42,7 @@ private[keystate] final class OperatorStateStore(
   def receive(column: String => ArrowColumnVector): Boolean = {
     val state = column("operator_state")
     val last = !state.isNullAt(0)
-    if (last) backend.synchronized {
-      put(state.getBinary(0), new String(column("operator_tag").getBinary(0), UTF_8))
-    }
+    if (last) put(state.getBinary(0), new String(column("operator_tag").getBinary(0), UTF_8))
     last
   }
 
@@ -94,7 +92,6 @@ private[keystate] object OperatorStateStore {
 private[keystate] final class OperatorStateQuestions(
     own: OperatorStateStore,
     readAll: () => Seq[OperatorState],
-    backend: KeyedStateBackend,
     others: StateServer.Answerer
 ) extends StateServer.Answerer {
   private implicit val formats: Formats = DefaultFormats
@@ -103,7 +100,7 @@ private[keystate] final class OperatorStateQuestions(
     (question \ "op").extract[String] match {
       case "operator_state" =>
         val unions = (question \ "unions").extract[Boolean]
-        val restored = backend.synchronized(own.restored(unions, readAll))
+        val restored = own.restored(unions, readAll)
         val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
         (JObject("state" -> JString(json)), Array.emptyByteArray)
       case _ => others(question, data)

@@ -80,9 +80,9 @@ private[keystate] final class PythonRunner(
       context.maxParallelism,
       pages
     )
-    val others = new StateQuestions(keys, channels, context.backend, pages)
+    val others = new StateQuestions(keys, channels, pages)
     pass.announce(
-      serve(new BroadcastQuestions(states, Some(keys), context.backend, pages, others), context)
+      serve(new BroadcastQuestions(states, Some(keys), pages, others), context)
     )
     val schema = BroadcastPass.messageSchema(DataTypeUtils.fromAttributes(input.columns))
     val results = converse(schema, pass, input.iterator, context)
@@ -108,7 +108,7 @@ private[keystate] final class PythonRunner(
       channels,
       context.timers,
       due,
-      context.backend,
+      context.lease,
       toOutput,
       control(context),
       settings,
@@ -147,20 +147,20 @@ private[keystate] final class PythonRunner(
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new PageFormat(timeZone, largeVarTypes)
-      val ofKeys = new StateQuestions(task, channels, context.backend, pages)
+      val ofKeys = new StateQuestions(task, channels, pages)
       val keyed: StateServer.Answerer =
         if (firesAll) new BatchTimers(task, schema, pages, ofKeys) else ofKeys
       val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
         task.announce("operator_tag" -> own.tag)
         val raw = context.rawKeyedState.fold[StateServer.Answerer](keyed) { state =>
-          new RawKeyedState.Questions(state, context.backend, keyed)
+          new RawKeyedState.Questions(state, keyed)
         }
-        new OperatorStateQuestions(own, context.readOperatorStates, context.backend, raw)
+        new OperatorStateQuestions(own, context.readOperatorStates, raw)
       }
       task.announce(context.broadcastStates match {
         case None => serve(questions, context)
         case Some(states) =>
-          val all = new BroadcastQuestions(states, None, context.backend, pages, questions)
+          val all = new BroadcastQuestions(states, None, pages, questions)
           serve(all, context) ~ ("broadcast_tag" -> states.tag)
       })
     }
@@ -168,9 +168,12 @@ private[keystate] final class PythonRunner(
 
   /** Answers questions until the task ends; returns what the worker must know to ask. */
   private def serve(questions: StateServer.Answerer, context: KeyedContext): JObject = {
-    val secret = StateServer.register(questions)
-    context.task.addTaskCompletionListener[Unit](_ => StateServer.unregister(secret))
-    ("port" -> StateServer.port) ~ ("secret" -> secret)
+    val server = StateServer.ofThisJvm
+    val secret = server.register { (question, data) =>
+      context.lease.use(questions(question, data))
+    }
+    context.task.addTaskCompletionListener[Unit](_ => server.unregister(secret))
+    ("server" -> server.address) ~ ("secret" -> secret)
   }
 
   /** What a conversation makes of the worker's answers. */
@@ -193,7 +196,7 @@ private[keystate] final class PythonRunner(
     ).compute(input, context.task.partitionId(), context.task).flatMap { answer =>
       val column = Conversation.columns(answer)
       context.receiveMetrics(column)
-      conversation.receive(column)
+      context.lease.use(conversation.receive(column))
     }
 
   /** What the function's runtime context tells. */

@@ -59,7 +59,6 @@ private[keystate] object RawKeyedState {
   /** Answers a new function instance's questions for its raw streams, one after the other. */
   final class Questions(
       state: RawKeyedState,
-      backend: KeyedStateBackend,
       others: StateServer.Answerer
   ) extends StateServer.Answerer {
     private implicit val formats: Formats = DefaultFormats
@@ -67,7 +66,7 @@ private[keystate] object RawKeyedState {
     override def apply(question: JObject, data: Array[Byte]): (JObject, Array[Byte]) =
       (question \ "op").extract[String] match {
         case "raw_keyed" =>
-          backend.synchronized(state.next((question \ "from").extract[Int])) match {
+          state.next((question \ "from").extract[Int]) match {
             case Some((group, stream)) => ("group" -> group: JObject, stream)
             case None => (JObject(), Array.emptyByteArray)
           }

@@ -15,8 +15,6 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.KeyedStateBackend
-
 /** Which entries of a key are asked for: from entry key `start` (None: the first) to `end`, exclusive
   * (None: the last), backwards if `reverse`, at most about `limit`.
   */
@@ -39,27 +37,25 @@ private[keystate] final case class Page(data: Array[Byte], next: Option[Array[By
 private[keystate] final class StateQuestions(
     task: AskedKeys,
     channels: Seq[StateChannel],
-    backend: KeyedStateBackend,
     pages: PageFormat
 ) extends StateServer.Answerer {
   private implicit val formats: Formats = DefaultFormats
 
-  override def apply(question: JObject, keys: Array[Byte]): (JObject, Array[Byte]) =
-    backend.synchronized {
-      val channel = channels((question \ "state").extract[Int])
-      val generation = (question \ "generation").extract[Int]
-      val slots = task.slotsOf(generation)
-      val slot = (question \ "slot").extract[Int]
-      val (group, key) = (slots.group(slot), slots.key(slot))
-      (question \ "op").extract[String] match {
-        case "get" => (JObject(), pages.read(keys)(channel.find(group, key, _, pages)))
-        case "scan" =>
-          val page = channel.page(group, key, request(question, channel, key, keys), pages)
-          val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
-          val read = "read" -> JInt(task.readBefore(generation))
-          (JObject(read :: next.toList), page.data)
-      }
+  override def apply(question: JObject, keys: Array[Byte]): (JObject, Array[Byte]) = {
+    val channel = channels((question \ "state").extract[Int])
+    val generation = (question \ "generation").extract[Int]
+    val slots = task.slotsOf(generation)
+    val slot = (question \ "slot").extract[Int]
+    val (group, key) = (slots.group(slot), slots.key(slot))
+    (question \ "op").extract[String] match {
+      case "get" => (JObject(), pages.read(keys)(channel.find(group, key, _, pages)))
+      case "scan" =>
+        val page = channel.page(group, key, request(question, channel, key, keys), pages)
+        val next = page.next.map(key => "next" -> JString(Base64.getEncoder.encodeToString(key)))
+        val read = "read" -> JInt(task.readBefore(generation))
+        (JObject(read :: next.toList), page.data)
     }
+  }
 
   private def request(
       question: JObject,

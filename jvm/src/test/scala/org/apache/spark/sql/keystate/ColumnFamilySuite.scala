@@ -135,7 +135,7 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
         Seq(Literal("a"), Literal(1L))
       ).eval().asInstanceOf[Int]
       val group = KeyGroups.groupOf(hash, 128)
-      assert(store.backend.scan(id, group, null, null).size == 1)
+      assert(store.lease.backend.scan(id, group, null, null).size == 1)
       store.abort()
     }
   }
@@ -188,7 +188,7 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
       (store, family) =>
         (1L to 20).foreach { id =>
           val stored = StateValue.encode(row(schema, id * 10, s"v$id").getBytes)
-          store.backend.put(family, group(id), row(grouping, id).getBytes, stored)
+          store.lease.backend.put(family, group(id), row(grouping, id).getBytes, stored)
         }
         intercept[SparkThrowable](store.put(row(grouping, 1L), row(schema, 1L, "x"), "state"))
     } { store =>
@@ -214,7 +214,12 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
       val codec = OrderedKeyCodec(StringType)
       for (id <- 1L to 5; user <- Seq("x", "y", "")) {
         val entry = EntryKeys.entry(row(grouping, id).getBytes, codec.encode(row(userKey, user), 0))
-        store.backend.put(family, group(id), entry, StateValue.encode(value(id.toInt).getBytes))
+        store.lease.backend.put(
+          family,
+          group(id),
+          entry,
+          StateValue.encode(value(id.toInt).getBytes)
+        )
       }
     } { store =>
       val all = store.iterator("state").map { pair =>
@@ -252,7 +257,7 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
         val array = new GenericArrayData(
           Array[Any]((n * 10).toInt, null, id.toInt)
         )
-        store.backend.put(
+        store.lease.backend.put(
           family,
           group(id),
           EntryKeys.entry(row(grouping, id).getBytes, number),

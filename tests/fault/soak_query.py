@@ -18,6 +18,7 @@ import sessions
 from keystate import (
     CheckpointedFunction,
     KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
     ListCheckpointed,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -70,20 +71,8 @@ class Counter(SourceFunction, ListCheckpointed[int]):
         self.next = max(state)
 
 
-class Soak(KeyedBroadcastProcessFunction, CheckpointedFunction):
-    """Emits what is in the states; what depends on the batches it only checks."""
-
-    def open(self, ctx: Any) -> None:
-        count = ValueStateDescriptor("count", "long", default=0)
-        count.enable_time_to_live(_TTL.use_event_time().build())
-        kinds = MapStateDescriptor("kinds", "long", "long")
-        kinds.enable_time_to_live(_TTL.use_processing_time().build())
-        self.count = ctx.get_state(count)
-        self.kinds = ctx.get_map_state(kinds)
-        self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
-        self.top = ctx.get_sorted_map_state(SortedMapStateDescriptor("top", "long", "long"))
-        self.fired = ctx.get_state(ValueStateDescriptor("fired", "long", default=0))
-        self.rules = ctx.get_state(ValueStateDescriptor("seen_rules", "long", default=0))
+class Tally(KeyedProcessFunction, CheckpointedFunction):
+    """Passes rows on, and counts them in operator state."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -100,6 +89,28 @@ class Soak(KeyedBroadcastProcessFunction, CheckpointedFunction):
         self.own.update([self.rows])
         self.all.update([(self.rows, self.newest)])
 
+    def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[Any, ...]]:
+        if row.n != CLOSING:
+            self.rows += 1
+            self.newest = max(self.newest, row.n)
+        yield row.ts, row.key, row.n
+
+
+class Soak(KeyedBroadcastProcessFunction):
+    """Emits what is in the states; what depends on the batches it only checks."""
+
+    def open(self, ctx: Any) -> None:
+        count = ValueStateDescriptor("count", "long", default=0)
+        count.enable_time_to_live(_TTL.use_event_time().build())
+        kinds = MapStateDescriptor("kinds", "long", "long")
+        kinds.enable_time_to_live(_TTL.use_processing_time().build())
+        self.count = ctx.get_state(count)
+        self.kinds = ctx.get_map_state(kinds)
+        self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
+        self.top = ctx.get_sorted_map_state(SortedMapStateDescriptor("top", "long", "long"))
+        self.fired = ctx.get_state(ValueStateDescriptor("fired", "long", default=0))
+        self.rules = ctx.get_state(ValueStateDescriptor("seen_rules", "long", default=0))
+
     def process_broadcast_element(self, rule: Any, ctx: Any) -> None:
         rules = ctx.get_broadcast_state(BROADCAST)
         if rule.n != (rules.get(-1) or 0):
@@ -110,8 +121,6 @@ class Soak(KeyedBroadcastProcessFunction, CheckpointedFunction):
     def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[Any, ...]]:
         if row.n == CLOSING:
             return
-        self.rows += 1
-        self.newest = max(self.newest, row.n)
         self._check_rules(row, ctx)
         self.count.update(self.count.value() + 1)
         self.last.add(row.n)
@@ -200,8 +209,9 @@ def start(spark: SparkSession, folder: Path, **trigger: Any) -> Any:
         .withColumn("key", F.pmod("n", F.lit(KEYS)))
         .withWatermark("ts", "0 seconds")
     )
+    tallied = keystate.keyed(rows, "key").process(Tally(), "ts timestamp, key long, n long")
     emitted = (
-        keystate.keyed(rows, "key")
+        keystate.keyed(tallied, "key")
         .connect(keystate.broadcast(source(1, False), BROADCAST))
         .process(Soak(), ROW)
     )

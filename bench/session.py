@@ -49,8 +49,12 @@ class Measured:
 
 
 @contextmanager
-def bench_session() -> Iterator[tuple[SparkSession, Path]]:
-    """A session with two cores, and a folder; both are gone afterwards."""
+def bench_session(settings: dict[str, str] | None = None) -> Iterator[tuple[SparkSession, Path]]:
+    """A session with two cores, and a folder; both are gone afterwards.
+
+    Args:
+        settings: what the session is to have besides.
+    """
     work = Path(tempfile.mkdtemp(prefix="keystate-bench"))
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("keystate bench")
     for key, value in {
@@ -60,6 +64,7 @@ def bench_session() -> Iterator[tuple[SparkSession, Path]]:
         "spark.sql.shuffle.partitions": str(CORES),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        **(settings or {}),
     }.items():
         builder = builder.config(key, value)
     spark = keystate.configure(builder).getOrCreate()

@@ -5,7 +5,6 @@ import java.nio.ByteBuffer
 
 import org.rocksdb.{
   BlockBasedTableConfig,
-  BloomFilter,
   CompressionType,
   EnvOptions,
   Options,
@@ -17,15 +16,15 @@ import org.rocksdb.{
 }
 
 import keystate.backend.{Change, ChangeSink}
-import keystate.backend.rocksdb.NativeHandles
+import keystate.backend.rocksdb.{NativeHandles, TableFormat}
 import keystate.keygroup.KeyGroupRange
 
 /** Reads and writes runs as local SST files. Native objects are closed in the reverse order of their
   * making, whatever happens.
   */
 private[checkpoint] object SstFiles {
-  private final val BlockSize = 32 * 1024
-  private final val BloomBits = 10.0
+  // A lookup that finds nothing in the cache reads and decompresses one.
+  private final val BlockSize = 8 * 1024
   private final val InitialBuffer = 4 * 1024
 
   /** There must be at least one change. */
@@ -36,11 +35,7 @@ private[checkpoint] object SstFiles {
       val environment = handles.add(new EnvOptions)
       val options = handles.add(new Options)
       options.setCompressionType(CompressionType.ZSTD_COMPRESSION)
-      options.setTableFormatConfig(
-        new BlockBasedTableConfig()
-          .setBlockSize(BlockSize)
-          .setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
-      )
+      options.setTableFormatConfig(TableFormat(handles).setBlockSize(BlockSize))
       val writer = handles.add(new SstFileWriter(environment, options))
       writer.open(file.getPath)
       val sink = new Sink(writer)
@@ -62,9 +57,7 @@ private[checkpoint] object SstFiles {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
-      val options = handles.add(new Options)
-      val reader = handles.add(new SstFileReader(options))
-      reader.open(file.getPath)
+      val reader = open(file, handles)
       val entries = handles.add(reader.newIterator(handles.add(new ReadOptions)))
       def atFamily(family: Int) =
         entries.isValid && RunFormat.familyOf(entries.key) == family
@@ -77,6 +70,15 @@ private[checkpoint] object SstFiles {
         !before && !after
       }
     } finally handles.close()
+  }
+
+  /** Without a cache: each block is read once, and a cache would be memory besides the backend's. */
+  private def open(file: File, handles: NativeHandles): SstFileReader = {
+    val options = handles.add(new Options)
+    options.setTableFormatConfig(new BlockBasedTableConfig().setNoBlockCache(true))
+    val reader = handles.add(new SstFileReader(options))
+    reader.open(file.getPath)
+    reader
   }
 
   private final class Sink(writer: SstFileWriter) extends ChangeSink {
@@ -115,9 +117,7 @@ private[checkpoint] object SstFiles {
     private val handles = new NativeHandles
     private val entries: SstFileReaderIterator =
       try {
-        val options = handles.add(new Options)
-        val reader = handles.add(new SstFileReader(options))
-        reader.open(file.getPath)
+        val reader = open(file, handles)
         val readOptions = handles.add(new ReadOptions)
         readOptions.setReadaheadSize(2L * 1024 * 1024)
         handles.add(reader.newIterator(readOptions))

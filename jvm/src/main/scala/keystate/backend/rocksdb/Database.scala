@@ -9,8 +9,6 @@ import scala.jdk.CollectionConverters._
 
 import org.rocksdb.KeyMayExist.KeyMayExistEnum
 import org.rocksdb.{
-  BlockBasedTableConfig,
-  BloomFilter,
   ColumnFamilyDescriptor,
   ColumnFamilyHandle,
   ColumnFamilyOptions,
@@ -237,12 +235,12 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   }
 
   private def open(): Opened = {
-    val tables = new BlockBasedTableConfig()
+    val tables = TableFormat(handles)
       .setBlockCache(memory.cache)
-      .setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
       .setCacheIndexAndFilterBlocks(true)
       .setCacheIndexAndFilterBlocksWithHighPriority(true)
-      .setPinL0FilterAndIndexBlocksInCache(true)
+      // Nothing else is pinned, for there is no bound on the files of level 0 of all stores.
+      .setPinTopLevelIndexAndFilter(true)
       .setDataBlockIndexType(DataBlockIndexType.kDataBlockBinaryAndHash)
       .setDataBlockHashTableUtilRatio(HashTableRatio)
     val dbOptions = handles.add(new DBOptions)
@@ -297,7 +295,6 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
 private[rocksdb] object Database {
   private final val MemTables = "rocksdb.cur-size-all-mem-tables"
-  private final val BloomBits = 10.0
   private final val WriteBufferBytes = 32L << 20
   private final val ArenaBytes = 256L << 10
   private final val HashTableRatio = 0.75

@@ -14,7 +14,8 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   private val handles = new NativeHandles
   private var users = 0
 
-  val cache: Cache = handles.add(new LRUCache(size.memoryBytes, -1, false, IndexShare))
+  val cache: Cache =
+    handles.add(new LRUCache(size.memoryBytes, shardBits(size.memoryBytes), false, IndexShare))
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
 
@@ -28,8 +29,11 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
 }
 
 private[keystate] object SharedMemory {
-  // Of the cache, kept for indexes and filters before blocks of data.
-  private final val IndexShare = 0.2
+  // Of the cache, kept for indexes and filters before blocks of data: a byte of a filter spares more
+  // reads than one of data.
+  private final val IndexShare = 0.5
+  private final val ShardBytes = 32L << 20
+  private final val MaxShardBits = 6
 
   private val log = LoggerFactory.getLogger(classOf[SharedMemory])
   private var current: SharedMemory = _
@@ -49,6 +53,13 @@ private[keystate] object SharedMemory {
     current.users += 1
     current
   }
+
+  /** A cache has 2 to the power of this parts, each with its share of the memory and a lock. A part
+    * has to hold the largest block with many others: run files of earlier releases have filters of
+    * many megabytes, which in parts as small as RocksDB's own choice go as soon as they come.
+    */
+  private def shardBits(bytes: Long): Int =
+    (63 - java.lang.Long.numberOfLeadingZeros(Math.max(bytes / ShardBytes, 1))).min(MaxShardBits)
 
   /** Whether a store is using it. */
   def isInUse: Boolean = synchronized(current != null)

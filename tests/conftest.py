@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from pyspark.sql import types as T
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores; a task is tried twice."""
+    """A local session with two cores; a task is tried twice.
+
+    Its time zone is neither UTC nor that of the processes: what mixes them up is found.
+    """
+    os.environ["TZ"] = "America/New_York"
+    time.tzset()
     # Workers import the functions of a test from its module.
     tests = Path(__file__).parent
     folders = [tests.parent, tests, *(path for path in tests.iterdir() if path.is_dir())]
@@ -29,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.session.timeZone": "Europe/Berlin",
     }.items():
         builder = builder.config(key, value)
     session = keystate.configure(builder).getOrCreate()

@@ -12,7 +12,8 @@ import ctypes
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -89,9 +90,9 @@ class Codec:
     """Converts values of one Spark type; this base those that pyarrow converts itself.
 
     Attributes:
-        as_read: gives a value that is to be stored the form in which it will be read, so that a
-            tuple stored as a struct is a Row at once; leaves what does not fit for ``encode`` to
-            refuse. ``None`` where values have one form.
+        plain: values of just this class are read as they are written, so ``as_read`` need not be
+            asked; ``None`` where more than the class counts. What only few of them are, a long
+            of more than 64 bits or a string that is no Unicode, is left to ``encode`` to refuse.
         as_key: gives a value that was decoded the form in which a dictionary finds it: hashable,
             and the same for values that Spark holds equal. ``None`` where that is so already.
         key_class: values of just this class are keys as they are; for others ask ``key``.
@@ -101,8 +102,7 @@ class Codec:
         self.data_type = data_type
         self.arrow: pa.DataType = to_arrow_type(data_type, timezone=_EPOCH_TIMEZONE)
         self._accepted = frozenset(accepted) | {_NONE}
-
-        self.as_read: Form | None = None
+        self.plain: type | None = accepted[0] if len(accepted) == 1 else None
         self.as_key: Form | None = None
         self.key_class: type | None = accepted[0] if len(accepted) == 1 else None
 
@@ -110,6 +110,22 @@ class Codec:
         """Python values of an array; ``None`` for nulls."""
         values: list[Any] = array.to_pylist()
         return values
+
+    def as_read(self, value: Any) -> Any:
+        """What will be read when this value was stored: ``3`` in a double is ``3.0`` at once.
+
+        Raises:
+            Misfit: the value does not fit the type.
+        """
+        if value is None or type(value) is self.plain:
+            return value
+        return self.decode(self.encode([value]))[0]
+
+    def all_as_read(self, values: Sequence[Any]) -> list[Any]:
+        """The same of many values, as a new list."""
+        if self.plain is not None and set(map(type, values)) <= {self.plain, _NONE}:
+            return list(values)
+        return list(map(self.as_read, values))
 
     def key(self, value: Any) -> Any:
         """What a dictionary finds a user's value by, as ``as_key``; ``None`` stays.
@@ -181,6 +197,30 @@ class _Fixed(Codec):
 
 
 class _Integer(_Fixed):
+    def __init__(
+        self, data_type: T.DataType, accepted: tuple[type, ...], letter: str, width: int
+    ) -> None:
+        super().__init__(data_type, accepted, letter, width)
+        self.highest = 2 ** (8 * width - 1) - 1
+        self.lowest = -self.highest - 1
+        if width < 8:
+            self.plain = None
+
+    def as_read(self, value: Any) -> Any:
+        value = self._coerce(value)
+        if value is not None and not self.lowest <= value <= self.highest:
+            raise Misfit(value, self.name)
+        return value
+
+    def key(self, value: Any) -> Any:
+        return self.as_read(value)
+
+    def all_as_read(self, values: Sequence[Any]) -> list[Any]:
+        all_int = set(map(type, values)) == {int}
+        if all_int and self.lowest <= min(values) and max(values) <= self.highest:
+            return list(values)
+        return list(map(self.as_read, values))
+
     def _coerce(self, value: Any) -> Any:
         if type(value) is int or value is None:
             return value
@@ -199,6 +239,13 @@ class _Float(_Fixed):
         super().__init__(data_type, accepted, letter, width)
         self.as_key = self._form = _double_key if letter == "d" else _float_key
         self.key_class = None
+        self._is_double = letter == "d"
+        if not self._is_double:
+            self.plain = None
+
+    def as_read(self, value: Any) -> Any:
+        value = self._coerce(value)
+        return value if value is None or self._is_double else ctypes.c_float(value).value
 
     def key(self, value: Any) -> Any:
         return None if value is None else self._form(self._coerce(value))
@@ -262,12 +309,47 @@ class _Date(Codec):
 
 
 class _Decimal(Codec):
+    """Decimals are read with their type's scale: of ``1`` in a decimal(10,2) is read ``1.00``."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        assert isinstance(data_type, T.DecimalType)
+        self.plain = None
+        self._unit = Decimal(1).scaleb(-data_type.scale)
+        self._bound = Decimal(1).scaleb(data_type.precision - data_type.scale)
+
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
+        given = self._coerce(value)
+        try:
+            value = given.quantize(self._unit, context=_EXACT)
+        except DecimalException:
+            raise Misfit(given, self.name) from None
+        if value.is_nan() or not -self._bound < value < self._bound:
+            raise Misfit(given, self.name)
+        return value if value else value.copy_abs()
+
     def _coerce(self, value: Any) -> Any:
         return Decimal(value) if type(value) is int else super()._coerce(value)
 
 
+#: Digits that would be lost are an error.
+_EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
+
+
 class _Naive(Codec):
     """Times without a zone: an aware one would have to be converted to some zone, or stripped."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        self.plain = None
+        self._class: Any = accepted[0]
+
+    def as_read(self, value: Any) -> Any:
+        if type(value) is self._class and not value.fold and value.tzinfo is None:
+            return value
+        return super().as_read(value)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         for value in values:
@@ -318,9 +400,13 @@ class _Timestamp(Codec):
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
-        self.as_read = _naive
+        self.plain = None
         self.as_key = _later
         self.key_class = None
+
+    def as_read(self, value: Any) -> Any:
+        # Of a time that clocks skip or that comes twice, what is read may look otherwise.
+        return _local(self._micros(value))
 
     def key(self, value: Any) -> Any:
         return _later(_local(self._micros(value)))
@@ -350,22 +436,15 @@ def _local(micros: int | None) -> datetime.datetime | None:
     return local.replace(microsecond=micros % 1_000_000)
 
 
-def _naive(value: Any) -> Any:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone().replace(tzinfo=None)
-    return value
-
-
 class _Array(Codec):
     def __init__(self, data_type: T.ArrayType, shape: Shape) -> None:
         super().__init__(data_type, (list, tuple))
         self._element = codec(data_type.elementType, shape.part(0))
         self._nullable = data_type.containsNull
         self._make: Callable[[Any], Any] = tuple if shape.cls is tuple else list
+        self.plain = None
         self.as_key = self._as_key
         self.key_class = None
-        if _inner_form(self._element) is not None:
-            self.as_read = self._as_read
 
     def _as_key(self, value: Any) -> Any:
         form = self._element.as_key
@@ -381,10 +460,18 @@ class _Array(Codec):
         except Misfit as e:
             raise e.within("an element of the array") from None
 
-    def _as_read(self, value: Any) -> Any:
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
         if not isinstance(value, (list, tuple)):
-            return value
-        return self._make(map(_read_form(self._element), value))
+            raise Misfit(value, self.name)
+        if not self._nullable and None in value:
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
+        try:
+            elements = self._element.all_as_read(value)
+        except Misfit as e:
+            raise e.within("an element of the array") from None
+        return elements if self._make is list else self._make(elements)
 
     def decode(self, array: pa.Array) -> list[Any]:
         at = offsets(array)
@@ -417,14 +504,26 @@ class _Map(Codec):
         self._key = codec(data_type.keyType, shape.part(0))
         self._value = codec(data_type.valueType, shape.part(1))
         self._nullable = data_type.valueContainsNull
-        if _inner_form(self._key) is not None or _inner_form(self._value) is not None:
-            self.as_read = self._as_read
+        self.plain = None
 
-    def _as_read(self, value: Any) -> Any:
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
         if not isinstance(value, dict):
-            return value
-        key_form, value_form = _read_form(self._key), _read_form(self._value)
-        return {key_form(k): value_form(v) for k, v in value.items()}
+            raise Misfit(value, self.name)
+        if None in value:
+            raise Misfit(None, self._key.name, "a key of the map")
+        try:
+            keys = list(map(self._key.key, value))
+        except Misfit as e:
+            raise e.within("a key of the map") from None
+        items = list(value.values())
+        if not self._nullable and None in items:
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
+        try:
+            return dict(zip(keys, self._value.all_as_read(items)))
+        except Misfit as e:
+            raise e.within("a value of the map") from None
 
     def decode(self, array: pa.Array) -> list[Any]:
         at = offsets(array)
@@ -473,29 +572,64 @@ class StructCodec(Codec):
         self.fields = [codec(kind, shape.part(i)) for i, kind in enumerate(types)]
         self.names = tuple(data_type.fieldNames())
         self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
-        self._inner = [_read_form(field) for field in self.fields]
-        self._nested = any(_inner_form(field) is not None for field in self.fields)
         self._class: type = row_class(self.names)
         self._make: Form = row_maker(self.names)
         if shape.cls is not None:
             cls = self._class = shape.cls
             self._make = lambda values: cls(*values)
-        self.as_read = self._as_read
+        self.plain = None
         self.as_key = self._as_key
         self.key_class = None
 
-    def _as_read(self, value: Any) -> Any:
-        if type(value) is self._class:
-            return value
-        try:
-            row = value if type(value) is tuple else self._tuple(value)
-        except Misfit:
-            return value
-        if len(row) != len(self.fields):
-            return value
-        if self._nested:
-            row = tuple(form(v) for form, v in zip(self._inner, row))
-        return self._make(row)
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return self.tuple_as_read(value if type(value) is tuple else self._tuple(value))
+
+    @cached_property
+    def tuple_as_read(self) -> Form:
+        """``as_read`` of a tuple, compiled for these fields as ``namedtuple`` compiles its own.
+
+        A state of a struct is mostly given a tuple, and mostly of values of just the right class.
+        """
+        names = [f"v{i}" for i in range(len(self.fields))]
+        scope: dict[str, Any] = {"make": self._make, "width": len(names)}
+        scope["misfit"] = self._wrong_length
+        lines = ["def as_read(row):", "if len(row) != width: misfit(row)"]
+        if names:
+            lines.append(f"{', '.join(names)}, = row")
+        for i, field in enumerate(self.fields):
+            scope[f"form{i}"] = self._field_reader(i)
+            fits = []
+            if isinstance(field, _Integer):
+                fits.append(f"type(v{i}) is int and {field.lowest} <= v{i} <= {field.highest}")
+            elif field.plain is not None:
+                scope[f"class{i}"] = field.plain
+                fits.append(f"type(v{i}) is class{i}")
+            if i not in self._required:
+                fits.append(f"v{i} is None")
+            condition = f"if not ({' or '.join(fits)}): " if fits else ""
+            lines.append(f"{condition}v{i} = form{i}(v{i})")
+        lines.append(f"return make(({''.join(name + ', ' for name in names)}))")
+        exec("\n ".join(lines), scope)
+        reader: Form = scope["as_read"]
+        return reader
+
+    def _field_reader(self, i: int) -> Form:
+        field, name, required = self.fields[i], self.names[i], i in self._required
+
+        def as_read(value: Any) -> Any:
+            if required and value is None:
+                raise Misfit(None, f"{field.name}, not null,", f"field '{name}'")
+            try:
+                return field.as_read(value)
+            except Misfit as e:
+                raise e.within(f"field '{name}'") from None
+
+        return as_read
+
+    def _wrong_length(self, row: Any) -> None:
+        raise Misfit(row, f"{self.name} ({len(self.fields)} fields)")
 
     def _as_key(self, value: Any) -> Any:
         if value is None:
@@ -522,7 +656,11 @@ class StructCodec(Codec):
         if not self.fields:
             return [self._make(())] * len(array)
         columns = [f.decode(array.field(i)) for i, f in enumerate(self.fields)]
-        return _with_nulls(list(map(self._make, zip(*columns))), array)
+        if array.null_count:
+            # A class of the user's may refuse the nulls that are in place of nothing.
+            make, rows = self._make, zip(_validity(array), zip(*columns))
+            return [make(row) if there else None for there, row in rows]
+        return list(map(self._make, zip(*columns)))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         rows: Sequence[Any] = values
@@ -549,8 +687,7 @@ class StructCodec(Codec):
         if not set(map(type, rows)) <= {self._class, tuple} or not issubclass(self._class, tuple):
             rows = [self._tuple(row) for row in rows]
         if set(map(len, rows)) - {width}:
-            wrong = next(row for row in rows if len(row) != width)
-            raise Misfit(wrong, f"{self.name} ({width} fields)")
+            self._wrong_length(next(row for row in rows if len(row) != width))
         for i in self._required:
             if any(row[i] is None for row in rows):
                 raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
@@ -588,16 +725,6 @@ class StructCodec(Codec):
             except AttributeError:
                 raise Misfit(value, self.name) from None
         raise Misfit(value, self.name)
-
-
-def _inner_form(codec: Codec) -> Form | None:
-    """The read form of a value inside another. A scalar's is not worth going through all."""
-    return codec.as_read if isinstance(codec, (StructCodec, _Array, _Map)) else None
-
-
-def _read_form(codec: Codec) -> Form:
-    form = _inner_form(codec)
-    return (lambda v: v) if form is None else (lambda v: None if v is None else form(v))
 
 
 def _validity(array: pa.Array) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import namedtuple
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from decimal import Context, Decimal
 from time import tzset
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -100,13 +103,104 @@ def test_round_trip(column: tuple[T.DataType, list[Any]], offset: int) -> None:
     assert same(codec(data_type).decode(array.slice(offset)), values[offset:])
 
 
+class Text(str):
+    """A subclass."""
+
+
+class Color(str, enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+AWARE = datetime(2024, 7, 1, 12, tzinfo=timezone(timedelta(hours=5)))
+TWICE = datetime(2024, 11, 3, 1, 30, fold=1)
+SKIPPED = datetime(2024, 3, 10, 2, 30)
+SCALARS_OF_ALL_KINDS: list[Any] = [
+    *(True, 0, 1, 2**7, 2**31, 2**63, 0.1, -0.0, 1e300, math.inf, "", "x", b"x", bytearray(b"y")),
+    *(memoryview(b"z"), Text("t"), Color.RED, Level.LOW, np.int64(3), np.int8(4), np.float32(0.1)),
+    *(np.float64(0.1), np.bool_(True), np.str_("n"), Decimal("1"), Decimal("1.230"), Decimal("-0")),
+    *(Decimal("1E+2"), Decimal("0.001"), Decimal("123456789"), Decimal("NaN"), AWARE, TWICE),
+    *(SKIPPED, TWICE.replace(fold=0), date(2024, 1, 1), pd.Timestamp("2024-07-01 12:00:00.123456")),
+    *(pd.Timedelta(3, "s"), timedelta(1), time(1, 2, 3, 4), time(1, 2, fold=1), None),
+]
+MESSY = st.recursive(
+    st.sampled_from(SCALARS_OF_ALL_KINDS),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from(["f0", "f1", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+PLAIN_TYPES = st.recursive(
+    st.sampled_from([kind for kind, _ in SCALARS]),
+    lambda inner: (
+        inner.map(T.ArrayType)
+        | inner.map(lambda value: T.MapType(T.StringType(), value))
+        | st.lists(inner, min_size=1, max_size=2).map(
+            lambda kinds: T.StructType(
+                [T.StructField(f"f{i}", kind) for i, kind in enumerate(kinds)]
+            )
+        )
+    ),
+    max_leaves=4,
+)
+
+
+def read_at_once(data_type: T.DataType, value: Any, shape: Shape | None = None) -> None:
+    """What is read at once is what a stored value gives, or both are refused."""
+    of = codec(data_type, shape)
+    try:
+        stored = of.decode(of.encode([value]))[0]
+    except Misfit:
+        with pytest.raises(Misfit):
+            of.as_read(value)
+    else:
+        assert same(of.as_read(value), stored), (data_type, value)
+        assert same(of.all_as_read([value, None, value]), [stored, None, stored])
+        assert same(of.as_read(stored), stored)
+
+
+@pytest.mark.usefixtures("new_york")
+@pytest.mark.parametrize("data_type", [kind for kind, _ in SCALARS], ids=str)
+def test_scalars_are_read_at_once_as_later(data_type: T.DataType) -> None:
+    for value in SCALARS_OF_ALL_KINDS:
+        for wrapped, kind in [
+            (value, data_type),
+            ([value], T.ArrayType(data_type)),
+            ((1, value), ddl(a=LONG, b=data_type)),
+            ({"a": 1, "b": value}, ddl(a=T.DoubleType(), b=data_type)),
+            ({"k": value}, T.MapType(STRING, data_type)),
+        ]:
+            read_at_once(kind, wrapped)
+
+
+@pytest.mark.usefixtures("new_york")
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(PLAIN_TYPES, MESSY)
+def test_values_are_read_at_once_as_later(data_type: T.DataType, value: Any) -> None:
+    read_at_once(data_type, value)
+
+
 @pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from in_zone("America/New_York", monkeypatch)
+
+
+def in_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", zone)
     tzset()
     yield
     monkeypatch.undo()
     tzset()
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from in_zone("Europe/Berlin", monkeypatch)
 
 
 @pytest.mark.usefixtures("berlin")

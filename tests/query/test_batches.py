@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import keystate
@@ -108,6 +109,75 @@ def test_a_batch_query_and_a_callable(spark: Any) -> None:
 
     out = keystate.keyed(df, "key").process_batches(doubled, "id long")
     assert sorted(row.id for row in out.collect()) == list(range(0, 2000, 2))
+
+
+class Seen(KeyedBatchFunction):
+    """Keeps each key's first time, in several types; as Arrow arrays or as Python values."""
+
+    def __init__(self, as_list: bool) -> None:
+        self.as_list = as_list
+
+    def open(self, ctx: Any) -> None:
+        zero = datetime(2000, 1, 1, tzinfo=timezone.utc)
+        kinds = {"bare": "timestamp", "struct": "at timestamp, s string", "list": TIMES}
+        defaults = {"bare": zero, "struct": (zero, "none"), "list": [zero]}
+        self.states = {
+            name: ctx.get_state(ValueStateDescriptor(name, kind, default=defaults[name]))
+            for name, kind in kinds.items()
+        }
+        self.zero = zero
+
+    def process_batch(self, batch: KeyedBatch, ctx: Any) -> Any:
+        bare = self.states["bare"].value()
+        at = batch.rows["at"]
+        assert bare.type == at.type, "rows and state have one type"
+        new = pc.equal(bare, pa.scalar(self.zero, bare.type))
+        first = at.take(pa.array(index_of_first(batch)))
+        assert self.states["struct"].value().field("at").equals(bare)
+        if self.as_list:
+            times = pc.if_else(new, first, bare).to_pylist()
+            self.states["bare"].update(times)
+            self.states["struct"].update([(time, "s") for time in times])
+            self.states["list"].update([[time] for time in times])
+        else:
+            times = pc.if_else(new, first, bare)
+            self.states["bare"].update(times)
+            names = pa.array(["s"] * len(times))
+            struct = pa.StructArray.from_arrays([times, names], names=["at", "s"])
+            self.states["struct"].update(struct)
+            self.states["list"].update(pa.ListArray.from_arrays(range(len(times) + 1), times))
+        assert self.states["list"].value().flatten().equals(self.states["bare"].value())
+        return {"key": batch.keys["key"], "at": self.states["bare"].value()}
+
+
+TIMES = "array<timestamp>"
+
+
+def index_of_first(batch: KeyedBatch) -> list[int]:
+    return [batch.key_of_row.to_pylist().index(i) for i in range(batch.keys.num_rows)]
+
+
+@pytest.mark.parametrize("as_list", [False, True], ids=["arrays", "lists"])
+@pytest.mark.parametrize("large", ["false", "true"], ids=["", "large_types"])
+def test_timestamps_in_state(
+    as_list: bool, large: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """In each zone of the session, changed at a restart; with Spark's large Arrow types too."""
+    settings(**{MAX_CACHED_KEYS: "2", "spark.sql.execution.arrow.useLargeVarTypes": large})
+    fed = stream("key long, at timestamp")
+    times = [
+        datetime(2024, 3, 31, 1, 30, tzinfo=timezone.utc) + timedelta(hours=i) for i in range(9)
+    ]
+    for step, zone in enumerate(["Europe/Berlin", "UTC", "+05:30"]):
+        settings(**{"spark.sql.session.timeZone": zone})
+        fed.feed([(key, times[3 * step + key]) for key in (0, 1, 2)] * 2)
+        emitted = fed.run(
+            lambda df: keystate.keyed(df, "key").process_batches(
+                Seen(as_list), "key long, at timestamp"
+            )
+        )
+        found = {(row.key, row.at.astimezone(timezone.utc)) for row in emitted}
+        assert found == {(key, times[key]) for key in (0, 1, 2)}
 
 
 class Wrong(KeyedBatchFunction):

@@ -110,10 +110,10 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
     ) -> None:
         super().__init__(spec, index, cursor)
-        self._codec = spec.value_codec()
+        self._default = getattr(descriptor, "default", None)
+        self._default_array: pa.Array | None = None
+        # Set by the first message: as for the rows, timestamps have the session's time zone.
         self._type = self._codec.arrow
-        default = getattr(descriptor, "default", None)
-        self._default = None if default is None else self._codec.encode([default])
         self._start()
         self._old = (self._chunks, self._where)
 
@@ -133,6 +133,8 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
         sent = message.elements(f"s{self.index}")
+        if sent.type != self._type:
+            self._change_type(sent.type)
         where = self._append(sent)
         if carried is not None:
             slots = np.array(carried)
@@ -141,6 +143,13 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
             where[kept] = self._append(_gather(chunks, old[slots[kept]]))
         self._where = np.concatenate([self._where, where])
         self._dirty += bytes(len(sent))
+
+    def _change_type(self, wanted: pa.DataType) -> None:
+        self._type = wanted
+        self._default_array = None
+        self._chunks = [chunk.cast(wanted) for chunk in self._chunks]
+        chunks, where = self._old
+        self._old = ([chunk.cast(wanted) for chunk in chunks], where)
 
     def _append(self, values: pa.Array) -> np.ndarray[Any, Any]:
         """Adds values; returns their places."""
@@ -154,15 +163,21 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         values = _gather(self._chunks, self._where[self._slots()])
         if self._default is None:
             return values
+        if self._default_array is None:
+            self._default_array = self._codec.encode([self._default]).cast(self._type)
         missing = pc.is_null(values)
         places = pc.if_else(missing, len(values), pa.array(np.arange(len(values))))
-        return pa.concat_arrays([values, self._default]).take(places)
+        return pa.concat_arrays([values, self._default_array]).take(places)
 
     def update(self, values: Any) -> None:
         slots = self._slots()
         try:
             if isinstance(values, pa.ChunkedArray):
                 values = values.combine_chunks()
+            if isinstance(values, (list, tuple)):
+                # Python values mean what they do in a function of rows.
+                python = [v.as_py() if isinstance(v, pa.Scalar) else v for v in values]
+                values = self._codec.encode(python)
             if not isinstance(values, pa.Array):
                 values = pa.array(values, self._type)
             values = values.cast(self._type)
@@ -190,10 +205,10 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         self._chunks = _compact(self._chunks)
-        return {"": _gather(self._chunks, self._where[slots])}
+        return {"": _gather(self._chunks, self._where[slots]).cast(self._codec.arrow)}
 
     def _change_types(self) -> dict[str, pa.DataType]:
-        return {"": self._type}
+        return {"": self._codec.arrow}
 
 
 def _compact(chunks: list[pa.Array], limit: int = _MANY_CHUNKS) -> list[pa.Array]:

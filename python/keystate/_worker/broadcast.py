@@ -100,7 +100,6 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self._context = context
         self._values = spec.value_codec()
         self._stored_key = self._keys.as_key
-        self._as_read = self._values.as_read
         self._changed: set[Any] = set()
         self._cleared = False
 
@@ -122,8 +121,10 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
                 f"broadcast state '{self.spec.name}': a map can't have the key None"
             )
         key = self._as_key(key)
-        if self._as_read is not None and value is not None:
-            value = self._as_read(value)
+        try:
+            value = self._values.as_read(value)
+        except Misfit as e:
+            raise self._misfit(key, e) from None
         self._entries[key] = value
         self._changed.add(key)
 
@@ -200,10 +201,11 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
                 try:
                     codec.encode([value])
                 except Misfit as e:
-                    raise StateTypeError(
-                        f"broadcast state '{self.spec.name}', key {shorten(key)}: {e}"
-                    ) from None
+                    raise self._misfit(key, e) from None
             raise StateTypeError(f"broadcast state '{self.spec.name}': {together}") from None
+
+    def _misfit(self, key: Any, error: Misfit) -> StateTypeError:
+        return StateTypeError(f"broadcast state '{self.spec.name}', key {shorten(key)}: {error}")
 
 
 class BroadcastElementContext:

@@ -47,8 +47,6 @@ class WorkerListState(WorkerState, ListState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
     ) -> None:
         super().__init__(spec, index, cursor)
-        self._codec = spec.value_codec()
-        self._as_read = self._codec.as_read
 
     def _cell(self) -> ListCell:
         try:
@@ -74,7 +72,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         slot = self._cursor.slot
         if value is None:
             self._refuse_none("a list can't hold None")
-        if self._as_read is not None:
+        if type(value) is not self._plain:
             value = self._as_read(value)
         try:
             self._cells[slot].elements.append(value)
@@ -102,7 +100,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         checked = list(values)
         if any(value is None for value in checked):
             self._refuse_none("a list can't hold None")
-        return checked if self._as_read is None else list(map(self._as_read, checked))
+        return self._all_as_read(checked)
 
     def _decode(self, message: Columns) -> list[Any]:
         lists = message.elements(f"s{self.index}")
@@ -173,11 +171,9 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
     ) -> None:
         super().__init__(spec, index, cursor)
-        self._codec = spec.value_codec()
         self._key_codec = spec.key_codec()
         self._hashable = self._key_codec.as_key
         self._key_class = self._key_codec.key_class
-        self._as_read = self._codec.as_read
 
     def _cell(self) -> MapCell:
         try:
@@ -217,7 +213,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             self._refuse_none("a map can't have the key None")
         if type(key) is not self._key_class:
             key = self._as_key(key)
-        if self._as_read is not None and value is not None:
+        if type(value) is not self._plain:
             value = self._as_read(value)
         cell[key] = value
         cell.changed.add(key)

@@ -160,7 +160,7 @@ class SnapshotContext:
 
 
 class InstanceListState(ListState[Any]):
-    """Elements as they are; encoded, and so checked, for a snapshot."""
+    """Elements as they are read; encoded for a snapshot."""
 
     def __init__(self, spec: StateSpec) -> None:
         self._spec = spec
@@ -171,13 +171,13 @@ class InstanceListState(ListState[Any]):
         return list(self._elements)
 
     def add(self, value: Any) -> None:
-        self._elements.append(value)
+        self._elements += self._as_read([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._elements.extend(values)
+        self._elements += self._as_read(values)
 
     def update(self, values: Iterable[Any]) -> None:
-        self._elements = list(values)
+        self._elements = self._as_read(values)
 
     def clear(self) -> None:
         self._elements = []
@@ -186,12 +186,21 @@ class InstanceListState(ListState[Any]):
         """Each element as an Arrow stream of its own, so that elements can be dealt out."""
         return [self._encode(element) for element in self._elements]
 
+    def _as_read(self, values: Iterable[Any]) -> list[Any]:
+        try:
+            return self._codec.all_as_read(list(values))
+        except Misfit as e:
+            raise self._misfit(e) from None
+
     def _encode(self, element: Any) -> str:
         try:
             column = self._codec.encode([element])
         except Misfit as e:
-            raise StateTypeError(f"state '{self._spec.name}': {e}") from None
+            raise self._misfit(e) from None
         return to_text(column)
+
+    def _misfit(self, error: Misfit) -> StateTypeError:
+        return StateTypeError(f"state '{self._spec.name}': {error}")
 
     def decode(self, encoded: Iterable[str]) -> None:
         """Takes over the elements of a snapshot."""

@@ -121,10 +121,10 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
             key = self._as_key(key)
         if cell.live:
             cell.changing()
+        if type(value) is not self._plain:
+            value = self._as_read(value)
         if key not in cell:
             self._insert(cell, key)
-        if self._as_read is not None and value is not None:
-            value = self._as_read(value)
         cell[key] = value
         cell.changed.add(key)
         self._dirty[self._cursor.slot] = 1

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from keystate._codec import Codec, Misfit
+from keystate._codec import Codec, Misfit, StructCodec
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, empty_column, list_column, nested
 from keystate.errors import StateAccessError, StateTypeError
@@ -49,6 +49,8 @@ class WorkerState(State):
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         self.spec = spec
         self.index = index
+        self._codec = spec.value_codec()
+        self._plain = self._codec.plain
         self._cursor = cursor
         self._cells: list[Any] = []
         self._old_cells: list[Any] = []
@@ -121,17 +123,32 @@ class WorkerState(State):
         ) from None
 
     def _refuse_none(self, reason: str) -> NoReturn:
-        slot = self._cursor.slot
-        if slot is None:
-            self._no_key()
-        raise StateTypeError(
-            f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {reason}"
-        )
+        key = self._cursor.key_of(self._slot())
+        raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}")
 
     def _misfit(self, error: Misfit, slot: int) -> NoReturn:
         raise StateTypeError(
             f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {error}"
         ) from None
+
+    def _as_read(self, value: Any) -> Any:
+        """A value to be stored as it will be read, in this micro-batch and after a restart."""
+        try:
+            return self._codec.as_read(value)
+        except Misfit as error:
+            self._misfit(error, self._slot())
+
+    def _all_as_read(self, values: list[Any]) -> list[Any]:
+        try:
+            return self._codec.all_as_read(values)
+        except Misfit as error:
+            self._misfit(error, self._slot())
+
+    def _slot(self) -> int:
+        slot: int | None = self._cursor.slot
+        if slot is None:
+            self._no_key()
+        return slot
 
     def _misfit_together(self, error: Misfit) -> NoReturn:
         raise StateTypeError(f"state '{self.spec.name}': {error}") from None
@@ -164,8 +181,6 @@ class _ValueCells(WorkerState):
 
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         super().__init__(spec, index, cursor)
-        self._codec = spec.value_codec()
-        self._as_read = self._codec.as_read
 
     def _decode(self, message: Columns) -> list[Any]:
         return self._codec.decode(message.elements(f"s{self.index}"))
@@ -186,12 +201,10 @@ class _ValueCells(WorkerState):
         except TypeError:
             self._no_key()
 
-    def _form(self, value: Any) -> Any:
-        return value if value is None or self._as_read is None else self._as_read(value)
-
     def _set(self, value: Any) -> None:
         slot = self._cursor.slot
-        value = self._form(value)
+        if type(value) is not self._plain:
+            value = self._as_read(value)
         try:
             self._cells[slot] = value
             self._dirty[slot] = 1
@@ -204,6 +217,9 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
     ) -> None:
         super().__init__(spec, index, cursor)
+        if isinstance(self._codec, StructCodec):
+            self._plain = tuple
+            self._tuple_as_read = self._codec.tuple_as_read
         # As a stored one would be: a struct with its field names.
         self._default = self._codec.decode(self._codec.encode([descriptor.default]))[0]
         self._shared_default = _is_immutable(self._default)
@@ -219,13 +235,16 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
             self._no_key()
         if value is None:
             return self._default if self._shared_default else copy.deepcopy(self._default)
-        if type(value) is tuple and self._as_read is not None:
-            value = self._cells[slot] = self._as_read(value)
+        if type(value) is tuple:
+            try:
+                value = self._cells[slot] = self._tuple_as_read(value)
+            except Misfit as error:
+                self._misfit(error, self._slot())
         return value
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
-        if type(value) is not tuple and self._as_read is not None and value is not None:
+        if type(value) is not self._plain:
             value = self._as_read(value)
         try:
             self._cells[slot] = value
@@ -273,7 +292,7 @@ class WorkerAggregatingState(_ValueCells, AggregatingState[Any, Any]):
             return
         accumulator = self._get()
         if accumulator is None:
-            accumulator = self._form(self._function.create_accumulator())
+            accumulator = self._as_read(self._function.create_accumulator())
         self._set(self._function.add(value, accumulator))
 
 
@@ -294,7 +313,7 @@ class WorkerFoldingState(_ValueCells, FoldingState[Any, Any]):
             return
         accumulator = self._get()
         if accumulator is None:
-            accumulator = self._form(copy.deepcopy(self._initial))
+            accumulator = self._as_read(copy.deepcopy(self._initial))
         self._set(self._fold(accumulator, value))
 
 

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("--state", help="its name; '$timers' for the timers")
     read.add_argument("--operator", type=int, help="the operator's number")
     read.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
-    read.add_argument("--limit", type=int, default=20, help="how many rows; 20 by default")
+    read.add_argument("--limit", type=_count, default=20, help="how many rows; 20 by default")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     command("savepoint", _savepoint, "copy what a stopped query goes on from", "checkpoint", "path")
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
@@ -95,6 +95,12 @@ def _inspect(spark: SparkSession, given: argparse.Namespace) -> int:
     found = admin.inspect(given.checkpoint, spark=spark)
     print(json.dumps(found, indent=2) if given.json else _report.text(_report.tables(found)))
     return 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number from 0 on, got {text}")
+    return int(text)
 
 
 def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:

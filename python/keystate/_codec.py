@@ -135,7 +135,7 @@ class Codec:
         """
         if value is None or type(value) is self.key_class:
             return value
-        return self.decode(self.encode([value]))[0]
+        return self.as_read(value)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         """The array of these values; raises Misfit for the first that does not fit."""
@@ -314,7 +314,7 @@ class _Decimal(Codec):
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
         assert isinstance(data_type, T.DecimalType)
-        self.plain = None
+        self.plain = self.key_class = None
         self._unit = Decimal(1).scaleb(-data_type.scale)
         self._bound = Decimal(1).scaleb(data_type.precision - data_type.scale)
 
@@ -343,7 +343,7 @@ class _Naive(Codec):
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
-        self.plain = None
+        self.plain = self.key_class = None
         self._class: Any = accepted[0]
 
     def as_read(self, value: Any) -> Any:

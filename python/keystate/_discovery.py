@@ -12,11 +12,18 @@ from typing import Any
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
 from keystate._worker.instance_state import InstanceListState
 from keystate._worker.raw_state import RawInput, RawKeyedInput
+from keystate._worker.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
 from keystate.metrics import MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
-from keystate.state import ListState, ListStateDescriptor, StateDescriptor
+from keystate.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+)
 
 OperatorStates = tuple[tuple[StateSpec, bool], ...]
 
@@ -105,14 +112,25 @@ class _OperatorStateDiscovery:
     def get_union_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         return self._note(descriptor, True)
 
+    def get_broadcast_state(
+        self, descriptor: MapStateDescriptor[Any, Any]
+    ) -> BroadcastState[Any, Any]:
+        # One instance's copy is stored, and given to all.
+        spec = entries_spec(self._resolve(descriptor, MapStateDescriptor))
+        self.states[spec.name] = (spec, True)
+        return SharedMapState(spec, is_stored=False)
+
     def _note(self, descriptor: ListStateDescriptor[Any], union: bool) -> ListState[Any]:
-        if not isinstance(descriptor, ListStateDescriptor):
-            raise DeclarationError(f"expected a ListStateDescriptor, got {descriptor!r}")
+        spec = self._resolve(descriptor, ListStateDescriptor)
+        self.states[spec.name] = (spec, union)
+        return InstanceListState(spec)
+
+    def _resolve(self, descriptor: Any, expected: type[StateDescriptor]) -> StateSpec:
+        if not isinstance(descriptor, expected):
+            raise DeclarationError(f"expected a {expected.__name__}, got {descriptor!r}")
         if descriptor.name in self.states:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
-        spec = resolve_lasting_state(descriptor, "operator")
-        self.states[descriptor.name] = (spec, union)
-        return InstanceListState(spec)
+        return resolve_lasting_state(descriptor, "operator")
 
 
 class _DiscoveryContext(RuntimeContext):

@@ -79,13 +79,16 @@ def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None)
 
 
 def _dataclass_defaults(cls: Any) -> list[Any]:
-    missing = dataclasses.MISSING
-    return [
-        field.default_factory()
-        if field.default_factory is not missing
-        else (None if field.default is missing else field.default)
-        for field in dataclasses.fields(cls)
-    ]
+    return [_default_of(field) for field in dataclasses.fields(cls)]
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    # Not by identity: a class that was pickled by its value has another MISSING.
+    missing = type(dataclasses.MISSING)
+    factory: Any = field.default_factory
+    if not isinstance(factory, missing):
+        return factory()
+    return None if isinstance(field.default, missing) else field.default
 
 
 def read_as(array: pa.Array, data_type: T.DataType) -> pa.Array:

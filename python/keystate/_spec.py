@@ -7,6 +7,7 @@ import datetime
 import inspect
 import json
 import typing
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -211,6 +212,16 @@ def check_columns(schema: T.StructType, place: str) -> None:
             raise DeclarationError(f"column '{field.name}' of {place}: {e}") from None
 
 
+def check_distinct(schema: T.StructType, place: str) -> None:
+    """Raises DeclarationError when two columns have one name: a row could not tell them apart."""
+    for name, count in Counter(schema.fieldNames()).items():
+        if count > 1:
+            raise DeclarationError(
+                f"{place} has {count} columns named '{name}': rename or drop all but one, as "
+                "after a join"
+            )
+
+
 def _check_key(key_type: T.DataType, shape: Shape | None, place: str) -> None:
     """Keys are found by hash here, and kept in their order on the JVM's side."""
     if shape is not None and shape.cls is not None and shape.cls.__hash__ is None:
@@ -238,6 +249,10 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
     """
     if isinstance(declared, T.DataType):
         return declared, None
+    if (isinstance(declared, type) and declared in _PYTHON_TYPES) or typing.get_origin(
+        declared
+    ) is not None:
+        return _type_of(declared, place)  # int, or list[int]
     if isinstance(declared, type) and dataclasses.is_dataclass(declared):
         try:
             return _struct_of(declared, place)
@@ -250,8 +265,8 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
             reason = str(e).strip().splitlines()[0]
             raise DeclarationError(f"{place}: '{declared}' is not a type: {reason}") from e
     raise DeclarationError(
-        f"{place}: expected a DDL string such as 'long' or 'count long, total long', a DataType "
-        f"or a dataclass, got {declared!r}"
+        f"{place}: expected a DDL string such as 'long' or 'count long, total long', a DataType, "
+        f"a dataclass or a Python type such as int or list[str], got {declared!r}"
     )
 
 

@@ -248,8 +248,9 @@ def _choose(
         )
     if len(fitting) > 1:
         raise CheckpointError(
-            f"more than one {what}{where} is in {found['checkpoint']}: tell "
-            f"{'state' if state is None else 'operator'}. There are: {there}"
+            f"more than one {what}{where} is in {found['checkpoint']}: tell which "
+            f"one by {'state' if state is None else 'operator'}= (--"
+            f"{'state' if state is None else 'operator'}). There are: {there}"
         )
     return fitting[0]
 

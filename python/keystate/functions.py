@@ -352,13 +352,21 @@ T = TypeVar("T")
 
 
 class OperatorStateStore(Protocol):
-    """Gives a function its operator states: lists that belong to the subtask, not to a key."""
+    """Gives a function its operator states, which belong to the subtask, not to a key."""
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """A list whose elements are spread evenly over the subtasks when their number changes."""
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """A list of which every subtask gets all elements of all subtasks when it is restored."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
+        """A map that every subtask is restored with.
+
+        The function keeps it the same on all subtasks: the first one's is stored.
+        """
 
 
 class StatePartitionStreamProvider(Protocol):

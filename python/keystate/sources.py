@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate import _bridge
 from keystate._discovery import discover_operator_states
+from keystate._pickling import pickled
 from keystate._spec import check_columns, resolve_schema
 from keystate._worker.source import SourcePlan, StatefulDataSource
 from keystate.errors import DeclarationError
@@ -135,7 +135,7 @@ def source(
         raise DeclarationError(f"available_now_rows must be at least 1, got {available_now_rows}")
     row_type = resolve_schema(schema, "the source's schema")
     check_columns(row_type, "the source's schema")
-    function: bytes = cloudpickle.dumps(fn)  # type: ignore[no-untyped-call]
+    function = pickled(fn, fn)
     plan = SourcePlan(
         name or type(fn).__name__,
         function,

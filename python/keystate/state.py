@@ -2,8 +2,10 @@
 
 A state belongs to the key of the row being processed. Get it in ``open``, from the runtime context,
 with a descriptor that names it and gives its type: a Spark DDL string (``"long"``,
-``"count long, total long"``, ``"array<string>"``), a ``DataType`` or a dataclass. After changing a
-value that was read from a state in place, call ``update`` (or ``put``): only then is it kept.
+``"count long, total long"``, ``"array<string>"``), a ``DataType``, a dataclass, or a Python type
+such as ``int``, which is a long, or ``list[str]``. A value is converted when it is written: ``3``
+in a double is read as ``3.0``; what does not fit is refused. After changing a value that was read
+from a state in place, call ``update`` (or ``put``): only then is it kept.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ V = TypeVar("V")
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
-#: A type: Spark DDL, a DataType, or a dataclass.
+#: A type: Spark DDL, a DataType, a dataclass, or a Python type such as ``int`` or ``list[str]``.
 TypeLike: TypeAlias = str | DataType | type
 
 

@@ -7,16 +7,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate import _bridge
 from keystate._discovery import discover_states
+from keystate._pickling import pickled
 from keystate._spec import (
     OperatorSpec,
     check_columns,
+    check_distinct,
     check_names,
     resolve_lasting_state,
     resolve_schema,
@@ -159,6 +160,7 @@ class KeyedStream(_RowStream):
             raise DeclarationError("keyed() needs at least one key column")
         if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
             raise DeclarationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
+        check_distinct(df.schema, "the input")  # or Spark calls a key ambiguous
         keys = [df[col] if isinstance(col, str) else col for col in cols]
         super().__init__(df, keys, max_parallelism)
 
@@ -245,7 +247,7 @@ def keyed_task(
         output_type = _tagged_type(output_type, side_outputs)
     check_columns(row_type, "the input")
     check_columns(key_type, "the key")
-    function: bytes = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
+    function = pickled(plan, plan.function)
     states, operator_states, metrics = discover_states(function)
     checkpointed = isinstance(
         plan.function, (CheckpointedFunction, ListCheckpointed, CheckpointListener)
@@ -313,6 +315,7 @@ class DataStream(_RowStream):
 
     def __init__(self, df: DataFrame) -> None:
         _bridge.check_session(df)
+        check_distinct(df.schema, "the input")
         super().__init__(df, [])
 
     def process(
@@ -365,6 +368,7 @@ class BroadcastElements:
                     f"broadcast state is described by a MapStateDescriptor, got {descriptor!r}"
                 )
         check_columns(row_type, "the broadcast input")
+        check_distinct(row_type, "the broadcast input")
         self.row_type = row_type
         self.states = tuple(
             dataclasses.replace(

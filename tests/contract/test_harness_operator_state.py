@@ -13,8 +13,10 @@ from keystate import (
     KeyedProcessFunction,
     ListCheckpointed,
     ListStateDescriptor,
+    MapStateDescriptor,
     ProcessFunction,
     SinkFunction,
+    StateTypeError,
 )
 from keystate.testing import KeyedProcessHarness
 
@@ -164,3 +166,42 @@ def test_without_keys() -> None:
     harness = KeyedProcessHarness(Plain(), "number long", (), "n long", parallelism=4)
     with harness:
         assert sorted(row.n for row in harness.process_batch(range(40))) == list(range(40))
+
+
+class Shares(KeyedProcessFunction, CheckpointedFunction):
+    """Has a map that is the same in all subtasks."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.map = store.get_broadcast_state(MapStateDescriptor("map", "float", "array<double>"))
+        if not context.is_restored():
+            self.map.put_all({0.1: (1, 2), 1: []})
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.map.put(row.key, [row.key])
+        with pytest.raises(StateTypeError, match=r"state 'map', key 1\.0: expected array<double>"):
+            self.map.put(1, "x")
+        with pytest.raises(StateTypeError, match="the key None"):
+            self.map.put(None, [])
+        yield repr(sorted(self.map.items()))
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+
+def test_a_map_that_every_subtask_has() -> None:
+    first = {0.10000000149011612: [1.0, 2.0], 1.0: []}
+    harness = KeyedProcessHarness(Shares(), "key int", "key", "map string", parallelism=3)
+    for key in range(4):
+        harness.process((key,))
+    keys = {subtask: {float(k) for k in range(4) if harness.subtask_of(k) == subtask}
+            for subtask in range(3)}  # fmt: skip
+    snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
+    harness.close()
+    # What they put there differed, which they must not: the first subtask's is what all get.
+    assert keys[0] and keys[1]
+    for parallelism in (1, 3, 5):
+        restored = KeyedProcessHarness.restore(snapshot, Shares(), parallelism=parallelism)
+        (row,) = restored.process((7,))
+        assert row.map == repr(sorted({**first, **{k: [k] for k in keys[0]}, 7.0: [7.0]}.items()))
+        restored.close()

@@ -127,7 +127,7 @@ def test_read_state_that_is_not_there(spark: Any, fed: Any, tmp_path: Path) -> N
     checkpoint = str(fed.checkpoint)
     with pytest.raises(CheckpointError, match=r"no state 'sum' in .* operator 0: total; operator"):
         admin.read_state(spark, checkpoint, state="sum")
-    with pytest.raises(CheckpointError, match=r"more than one state .* tell state"):
+    with pytest.raises(CheckpointError, match=r"more than one state .*by state= \(--state\)"):
         admin.read_state(spark, checkpoint)
     with pytest.raises(CheckpointError, match="'total' of operator 3"):
         admin.read_state(spark, checkpoint, state="total", operator=3)

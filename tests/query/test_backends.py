@@ -90,7 +90,10 @@ def test_a_query_changes_its_backend_and_its_parallelism(
     [
         ({"spark.keystate.backend": "floppy"}, "neither 'hashmap' nor 'rocksdb'.*no such class"),
         (CustomStateBackend("java.lang.String").conf(), "not a StateBackendFactory"),
-        (ROCKSDB.conf() | {"spark.keystate.rocksdb.memoryMB": "0"}, "memoryMB must be a positive"),
+        (
+            ROCKSDB.conf() | {"spark.keystate.rocksdb.memoryMB": "0"},
+            "KEYSTATE_BAD_SETTING.*memoryMB is .0., and must be a whole",
+        ),
         (ROCKSDB.conf() | {"spark.keystate.rocksdb.memory": "1"}, "is not a setting"),
     ],
 )

@@ -16,6 +16,7 @@ from keystate import (
     KeyedProcessFunction,
     ListCheckpointed,
     ListStateDescriptor,
+    MapStateDescriptor,
     ProcessFunction,
     SinkFunction,
     ValueStateDescriptor,
@@ -264,3 +265,77 @@ def test_failures(stream: Any, what: str, message: str) -> None:
     fed.feed([(1,)])
     with pytest.raises(StreamingQueryException, match=message):
         fed.run(lambda df: keystate.stream(df).process(Misdeclared(what), "id long"))
+
+
+class Counted(ProcessFunction, CheckpointedFunction):
+    """Counts the micro-batches in a map that all subtasks have, and tells what it begins with."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.map = store.get_broadcast_state(
+            MapStateDescriptor("map", "string", "n double, t date")
+        )
+        self.restored = context.is_restored()
+        if not self.restored:
+            self.map.put("batches", (0, None))
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.get_index_of_this_subtask()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield self.subtask, self.restored, self.map["batches"].n, sorted(self.map)
+
+    def snapshot_state(self, context: Any) -> None:
+        count = self.map["batches"].n
+        self.map["batches"] = (int(count) + 1, None)
+        self.map[f"batch {count}"] = (count, None)
+        self.map.remove(f"batch {count - 1}")
+
+
+COUNTED = "subtask int, restored boolean, n double, names array<string>"
+
+
+def test_a_map_that_every_subtask_has(stream: Any, settings: Any, checkpoint_format: None) -> None:
+    fed = stream("x long")
+    batches = 0
+    for partitions in (2, 5, 5, 1, 3):
+        settings(**{PARTITIONS: str(partitions)})
+        fed.feed([(x,) for x in range(50)], [(x,) for x in range(50)])
+        found = {
+            (row.subtask, row.restored, row.n, tuple(row.names))
+            for row in fed.run(lambda df: keystate.stream(df).process(Counted(), COUNTED))
+        }
+        expected = set()
+        for batch in (batches, batches + 1):
+            names = ("batch " + str(batch - 1.0), "batches")[0 if batch else 1 :]
+            expected |= {(i, batches > 0, float(batch), names) for i in range(partitions)}
+        assert found == expected
+        batches += 2
+
+
+@pytest.mark.parametrize(
+    ("get", "message"),
+    [
+        (lambda s: s.get_broadcast_state(ListStateDescriptor("l", "long")), "MapStateDescriptor"),
+        (lambda s: s.get_list_state(MapStateDescriptor("m", "int", "int")), "ListStateDescriptor"),
+        (
+            lambda s: s.get_broadcast_state(MapStateDescriptor("m", "map<int, int>", "int")),
+            "a map has no order",
+        ),
+    ],
+)
+def test_operator_states_are_got_by_their_descriptors(
+    spark: Any, get: Callable[[Any], Any], message: str
+) -> None:
+    class Gets(ProcessFunction, CheckpointedFunction):
+        def initialize_state(self, context: Any) -> None:
+            get(context.get_operator_state_store())
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            pass
+
+        def snapshot_state(self, context: Any) -> None:
+            pass
+
+    with pytest.raises(DeclarationError, match=message):
+        keystate.stream(spark.range(1)).process(Gets(), "x long").collect()

@@ -22,12 +22,21 @@ from keystate._worker.raw_state import (
     decode_raw,
     no_keys,
 )
+from keystate._worker.shared_map import SHARED_MAP, SharedMapState
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.functions import CheckpointedFunction, ListCheckpointed
 from keystate.runtime import KeyedStateStore
-from keystate.state import ListState, ListStateDescriptor
+from keystate.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+)
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 #: What an instance's states hold: encoded elements by the state's name.
 Snapshot = dict[str, list[str]]
@@ -46,13 +55,15 @@ class InstanceStates:
         restored: Snapshot,
         keyed: KeyedStateStore | None = None,
         raw_keyed: RawKeyedState | None = None,
+        index: int = 0,
     ) -> None:
+        self._index = index
         self._raw_keyed = raw_keyed
         self._keyed = keyed
         self._specs = specs
         self._batch = batch
         self._restored = restored
-        self._states: dict[str, InstanceListState] = {}
+        self._states: dict[str, InstanceListState | SharedMapState] = {}
 
     def initialize(self, function: Any) -> None:
         """Gives the function what it had."""
@@ -97,11 +108,11 @@ class InstanceStates:
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """A list that is spread evenly when the parallelism changes."""
-        return self._state(state_descriptor)
+        return self._list(state_descriptor)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """A list of which every instance gets all elements when it is restored."""
-        return self._state(state_descriptor)
+        return self._list(state_descriptor)
 
     def get_raw_operator_state_inputs(self) -> list[RawInput]:
         """The raw streams that this instance is restored with."""
@@ -113,11 +124,20 @@ class InstanceStates:
             raise no_keys()
         return self._raw_keyed.inputs()
 
-    def get_broadcast_state(self, state_descriptor: Any) -> Any:
-        """Broadcast states are those of the descriptors that ``keystate.broadcast`` got."""
-        raise DeclarationError("get broadcast state from the context of each element")
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
+        """A map that is the same on every instance, and of which each is restored with a copy."""
+        state = self._state(state_descriptor)
+        assert isinstance(state, SharedMapState)
+        return state
 
-    def _state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+    def _list(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        state = self._state(descriptor)
+        assert isinstance(state, InstanceListState)
+        return state
+
+    def _state(self, descriptor: StateDescriptor) -> InstanceListState | SharedMapState:
         name = descriptor.name
         if name not in self._specs:
             raise StateAccessError(
@@ -125,7 +145,12 @@ class InstanceStates:
                 "initialize_state(), unconditionally"
             )
         if name not in self._states:
-            state = InstanceListState(self._specs[name])
+            spec = self._specs[name]
+            state = (
+                SharedMapState(spec, is_stored=self._index == 0)
+                if spec.descriptor == SHARED_MAP
+                else InstanceListState(spec)
+            )
             state.decode(self._restored.get(name, []))
             self._states[name] = state
         return self._states[name]

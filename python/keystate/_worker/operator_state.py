@@ -52,6 +52,7 @@ class InstanceKeeper:
             {entry["name"]: entry["elements"] for entry in restored["lists"]},
             keyed,
             self._raw_keyed,
+            control["subtask"],
         )
 
     def initialize(self) -> None:

@@ -40,8 +40,16 @@ class Results:
             main = [result for result in results if not _is_tagged(result)]
             if len(main) < len(results):
                 return self.encode(main)
-            raise OutputTypeError(f"a result does not fit {self.place}: {e}") from None
+            raise OutputTypeError(
+                f"a result does not fit {self.place}: {e}{self._hint(e)}"
+            ) from None
         return pa.StructArray.from_arrays(columns, fields=list(self.arrow))
+
+    def _hint(self, error: Misfit) -> str:
+        """For a row that was returned as a list, whose values came as results of their own."""
+        if self._bare or error.where or isinstance(error.value, (tuple, list)):
+            return ""
+        return ". A list is many results: return a row as a tuple"
 
 
 class TaggedResults:

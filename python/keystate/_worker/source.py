@@ -145,7 +145,8 @@ class SourceReader(DataSourceStreamReader):
             share = plan.max_rows_per_batch // of
             instance = Instance(plan.name, function, plan.row_type, index, of, share)
             self._instances.append(instance)
-            instance.open(InstanceStates(specs, batch if restored is not None else None, part))
+            known = batch if restored is not None else None
+            instance.open(InstanceStates(specs, known, part, index=index))
         for instance in self._instances:
             instance.start()
         self._began = time.monotonic()

@@ -4,10 +4,11 @@ import scala.util.control.NonFatal
 
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.settings.Settings
 
 /** The backend that the settings name. */
 object StateBackends {
-  final val Backend = "spark.keystate.backend"
+  val Backend: String = Settings.Backend.key
   final val RocksDBPrefix = "spark.keystate.rocksdb."
   final val OptionPrefix = "spark.keystate.backend.option."
 

@@ -1,5 +1,7 @@
 package keystate.backend.rocksdb
 
+import keystate.settings.Settings
+
 /** Settings of the RocksDB backend.
   *
   * @param memoryBytes
@@ -24,35 +26,17 @@ private[rocksdb] object RocksDBConfig {
     *   of the options' full names, for messages
     */
   def parse(options: Map[String, String], prefix: String): RocksDBConfig = {
-    def bad(name: String, what: String) = throw new IllegalArgumentException(
-      s"$prefix$name must be $what, and is '${options(name)}'"
-    )
     options.keys.find(!known.contains(_)).foreach { name =>
       throw new IllegalArgumentException(
         s"$prefix$name is not a setting of the RocksDB backend: it has " +
           known.toSeq.sorted.map(prefix + _).mkString(", ")
       )
     }
-    val memory = options
-      .get(MemoryMB)
-      .fold(256L)(_.toLongOption.filter(_ > 0).getOrElse(bad(MemoryMB, "a positive number")))
-    val ratio = options
-      .get(WriteBufferRatio)
-      .fold(0.5)(
-        _.toDoubleOption
-          .filter(r => 0 < r && r < 1)
-          .getOrElse(bad(WriteBufferRatio, "between 0 and 1"))
-      )
-    val predefined = options
-      .get(Predefined)
-      .fold[PredefinedOptions](PredefinedOptions.Default)(name =>
-        PredefinedOptions.all
-          .find(_.name == name)
-          .getOrElse(
-            bad(Predefined, "one of " + PredefinedOptions.all.map(_.name).mkString(", "))
-          )
-      )
-    val bytes = Math.multiplyExact(memory, 1L << 20)
+    val get = (key: String) => options.get(key.stripPrefix(prefix))
+    val bytes = Settings.RocksDBMemoryMB.of(get).toLong << 20
+    val ratio = Settings.RocksDBWriteBufferRatio.of(get)
+    val name = Settings.RocksDBPredefinedOptions.of(get)
+    val predefined = PredefinedOptions.all.find(_.name == name).get
     RocksDBConfig(predefined, bytes, (bytes * ratio).toLong)
   }
 }

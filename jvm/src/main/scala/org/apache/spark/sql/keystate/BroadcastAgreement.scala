@@ -5,9 +5,6 @@ package org.apache.spark.sql.keystate
   */
 private[keystate] object BroadcastAgreement {
 
-  /** Whether to check. */
-  val Check = "spark.keystate.broadcast.check"
-
   /** What one subtask's state amounts to. */
   final case class Digest(state: String, subtask: Int, digest: Long)
 

@@ -38,6 +38,7 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
 import keystate.backend.StateFamily
+import keystate.settings.Settings
 
 /** Runs a keyed function over its partition of the keys, with the state in our own store.
   *
@@ -256,7 +257,7 @@ private[keystate] class KeyedProcessExec(
   private def checkProvider(): Unit = {
     val provider = conf.stateStoreProviderClass
     if (provider != KeystateErrors.ProviderClass) throw KeystateErrors.providerMissing(provider)
-    StoreConfig.checkBackend(conf)
+    StoreConfig.check(conf)
   }
 
   /** The first processing time timer that is left after this batch. */
@@ -298,11 +299,12 @@ private[keystate] class KeyedProcessExec(
           Some(session.streams.stateStoreCoordinator),
           useColumnFamilies = true,
           extraOptions = Map(
-            StoreConfig.MaxParallelism -> record.maxParallelism.toString,
-            StoreConfig.Parallelism -> getStateInfo.numPartitions.toString
+            Settings.MaxParallelism.key -> record.maxParallelism.toString,
+            Settings.Parallelism.key -> getStateInfo.numPartitions.toString
           )
         )((store, rows) => tasks.processStream(store, rows))
     } else {
+      Settings.check(StoreConfig.in(conf))
       val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
       child.execute().mapPartitions(rows => tasks.processBatch(rows))
     }
@@ -353,7 +355,7 @@ private[keystate] class KeyedProcessExec(
     }
 
   private def checkBroadcast =
-    spec.broadcast.nonEmpty && conf.getConfString(BroadcastAgreement.Check, "false").toBoolean
+    spec.broadcast.nonEmpty && Settings.BroadcastCheck.of(StoreConfig.in(conf))
 
   /** What the subtasks made of the broadcast states in this batch. */
   private lazy val digests = {

@@ -15,6 +15,8 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
+import keystate.settings.{Settings => KeystateSettings}
+
 /** One task of a keyed operator: the conversation with the Python worker.
   *
   * The input goes out in messages of some thousand rows. Each key gets a slot when it first appears
@@ -259,18 +261,15 @@ private[keystate] object KeyedTask {
   )
 
   object Settings {
-    val MaxCachedKeys = "spark.keystate.worker.maxCachedKeys"
-    val InlineEntries = "spark.keystate.worker.inlineEntries"
-
     def from(conf: SQLConf): Settings = {
       val rows = conf.arrowMaxRecordsPerBatch
       Settings(
         firstMessageRows = math.min(1000, if (rows > 0) rows else 1000),
         messageRows = if (rows > 0) rows else 10000,
         messageBytes = math.min(conf.arrowMaxBytesPerBatch, 4L << 20),
-        maxCachedKeys = conf.getConfString(MaxCachedKeys, "200000").toInt,
+        maxCachedKeys = KeystateSettings.MaxCachedKeys.of(StoreConfig.in(conf)),
         cachedBytes = 256L << 20,
-        inline = Inline(conf.getConfString(InlineEntries, "1000").toInt, bytes = 1L << 20)
+        inline = Inline(KeystateSettings.InlineEntries.of(StoreConfig.in(conf)), bytes = 1L << 20)
       )
     }
   }

@@ -94,11 +94,6 @@ private[keystate] object KeystateErrors {
         "the checkpoint is damaged. Go on from an older one or a savepoint."
     )
 
-  def badRemovedStates(key: String, value: String): KeystateException = new KeystateException(
-    "KEYSTATE_BAD_SETTING",
-    s"$key is '$value': set it to 'keep' or 'purge'."
-  )
-
   def reservedName(name: String): KeystateException = new KeystateException(
     "KEYSTATE_RESERVED_NAME",
     s"A state can't be named '$name': a name must not be empty, 'default', begin with '$$', or " +

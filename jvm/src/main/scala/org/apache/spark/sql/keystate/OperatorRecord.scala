@@ -16,6 +16,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 
 import keystate.keygroup.KeyGroups
+import keystate.settings.Settings
 
 /** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
   * JSON `{"format": 1, "maxParallelism": K}`, written once before the operator's first batch.
@@ -47,7 +48,7 @@ private[keystate] object OperatorRecord {
   ): OperatorRecord = {
     val conf = session.sessionState.conf
     val wanted = spec.maxParallelism.orElse(
-      Option(conf.getConfString(StoreConfig.MaxParallelism, null)).map(_.toInt)
+      Settings.MaxParallelism.in(StoreConfig.in(conf))
     )
     wanted.foreach(KeyGroups.checkMaxParallelism)
     if (info.checkpointLocation.isEmpty) {

@@ -35,7 +35,8 @@ private[keystate] final class PythonRunner(
   private val resultId = udf.resultId.id
   private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
   private val timeZone = conf.sessionLocalTimeZone
-  private val largeVarTypes = conf.arrowUseLargeVarTypes
+  // Messages are far smaller than what needs them, whatever Spark's own functions have.
+  private val largeVarTypes = false
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
   private val settings = KeyedTask.Settings.from(conf)
 

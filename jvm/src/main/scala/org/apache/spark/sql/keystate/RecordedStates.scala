@@ -13,12 +13,10 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{LocalFolder, StoreLocation, StoreReader}
+import keystate.settings.Settings
 
 /** The states that the version has which a batch begins with. */
 private[keystate] object RecordedStates {
-
-  /** `keep` or `purge`: what becomes of a state that the function no longer declares. */
-  final val Removed = "spark.keystate.removedStates"
 
   /** Those of the operator's first partition, for all partitions have the same.
     *
@@ -48,9 +46,5 @@ private[keystate] object RecordedStates {
     recorded.filter(StateSpec.isOne).filterNot(family => declared(family.name)).toSeq
   }
 
-  def purges(conf: SQLConf): Boolean = conf.getConfString(Removed, "keep") match {
-    case "keep" => false
-    case "purge" => true
-    case other => throw KeystateErrors.badRemovedStates(Removed, other)
-  }
+  def purges(conf: SQLConf): Boolean = Settings.RemovedStates.of(StoreConfig.in(conf)) == "purge"
 }

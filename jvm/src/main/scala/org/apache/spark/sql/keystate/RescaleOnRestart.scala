@@ -15,6 +15,7 @@ import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.apache.spark.sql.streaming.StreamingQueryListener._
 
 import keystate.checkpoint.CheckpointException
+import keystate.settings.{BadSettingException, Settings}
 
 /** Takes the checkpoint of a query that starts, so that no other driver goes on with it, and rescales
   * it if it is started with another `spark.sql.shuffle.partitions` than its state has. Set as one of
@@ -28,7 +29,7 @@ import keystate.checkpoint.CheckpointException
 class RescaleOnRestart extends StreamingQueryListener with Logging {
   import RescaleOnRestart._
 
-  /** Runs of this driver that hold a checkpoint. */
+  /** The checkpoints of this driver's queries. */
   private val running = new ConcurrentHashMap[UUID, Path]
 
   override def onQueryStarted(event: QueryStartedEvent): Unit =
@@ -44,13 +45,13 @@ class RescaleOnRestart extends StreamingQueryListener with Logging {
     val session = query.sparkSession
     val conf = session.sessionState.conf
     val checkpoint = new Path(query.resolvedCheckpointRoot)
+    running.put(query.runId, checkpoint)
     try {
       val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
       // What runs on another provider stays as Spark has it.
       if (
         rescaling.provider.getOrElse(conf.stateStoreProviderClass) == KeystateErrors.ProviderClass
       ) {
-        running.put(query.runId, checkpoint)
         CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
         val wanted = if (enabled(conf)) partitions(conf) else None
         try rescaling.run(wanted)
@@ -67,7 +68,8 @@ class RescaleOnRestart extends StreamingQueryListener with Logging {
         CheckpointOwner.fail(
           checkpoint,
           e match {
-            case known @ (_: KeystateException | _: CheckpointException) => known
+            case known @ (_: KeystateException | _: CheckpointException | _: BadSettingException) =>
+              known
             case other => KeystateErrors.rescaleFailed(other)
           }
         )
@@ -82,16 +84,10 @@ class RescaleOnRestart extends StreamingQueryListener with Logging {
 
 private[keystate] object RescaleOnRestart {
 
-  /** `auto` or `off`: whether a restart with another number of partitions rescales the query. */
-  val OnRestart = "spark.keystate.rescale.onRestart"
-
   private def nameOf(run: UUID) = s"query run $run"
 
-  private def enabled(conf: SQLConf): Boolean = conf.getConfString(OnRestart, "auto") match {
-    case "auto" => true
-    case "off" => false
-    case other => throw new IllegalArgumentException(s"$OnRestart is '$other': use auto or off")
-  }
+  private def enabled(conf: SQLConf): Boolean =
+    Settings.RescaleOnRestart.of(StoreConfig.in(conf)) == "auto"
 
   private def partitions(conf: SQLConf): Option[Int] =
     Option.when(conf.contains(SQLConf.SHUFFLE_PARTITIONS.key))(conf.numShufflePartitions)

@@ -9,7 +9,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.{StateBackendFactory, StateBackends}
 import keystate.checkpoint.StoreSettings
-import keystate.keygroup.KeyGroups
+import keystate.settings.Settings
 
 /** Settings of a store, on the executor.
   *
@@ -18,14 +18,11 @@ import keystate.keygroup.KeyGroups
   * settings (`SessionState.newHadoopConf`). So an operator's word counts first, then the session's.
   */
 private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf: Configuration) {
-  import StoreConfig._
 
   val settings: StoreSettings = {
-    val maxParallelism = positive(MaxParallelism)
-    maxParallelism.foreach(KeyGroups.checkMaxParallelism)
-    val parallelism = storeConf.extraOptions.get(Parallelism).map(_.toInt)
+    val parallelism = Settings.Parallelism.in(storeConf.extraOptions.get)
     StoreSettings(
-      maxParallelism = maxParallelism,
+      maxParallelism = Settings.MaxParallelism.in(text),
       parallelism = parallelism,
       // A running query's session has it always.
       hashPartitions =
@@ -37,9 +34,9 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
   }
 
   val backends: StateBackendFactory =
-    StateBackends.configured(text(StateBackends.Backend), withPrefix)
+    StateBackends.configured(Settings.Backend.in(text), withPrefix)
 
-  val lockTimeoutMillis: Long = positive(LockTimeout).fold(DefaultLockTimeout)(_.toLong)
+  val lockTimeoutMillis: Long = Settings.LockTimeoutMs.of(text).toLong
 
   private def withPrefix(prefix: String): Map[String, String] =
     hadoopConf.getPropsWithPrefix(prefix).asScala.toMap
@@ -56,11 +53,15 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
 
 private[keystate] object StoreConfig {
 
-  /** On the driver: fails where a store would, before anything is started. */
-  def checkBackend(conf: SQLConf): Unit = {
+  /** A session's settings, by their names. */
+  def in(conf: SQLConf): String => Option[String] = key => Option(conf.getConfString(key, null))
+
+  /** On the driver: fails where a task would, before anything is started. */
+  def check(conf: SQLConf): Unit = {
     val settings = conf.getAllConfs
+    Settings.check(settings.get)
     StateBackends.configured(
-      settings.get(StateBackends.Backend).map(_.trim),
+      Settings.Backend.in(settings.get),
       prefix =>
         settings.collect {
           case (key, value) if key.startsWith(prefix) =>
@@ -69,15 +70,4 @@ private[keystate] object StoreConfig {
     )
     ()
   }
-
-  /** Number of key groups. Fixed for a checkpoint's life. */
-  final val MaxParallelism = "spark.keystate.maxParallelism"
-
-  /** How long, in milliseconds, to wait for another attempt to let go of a store. */
-  final val LockTimeout = "spark.keystate.lockTimeoutMs"
-
-  /** Set by an operator whose partitions own the key groups by range: its number of partitions. */
-  final val Parallelism = "spark.keystate.parallelism"
-
-  private final val DefaultLockTimeout = 60000L
 }

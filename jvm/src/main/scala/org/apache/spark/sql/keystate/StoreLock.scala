@@ -8,6 +8,8 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStoreId
 }
 
+import keystate.settings.Settings
+
 /** Lets one store of a provider be open at a time: two attempts of a task can run in one JVM. Whoever
   * opens the store gets a stamp and shows it at every use, so that an attempt which lost the store
   * cannot touch what its successor does.
@@ -66,7 +68,7 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
       "KEYSTATE_STORE_IN_USE",
       s"${AcquiredThreadInfo()} could not $operation $id within $waited ms, for $holder holds it. If that is " +
         "an attempt of the same task that still works, raise " +
-        s"${StoreConfig.LockTimeout}; else it is stuck here:$stack"
+        s"${Settings.LockTimeoutMs.key}; else it is stuck here:$stack"
     )
   }
 }

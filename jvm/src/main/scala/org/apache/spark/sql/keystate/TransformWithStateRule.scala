@@ -16,6 +16,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.streaming.{OutputMode, StatefulProcessor, TimeMode}
 import org.apache.spark.sql.types.StructType
 
+import keystate.settings.Settings
+
 /** Lets Spark's own `transformWithState` run on our provider, which it refuses by class name although
   * it needs nothing but the `StateStore` contract.
   *
@@ -32,10 +34,11 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan =
     if (plan.conf.stateStoreProviderClass != KeystateErrors.ProviderClass) plan
     else {
+      val stateful = plan.collectFirst { case operator: StatefulOperator => operator }
+      if (stateful.nonEmpty) Settings.check(StoreConfig.in(plan.conf))
       // A batch of a query that may not go on is not begun.
-      plan
-        .collectFirst { case operator: StatefulOperator => operator.stateInfo }
-        .flatten
+      stateful
+        .flatMap(_.stateInfo)
         .map(_.checkpointLocation)
         .filter(_.nonEmpty)
         .foreach(state => CheckpointOwner.check(new Path(state).getParent))

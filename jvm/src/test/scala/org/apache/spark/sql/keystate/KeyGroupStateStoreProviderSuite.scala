@@ -10,6 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.StateBackends
 import keystate.checkpoint.{CorruptFileException, MaxParallelismMismatchException}
+import keystate.settings.Settings
 
 class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   private val v2 = Map(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> "2")
@@ -56,7 +57,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   }
 
   test("a second owner waits, and fails after the timeout with both owners' names") {
-    withProvider(newProvider(hadoop = Map(StoreConfig.LockTimeout -> "300"))) { provider =>
+    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "300"))) { provider =>
       val store = provider.getStore(0, None)
       val e = intercept[KeystateException](provider.getStore(0, None))
       assert(e.code == "KEYSTATE_STORE_IN_USE")
@@ -138,7 +139,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   }
 
   test("a task that has failed already gets no store, and holds none") {
-    withProvider(newProvider(hadoop = Map(StoreConfig.LockTimeout -> "300"))) { provider =>
+    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "300"))) { provider =>
       val task: TaskContextImpl = TaskContext.empty()
       task.markTaskFailed(new RuntimeException("failed before"))
       TaskContext.setTaskContext(task)
@@ -176,8 +177,8 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   }
 
   test("settings come from the operator, else from the session, which fills the Hadoop conf") {
-    val session = Map(StoreConfig.MaxParallelism -> "64")
-    val operator = Map(StoreConfig.MaxParallelism -> "32")
+    val session = Map(Settings.MaxParallelism.key -> "64")
+    val operator = Map(Settings.MaxParallelism.key -> "32")
     def maxParallelism(provider: KeyGroupStateStoreProvider): Int = withProvider(provider) { p =>
       val store = p.getStore(0, None).asInstanceOf[KeyGroupStateStore]
       try store.maxParallelism
@@ -189,13 +190,13 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
 
     val folder = newFolder()
     withProvider(newProvider(folder, hadoop = session))(commit(_, 0, None)(_ => ()))
-    withProvider(newProvider(folder, hadoop = Map(StoreConfig.MaxParallelism -> "128"))) {
+    withProvider(newProvider(folder, hadoop = Map(Settings.MaxParallelism.key -> "128"))) {
       provider =>
         intercept[MaxParallelismMismatchException](provider.getStore(1, None))
         // And the provider is not blocked.
         intercept[MaxParallelismMismatchException](provider.getStore(1, None))
     }
-    Seq(StateBackends.Backend -> "tape", StoreConfig.MaxParallelism -> "many").foreach { setting =>
+    Seq(StateBackends.Backend -> "tape", Settings.MaxParallelism.key -> "many").foreach { setting =>
       val e = intercept[IllegalArgumentException](newProvider(hadoop = Map(setting)))
       assert(e.getMessage.contains(setting._1) && e.getMessage.contains(setting._2))
     }

@@ -16,6 +16,7 @@ import org.apache.spark.sql.types.{IntegerType, LongType, StringType, StructType
 import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.backend.StateBackends
+import keystate.settings.Settings
 
 /** Providers without a query around them. */
 trait ProviderFixture {
@@ -36,7 +37,7 @@ trait ProviderFixture {
   ): KeyGroupStateStoreProvider = {
     val hadoopConf = new Configuration
     hadoopConf.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID.toString)
-    hadoopConf.set(StoreConfig.LockTimeout, "1000")
+    hadoopConf.set(Settings.LockTimeoutMs.key, "1000")
     hadoopConf.set(StateBackends.Backend, backend)
     hadoop.foreach { case (key, value) => hadoopConf.set(key, value) }
     val sqlConf = new SQLConf

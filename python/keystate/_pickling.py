@@ -1,0 +1,56 @@
+"""Functions on their way to the workers: pickled, or an error that tells what can't be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import cloudpickle
+
+from keystate.errors import DeclarationError
+
+
+def pickled(value: Any, function: Any) -> bytes:
+    """A value that holds a user's function, pickled.
+
+    Raises:
+        DeclarationError: it can't be pickled; the message names the function and the part of it.
+    """
+    try:
+        return _dumps(value)
+    except Exception as e:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        part, error = _unpicklable(function, e)
+        raise DeclarationError(
+            f"{name} can't be sent to the workers: {part} can't be pickled: "
+            f"{type(error).__name__}: {error}. Make such an object in open(), which runs in the "
+            "worker, and not before"
+        ) from e
+
+
+def _dumps(value: Any) -> bytes:
+    data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return data
+
+
+def _unpicklable(function: Any, error: Exception) -> tuple[str, Exception]:
+    """The first part of a function that can't be pickled, and why."""
+    for part, value in _parts(function):
+        try:
+            _dumps(value)
+        except Exception as e:
+            return f"{part} ({type(value).__name__})", e
+    return "it", error
+
+
+def _parts(function: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in getattr(function, "__dict__", {}).items():
+        yield f"its attribute '{name}'", value
+    code = getattr(function, "__func__", function)
+    if inspect.isfunction(code):
+        variables = inspect.getclosurevars(code)
+        for name, value in {**variables.nonlocals, **variables.globals}.items():
+            yield f"the variable '{name}'", value
+    if inspect.ismethod(function):
+        yield "the object of the method", function.__self__

@@ -68,7 +68,11 @@ class EarlyEndSuite extends AnyFunSuite with SessionFixture {
     val stream = new Stream[Long]("early")
     val emitted = ArrayBuffer.empty[Seq[Long]]
     withSetting("spark.sql.shuffle.partitions", "1") {
-      val query = stream.toDS().keyBy(identity).process(new Thrice).writeStream
+      val query = stream
+        .toDS()
+        .keyBy(identity)
+        .process(new Thrice)
+        .writeStream
         .option("checkpointLocation", stream.checkpoint)
         .foreachBatch { (batch: Dataset[Long], _: Long) =>
           assert(!batch.isEmpty)

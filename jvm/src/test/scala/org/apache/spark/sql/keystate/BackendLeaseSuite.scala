@@ -119,26 +119,29 @@ class BackendLeaseSuite extends AnyFunSuite with ProviderFixture {
     }
 
     // It takes seconds; the one of the two that has something to close.
-    if (kind == "rocksdb") test(s"$kind: a backend that a thread does not let go of is given up, and closed in the end") {
-      withCommitted { provider =>
-        val stuck = open(provider, 1)
-        val backend = stuck.lease.backend
-        val id = family(stuck)
-        whileAtWork(stuck.lease) { _ =>
-          val e = intercept[Throwable](stuck.commit())
-          assert(e.getCause.getMessage.contains("KEYSTATE_STATE_IN_USE"))
-          stuck.abort()
-          val next = open(provider, 1)
-          assert(next.lease.backend ne backend)
-          backend.put(id, 0, one, Array[Byte](99))
-          assert(value(next) == 20)
-          next.lease.use(next.lease.backend.put(id, 0, one, Array[Byte](33)))
-          assert(next.commit() == 2)
+    if (kind == "rocksdb")
+      test(
+        s"$kind: a backend that a thread does not let go of is given up, and closed in the end"
+      ) {
+        withCommitted { provider =>
+          val stuck = open(provider, 1)
+          val backend = stuck.lease.backend
+          val id = family(stuck)
+          whileAtWork(stuck.lease) { _ =>
+            val e = intercept[Throwable](stuck.commit())
+            assert(e.getCause.getMessage.contains("KEYSTATE_STATE_IN_USE"))
+            stuck.abort()
+            val next = open(provider, 1)
+            assert(next.lease.backend ne backend)
+            backend.put(id, 0, one, Array[Byte](99))
+            assert(value(next) == 20)
+            next.lease.use(next.lease.backend.put(id, 0, one, Array[Byte](33)))
+            assert(next.commit() == 2)
+          }
+          val last = open(provider, 2)
+          assert(value(last) == 33)
+          last.abort()
         }
-        val last = open(provider, 2)
-        assert(value(last) == 33)
-        last.abort()
       }
-    }
   }
 }

@@ -197,10 +197,9 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
   test("an error is an answer, and so are lengths that are wrong, or not what follows") {
     withServer() { server =>
       val secret = server.register((_, _) => throw new IllegalStateException("no such state"))
-      def worker(body: TestWorker => Any) = withWorker(server) {
-        worker =>
-          assert(worker.identify(secret))
-          body(worker)
+      def worker(body: TestWorker => Any) = withWorker(server) { worker =>
+        assert(worker.identify(secret))
+        body(worker)
       }
       worker { worker =>
         assert(worker.ask("{}")._1.contains("no such state"))

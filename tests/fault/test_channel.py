@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import drivers
 import pytest
 from keystate._worker import channel as channels
 from keystate._worker.channel import Channel
@@ -133,3 +134,11 @@ def test_a_server_that_goes_amid_an_answer() -> None:
 
     with server(handle) as address:
         refused(Channel(address, SECRET), "closed the connection|reset")
+
+
+def test_a_query_over_unix_domain_sockets(tmp_path: Path) -> None:
+    # A socket's path can't be long.
+    with tempfile.TemporaryDirectory() as folder:
+        with drivers.Driver("unix_socket_query.py", tmp_path / "log", folder) as driver:
+            assert driver.wait() == 0, driver.log
+        assert "[(1, 5, 2), (1, 6, 2)]\n1\n" in driver.log

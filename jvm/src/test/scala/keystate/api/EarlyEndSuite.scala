@@ -65,14 +65,11 @@ class EarlyEndSuite extends AnyFunSuite with SessionFixture {
   import spark.implicits._
 
   test("a result that is read in part leaves nothing for who reads it next") {
+    def build(in: Dataset[Long]): Dataset[Long] = in.keyBy(identity).process(new Thrice)
     val stream = new Stream[Long]("early")
     val emitted = ArrayBuffer.empty[Seq[Long]]
     withSetting("spark.sql.shuffle.partitions", "1") {
-      val query = stream
-        .toDS()
-        .keyBy(identity)
-        .process(new Thrice)
-        .writeStream
+      val query = build(stream.toDS).writeStream
         .option("checkpointLocation", stream.checkpoint)
         .foreachBatch { (batch: Dataset[Long], _: Long) =>
           assert(!batch.isEmpty)
@@ -92,7 +89,8 @@ class EarlyEndSuite extends AnyFunSuite with SessionFixture {
   }
 
   test("a thread of the function's own can't use its states or emit") {
-    val heard = Seq(1L).toDS().keyBy(identity).process(new OwnThread).collect().toSeq
+    def build(in: Dataset[Long]): Dataset[String] = in.keyBy(identity).process(new OwnThread)
+    val heard = build(Seq(1L).toDS()).collect().toSeq
     assert(
       heard == Seq.fill(4)("KEYSTATE_NO_CURRENT_KEY") ++ Seq("KEYSTATE_NOT_IN_CALL", "1 1")
     )

@@ -102,7 +102,7 @@ private[keystate] final class JvmSubtask(function: JvmFunction, opening: KeyedCo
     override def updated: Long = cursor.updated - updatedBefore
     override def removed: Long = cursor.removed - removedBefore
 
-    override def hasNext: Boolean = !results.isEmpty || context.lease.useInOneThread {
+    override def hasNext: Boolean = !results.isEmpty || !ended && context.lease.useInOneThread {
       cursor.enterCalls()
       try advance()
       finally cursor.leaveCalls()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +30,13 @@ def wait_for(path: Path, seconds: float = 90) -> None:
         time.sleep(0.02)
 
 
+def send_results() -> None:
+    """Sends what the worker holds back until it is more: so its task can end early."""
+    for written in gc.get_objects():
+        if isinstance(written, io.BufferedWriter) and not written.closed:
+            written.flush()
+
+
 class Bonus(KeyedBroadcastProcessFunction):
     """Adds what is broadcast to every total; its first worker is late.
 
@@ -43,7 +52,7 @@ class Bonus(KeyedBroadcastProcessFunction):
 
     def process_broadcast_element(self, rule: Any, ctx: Any) -> Any:
         if rule.factor == 0:
-            return [(-1, 0)] * 20_000  # twice more than a worker holds back
+            return [(-1, 0)]
         first = not self.asleep.exists()
         if not first:
             self.loaded.touch()
@@ -53,6 +62,7 @@ class Bonus(KeyedBroadcastProcessFunction):
             total.update(total.value() + rule.factor)
             if not self.asleep.exists():
                 self.asleep.touch()
+                send_results()
                 wait_for(self.loaded)
 
         outcome = "it was answered"
@@ -126,7 +136,7 @@ def test_a_late_worker_changes_nothing(
     )
     rows, rules = stream("key long, x long"), stream("factor long")
     rows.feed([(key, 20) for key in range(3)], [(key, 3) for key in range(3)])
-    rules.feed([], [(0,), (0,), (10,)])
+    rules.feed([], [(0,), (10,)])
     emitted: list[Any] = []
 
     def each(df: Any, batch: int) -> None:

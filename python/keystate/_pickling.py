@@ -49,7 +49,10 @@ def _parts(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"its attribute '{name}'", value
     code = getattr(function, "__func__", function)
     if inspect.isfunction(code):
-        variables = inspect.getclosurevars(code)
+        try:
+            variables = inspect.getclosurevars(code)
+        except ValueError:  # one has no value yet
+            return
         for name, value in {**variables.nonlocals, **variables.globals}.items():
             yield f"the variable '{name}'", value
     if inspect.ismethod(function):

@@ -192,9 +192,9 @@ class Shares(KeyedProcessFunction, CheckpointedFunction):
 def test_a_map_that_every_subtask_has() -> None:
     first = {0.10000000149011612: [1.0, 2.0], 1.0: []}
     harness = KeyedProcessHarness(Shares(), "key int", "key", "map string", parallelism=3)
-    for key in range(4):
+    for key in range(12):
         harness.process((key,))
-    keys = {subtask: {float(k) for k in range(4) if harness.subtask_of(k) == subtask}
+    keys = {subtask: {float(k) for k in range(12) if harness.subtask_of(k) == subtask}
             for subtask in range(3)}  # fmt: skip
     snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
     harness.close()

@@ -47,7 +47,9 @@ class Results:
 
     def _hint(self, error: Misfit) -> str:
         """For a row that was returned as a list, whose values came as results of their own."""
-        if self._bare or error.where or isinstance(error.value, (tuple, list)):
+        value = error.value
+        is_row = isinstance(value, (tuple, list, dict)) or dataclasses.is_dataclass(value)
+        if self._bare or error.where or is_row:
             return ""
         return ". A list is many results: return a row as a tuple"
 

@@ -55,6 +55,27 @@ final class CorruptFileException(
       cause
     )
 
+/** A version's id comes from the commit log and is part of a file's name. */
+final class ForeignIdException(
+    location: StoreLocation,
+    version: Long,
+    val file: String,
+    id: String
+) extends CheckpointException(
+      "KEYSTATE_CORRUPT_FILE",
+      s"File $file is damaged: version $version of the state of $location has the id '$id' there, " +
+        "which Keystate would not have given. Restore it from a copy, or go on from a savepoint.",
+      null
+    )
+
+/** Of a file that is not of one store's version. */
+final class DamagedFileException(val file: String, detail: String, cause: Throwable = null)
+    extends CheckpointException(
+      "KEYSTATE_CORRUPT_FILE",
+      s"File $file is damaged: $detail. Restore it from a copy, or go on from a savepoint.",
+      cause
+    )
+
 final class UnsupportedFormatException(
     location: StoreLocation,
     version: Long,

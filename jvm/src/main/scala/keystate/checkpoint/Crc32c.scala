@@ -3,7 +3,7 @@ package keystate.checkpoint
 import java.util.zip.CRC32C
 
 /** The checksum of all that the format has. */
-private[checkpoint] object Crc32c {
+object Crc32c {
   def of(bytes: Array[Byte]): Int = of(bytes, 0, bytes.length)
 
   def of(bytes: Array[Byte], start: Int, length: Int): Int = {

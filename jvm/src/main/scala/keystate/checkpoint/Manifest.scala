@@ -2,7 +2,7 @@ package keystate.checkpoint
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import keystate.backend.{Layout, StateFamily}
@@ -112,7 +112,9 @@ final case class FileSource(path: String) extends RunSource
 final class InlineSource(val content: Array[Byte]) extends RunSource
 
 object Manifest {
-  private val mapper = new ObjectMapper
+  private val mapper = new ObjectMapper()
+    .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+    .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
 
   def toJson(manifest: Manifest): Array[Byte] = {
     val root = mapper.createObjectNode()
@@ -160,86 +162,104 @@ object Manifest {
     mapper.writeValueAsBytes(root)
   }
 
-  /** @param nextInline
+  /** What the JSON says, as far as it is of the right types; whether it makes sense is for
+    * [[ManifestRules]] to tell.
+    *
+    * @param nextInline
     *   gives the content of the inline runs, one after the other, by their length
     */
-  def fromJson(json: Array[Byte], nextInline: Int => Array[Byte]): Manifest = {
+  def fromJson(json: Array[Byte], nextInline: Long => Array[Byte]): Manifest = {
     val root = mapper.readTree(json)
     val groups = range(root)
+    val families = elements(root, "families")
     Manifest(
-      version = root.required("version").asLong,
+      version = long(root, "version"),
       id = text(root, "id"),
       baseId = text(root, "baseId"),
-      maxParallelism = root.required("maxParallelism").asInt,
-      parallelism = Option(root.get("parallelism")).map(_.asInt),
-      partition = root.required("partition").asInt,
+      maxParallelism = int(root, "maxParallelism"),
+      parallelism = Option.when(root.has("parallelism"))(int(root, "parallelism")),
+      partition = int(root, "partition"),
       groups = groups,
-      rescaledAt = Option(root.get("rescaledAt")).map(_.asLong),
-      hashPartitions = Option(root.get("hashPartitions")).map(_.asInt),
-      numKeys = root.required("numKeys").asLong,
-      nextFamilyId = root.required("nextFamilyId").asInt,
-      families = root
-        .required("families")
-        .asScala
-        .map { node =>
-          StateFamily(
-            id = node.required("id").asInt,
-            name = node.required("name").asText,
-            layout = Layout.byName(node.required("layout").asText),
-            properties = node
-              .required("properties")
-              .properties
-              .asScala
-              .map(entry => entry.getKey -> entry.getValue.asText)
-              .toMap
-          )
-        }
-        .toSeq,
-      entryCounts = root
-        .required("families")
-        .asScala
+      rescaledAt = Option.when(root.has("rescaledAt"))(long(root, "rescaledAt")),
+      hashPartitions = Option.when(root.has("hashPartitions"))(int(root, "hashPartitions")),
+      numKeys = long(root, "numKeys"),
+      nextFamilyId = int(root, "nextFamilyId"),
+      families = families.map { node =>
+        StateFamily(
+          id = int(node, "id"),
+          name = requiredText(node, "name"),
+          layout = Layout.byName(requiredText(node, "layout")),
+          properties = node
+            .required("properties")
+            .properties
+            .asScala
+            .map(entry => entry.getKey -> textOf(entry.getValue, entry.getKey))
+            .toMap
+        )
+      },
+      entryCounts = families
         .filter(_.has("entries"))
-        .map(node => node.required("id").asInt -> entryCounts(node, groups))
+        .map(node => int(node, "id") -> entryCounts(node, groups))
         .toMap,
-      runs = root
-        .required("runs")
-        .asScala
-        .map { node =>
-          val bytes = node.required("bytes").asLong
-          Run(
-            source = text(node, "path") match {
-              case Some(path) => FileSource(path)
-              case None => new InlineSource(nextInline(Math.toIntExact(bytes)))
-            },
-            entries = node.required("entries").asLong,
-            bytes = bytes,
-            groups = range(node),
-            crc32c = node.required("crc32c").asLong.toInt,
-            version = node.required("version").asLong,
-            id = text(node, "id")
-          )
-        }
-        .toSeq
+      runs = elements(root, "runs").map { node =>
+        val bytes = long(node, "bytes")
+        Run(
+          source = text(node, "path") match {
+            case Some(path) => FileSource(path)
+            case None => new InlineSource(nextInline(bytes))
+          },
+          entries = long(node, "entries"),
+          bytes = bytes,
+          groups = range(node),
+          crc32c = long(node, "crc32c").toInt,
+          version = long(node, "version"),
+          id = text(node, "id")
+        )
+      }
     )
   }
 
   private def entryCounts(node: JsonNode, groups: KeyGroupRange): EntryCounts = {
-    val total = node.required("entries").asLong
-    val byGroup = node.path("groupEntries").values.asScala.map(_.asLong).toIndexedSeq
-    if (total == 0) EntryCounts.of(IndexedSeq.fill(groups.size + 1)(0L))
-    else EntryCounts(total, Option.when(byGroup.nonEmpty)(byGroup))
+    val total = long(node, "entries")
+    val byGroup =
+      if (node.has("groupEntries")) elements(node, "groupEntries").map(number(_, "groupEntries"))
+      else Nil
+    if (total == 0) EntryCounts.of(Vector.fill(groups.size + 1)(0L))
+    else EntryCounts(total, Option.when(byGroup.nonEmpty)(byGroup.toIndexedSeq))
   }
 
+  private def elements(node: JsonNode, field: String): Seq[JsonNode] = {
+    val array = node.required(field)
+    if (!array.isArray) throw new IllegalArgumentException(s"$field is no array")
+    array.values.asScala.toVector
+  }
+
+  private def long(node: JsonNode, field: String): Long = number(node.required(field), field)
+
+  private def int(node: JsonNode, field: String): Int = Math.toIntExact(long(node, field))
+
+  /** Jackson would make 0 of what is no number. */
+  private def number(node: JsonNode, field: String): Long =
+    if (node.isIntegralNumber && node.canConvertToLong) node.longValue
+    else throw new IllegalArgumentException(s"$field is $node")
+
+  private def requiredText(node: JsonNode, field: String): String =
+    textOf(node.required(field), field)
+
+  private def textOf(node: JsonNode, field: String): String =
+    if (node.isTextual) node.textValue else throw new IllegalArgumentException(s"$field is $node")
+
   private def text(node: JsonNode, field: String): Option[String] =
-    Option(node.get(field)).map(_.asText)
+    Option(node.get(field)).map(textOf(_, field))
 
   private def putRange(node: ObjectNode, range: KeyGroupRange): Unit = {
     node.putArray("groups").add(range.first).add(range.last)
     ()
   }
 
-  private def range(node: JsonNode): KeyGroupRange = {
-    val groups = node.required("groups")
-    KeyGroupRange(groups.required(0).asInt, groups.required(1).asInt)
-  }
+  private def range(node: JsonNode): KeyGroupRange =
+    elements(node, "groups").map(number(_, "groups")) match {
+      case Seq(first, last) => KeyGroupRange(Math.toIntExact(first), Math.toIntExact(last))
+      case _ => throw new IllegalArgumentException("groups are not two numbers")
+    }
 }

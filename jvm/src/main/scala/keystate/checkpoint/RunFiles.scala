@@ -12,7 +12,7 @@ import java.io.{
 }
 import java.util.UUID
 
-import net.jpountz.lz4.LZ4FrameInputStream
+import net.jpountz.lz4.{LZ4Exception, LZ4FrameInputStream}
 import org.rocksdb.RocksDBException
 
 import keystate.backend.{ChangeSink, RestoredRun, RunEntries, RunFile}
@@ -105,13 +105,18 @@ private[checkpoint] final class RunFiles(
       groups: KeyGroupRange,
       neededBy: Long
   ): RunCursor =
-    try
-      if (isSst(path)) SstFiles.read(file, families, groups)
-      else PlainRun.read(stream(path, file), families, groups)
-    catch {
-      case e @ (_: RocksDBException | _: IOException) =>
+    try {
+      def damaged(e: Exception) = corrupt(path, neededBy, e.getMessage, e)
+      if (isSst(path)) SstFiles.read(file, families, groups, damaged)
+      else PlainRun.read(stream(path, file), families, groups, damaged)
+    } catch {
+      case e: Throwable =>
         file.delete()
-        throw corrupt(path, neededBy, e.getMessage, e)
+        e match {
+          case _: RocksDBException | _: IOException | _: LZ4Exception =>
+            throw corrupt(path, neededBy, e.getMessage, e)
+          case _ => throw e
+        }
     }
 
   /** The run for a backend that takes SST files over; the file is the caller's.

@@ -1,6 +1,6 @@
 package keystate.checkpoint
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.ByteBuffer
 
 import org.rocksdb.{
@@ -46,10 +46,19 @@ private[checkpoint] object SstFiles {
     finally handles.close()
   }
 
-  /** The entries of the families whose group is in the range; the file goes when the cursor does. */
-  def read(file: File, families: Set[Int], groups: KeyGroupRange): RunCursor = {
+  /** The entries of the families whose group is in the range; the file goes when the cursor does.
+    *
+    * @param corrupt
+    *   the error for what is no run
+    */
+  def read(
+      file: File,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      corrupt: Exception => Exception
+  ): RunCursor = {
     NativeHandles.loadLibrary()
-    new SstCursor(file, families.toArray.sorted, groups)
+    new SstCursor(file, families.toArray.sorted, groups, corrupt)
   }
 
   /** Whether all entries of the families are of these groups. */
@@ -112,8 +121,12 @@ private[checkpoint] object SstFiles {
     if (buffer.capacity >= capacity) buffer.clear()
     else ByteBuffer.allocateDirect(Math.max(capacity, buffer.capacity * 2))
 
-  private final class SstCursor(file: File, families: Array[Int], groups: KeyGroupRange)
-      extends RunCursor {
+  private final class SstCursor(
+      file: File,
+      families: Array[Int],
+      groups: KeyGroupRange,
+      corrupt: Exception => Exception
+  ) extends RunCursor {
     private val handles = new NativeHandles
     private val entries: SstFileReaderIterator =
       try {
@@ -157,11 +170,14 @@ private[checkpoint] object SstFiles {
 
     private def read(): Unit =
       if (!entries.isValid) {
-        entries.status()
+        try entries.status()
+        catch { case e: RocksDBException => throw corrupt(e) }
         upcoming = null
       } else {
         val key = bytes(entries.key)
         val value = bytes(entries.value)
+        if (key.length < RunFormat.PrefixLength || value.isEmpty)
+          throw corrupt(new IOException("an entry has no key or flag"))
         val change = RunFormat.change(key, value)
         if (change.family == families(family) && change.group <= groups.last) upcoming = change
         else nextFamily()

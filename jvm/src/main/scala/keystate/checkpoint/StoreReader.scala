@@ -73,6 +73,12 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
 
 object StoreReader {
 
+  /** Whether this can be the id of a version. */
+  def isId(text: String): Boolean = text != null && ManifestRules.isId(text)
+
+  /** Whether this can be the name of a store. */
+  def isStore(name: String): Boolean = name != null && ManifestRules.isId(name)
+
   /** The run files of a version, relative to the operator's folder. */
   def files(manifest: Manifest): Seq[String] =
     manifest.runs.map(_.source).collect { case FileSource(path) => path }.distinct

@@ -33,7 +33,10 @@ private[checkpoint] object VersionFile {
   private val Name = """(\d+)(?:_([^.]+))?\.keystate""".r
 
   def path(location: StoreLocation, version: Long, id: Option[String]): String =
-    s"${location.folder}/$version${id.fold("")("_" + _)}.keystate"
+    s"${location.folder}/${fileName(version, id)}"
+
+  def fileName(version: Long, id: Option[String]): String =
+    s"$version${id.fold("")("_" + _)}.keystate"
 
   /** The version and id that a file name tells, if it is a version file's. */
   def parse(name: String): Option[(Long, Option[String])] = name match {
@@ -50,7 +53,7 @@ private[checkpoint] object VersionFile {
   }
 
   /** What follows the version in the file's name. */
-  private def nameOf(manifest: Manifest): Option[String] =
+  def nameOf(manifest: Manifest): Option[String] =
     manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.layout).map(layout))
 
   /** With v1, of a layout that the query did not begin with. */
@@ -65,6 +68,8 @@ private[checkpoint] object VersionFile {
       version: Long,
       id: Option[String]
   ): Manifest = {
+    if (!id.forall(ManifestRules.isId))
+      throw new ForeignIdException(location, version, commit(storage, version), id.getOrElse(""))
     val file = path(location, version, id)
     val bytes =
       try {
@@ -75,8 +80,12 @@ private[checkpoint] object VersionFile {
         case e: FileNotFoundException =>
           throw new MissingVersionException(location, version, storage.describe(file), e)
       }
-    decode(bytes, location, version, storage.describe(file))
+    decode(bytes, location, version, id, storage.describe(file))
   }
+
+  /** Where ids are from: the entry of the commit log. Paths are relative to `state/<operator>`. */
+  private def commit(storage: CheckpointStorage, version: Long): String =
+    storage.describe(s"../../commits/${version - 1}")
 
   private def encode(manifest: Manifest): Array[Byte] = {
     val json = Manifest.toJson(manifest)
@@ -98,6 +107,7 @@ private[checkpoint] object VersionFile {
       bytes: Array[Byte],
       location: StoreLocation,
       version: Long,
+      id: Option[String],
       file: String
   ): Manifest = {
     def corrupt(detail: String, cause: Throwable = null) =
@@ -113,16 +123,28 @@ private[checkpoint] object VersionFile {
     if (format > Format)
       throw new UnsupportedFormatException(location, version, file, format, Format)
 
-    val inlineAt = HeaderLength + buffer.getInt(Magic.length + 4)
-    var position = inlineAt
-    try
-      Manifest.fromJson(
-        Arrays.copyOfRange(bytes, HeaderLength, inlineAt),
-        length => {
-          position += length
-          Arrays.copyOfRange(bytes, position - length, position)
-        }
-      )
-    catch { case e: Exception => throw corrupt("its manifest cannot be understood", e) }
+    val end = bytes.length - 4
+    val jsonLength = buffer.getInt(Magic.length + 4)
+    if (jsonLength < 0 || jsonLength > end - HeaderLength)
+      throw corrupt(s"its manifest has $jsonLength bytes")
+    var position = HeaderLength + jsonLength
+    val manifest =
+      try
+        Manifest.fromJson(
+          Arrays.copyOfRange(bytes, HeaderLength, position),
+          length => {
+            if (length < 0 || length > end - position)
+              throw new IllegalArgumentException(s"an inline run has $length bytes")
+            val from = position
+            position += length.toInt
+            Arrays.copyOfRange(bytes, from, position)
+          }
+        )
+      catch { case e: Exception => throw corrupt("its manifest cannot be understood", e) }
+    if (position != end) throw corrupt(s"it has ${end - position} bytes after its last inline run")
+    ManifestRules
+      .problem(manifest, location, version, id)
+      .foreach(problem => throw corrupt(problem))
+    manifest
   }
 }

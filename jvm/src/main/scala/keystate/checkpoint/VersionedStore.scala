@@ -1,10 +1,13 @@
 package keystate.checkpoint
 
 import java.io.File
+import java.nio.BufferUnderflowException
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.immutable.VectorMap
 import scala.collection.mutable
+
+import org.rocksdb.RocksDBException
 
 import keystate.backend._
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
@@ -308,10 +311,25 @@ final class VersionedStore(
     } catch {
       case e: Throwable =>
         backend.close()
-        throw e
+        throw named(manifest, e)
     }
     loaded = new Loaded(manifest, backend)
     resetFamilies()
+  }
+
+  /** What a backend throws at entries that no state of these has, though all checksums are right. */
+  private def named(manifest: Manifest, error: Throwable): Throwable = error match {
+    case _: IndexOutOfBoundsException | _: NegativeArraySizeException |
+        _: BufferUnderflowException | _: IllegalArgumentException | _: RocksDBException =>
+      val file = VersionFile.path(location, manifest.version, VersionFile.nameOf(manifest))
+      new CorruptFileException(
+        location,
+        manifest.version,
+        storage.describe(file),
+        s"what it is made of cannot be loaded ($error)",
+        error
+      )
+    case _ => error
   }
 
   private def load(

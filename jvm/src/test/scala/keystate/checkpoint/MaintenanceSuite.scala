@@ -52,8 +52,8 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     withStore(storage, settings) { store =>
       store.load(0, None)
       register(store)
-      store.commit(None)
-      storage("3/5_zombie.keystate") = storage("3/1.keystate")
+      val manifest = store.commit(None)
+      VersionFile.write(storage, location, manifest.copy(version = 5, id = Some("zombie")))
       val left =
         Seq(
           "1-orphan.sst",

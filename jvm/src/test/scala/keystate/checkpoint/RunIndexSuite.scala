@@ -53,7 +53,7 @@ class RunIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   ): Seq[Row] = {
     val streams = parts.iterator.map(new ByteArrayInputStream(_))
     val in = new LZ4FrameInputStream(new SequenceInputStream(streams.asJavaEnumeration))
-    PlainRun.read(in, families, groups).map(row).toVector
+    PlainRun.read(in, families, groups, identity).map(row).toVector
   }
 
   /** How many sections there should be. */

@@ -7,6 +7,8 @@ import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileUtil, Path}
+import org.json4s._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
@@ -22,6 +24,7 @@ private[keystate] final class CheckpointDraft(
     conf: Configuration,
     exists: String => KeystateException
 ) {
+  private implicit val formats: Formats = DefaultFormats
   private val fs = target.getFileSystem(conf)
 
   val root = new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
@@ -42,6 +45,8 @@ private[keystate] final class CheckpointDraft(
   /** Copies the files of these names as far as they exist. */
   def copy(names: Seq[String]): Unit =
     names.distinct.filter(name => source.files.exists(path(name))).foreach { name =>
+      // Names are checked where they are read; nothing may be written beside the copy.
+      require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
       val from = path(name)
       FileUtil.copy(from.getFileSystem(conf), from, fs, new Path(root, name), false, conf)
     }
@@ -53,7 +58,9 @@ private[keystate] final class CheckpointDraft(
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))
     val (placed, plain) = described.partition(_.contains("/_metadata/v2/"))
     copy(plain)
-    placed.foreach(name => put(name, moved(name)))
+    placed
+      .filter(name => new Path(name).getName.toLongOption.isDefined)
+      .foreach(name => put(name, moved(name)))
   }
 
   /** All files below a folder, relative to the checkpoint. */
@@ -61,12 +68,27 @@ private[keystate] final class CheckpointDraft(
     source.root.toUri.relativize(status.getPath.toUri).getPath
   }
 
-  /** Spark's operator metadata names the files of the state's schema with the checkpoint's place. */
+  /** Spark's operator metadata, its second line, names the files of the state's schema with the
+    * checkpoint's place.
+    */
   private def moved(name: String): String = {
-    val text = Using.resource(source.files.open(path(name))) { in =>
-      new String(in.readAllBytes(), UTF_8)
+    val file = path(name)
+    val state = new Path(target, "state")
+    val operator = name.stripPrefix("state/").takeWhile(_ != '/').toLong
+    SparkFiles.reading(file) {
+      val text = Using.resource(source.files.open(file)) { in =>
+        new String(in.readAllBytes(), UTF_8)
+      }
+      val (version, metadata) = text.splitAt(text.indexOf('\n') + 1)
+      val placed = parse(metadata).transformField {
+        case JField("stateSchemaFilePaths", JArray(files)) =>
+          val here = files.map { schema =>
+            JString(SparkStore.schemaFile(schema.extract[String], operator, state).toString)
+          }
+          JField("stateSchemaFilePaths", JArray(here))
+      }
+      version + compact(render(placed))
     }
-    text.replace(s"${path("state")}/", s"${new Path(target, "state")}/")
   }
 
   private def put(name: String, content: String): Unit = {

@@ -8,6 +8,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.checkpoint.DamagedFileException
+
 /** Makes a checkpoint of Keystate's from one that Spark's own state store providers wrote: the same
   * query after the same batch, with the state in Keystate's files and its provider in the offset log,
   * which pins it. A batch that is pending stays pending.
@@ -21,8 +23,8 @@ private[keystate] final class CheckpointImport(
 
   private val conf = session.sessionState.newHadoopConf()
   private val draft = new CheckpointDraft(source, target, conf, KeystateErrors.importExists)
-  private val offsets = new OffsetSeqLog(session, new Path(source.root, "offsets").toString)
-  private val commits = new CommitLog(session, new Path(source.root, "commits").toString)
+  private val offsets = QueryLogs.offsets(session, source.root)
+  private val commits = QueryLogs.commits(session, source.root)
 
   /** Returns the last committed batch. */
   def run(): Long = {
@@ -68,7 +70,9 @@ private[keystate] final class CheckpointImport(
       entry: OffsetSeqBase
   ): Map[Long, Array[Array[String]]] = {
     val settings = session.sessionState.conf.clone()
-    OffsetSeqMetadata.setSessionConf(entry.metadataOpt.get, settings)
+    SparkFiles.reading(new Path(source.root, s"offsets/${batch.number}")) {
+      OffsetSeqMetadata.setSessionConf(entry.metadataOpt.get, settings)
+    }
     settings.setConf(
       SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION,
       if (batch.ids.isEmpty) 1 else 2
@@ -88,7 +92,14 @@ private[keystate] final class CheckpointImport(
       val old = batch.ids.get(operator)
       val ids = stores.zipWithIndex.map { case (store, i) =>
         val oldIds = (0 until partitions).map { p =>
-          old.map(_(p)).map(of => of(if (of.size > 1) i else 0))
+          old.map { of =>
+            of.lift(p).flatMap(ids => ids.lift(if (ids.size > 1) i else 0)).getOrElse {
+              throw new DamagedFileException(
+                new Path(source.root, s"commits/${batch.number}").toString,
+                s"it has no id of operator $operator, partition $p, store ${store.name}"
+              )
+            }
+          }
         }
         new SparkStoreCopy(session, store, from, to, batch.version).run(storeConf, oldIds)
       }

@@ -28,24 +28,30 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     val problems = mutable.Buffer.empty[String]
     var versions = 0
     val runs = mutable.Set.empty[String]
-    for (id <- operators; store <- stores(id); partition <- partitionsOf(id)) {
-      val files = reader(id, partition, store)
-      val read = mutable.Set.empty[String]
-      val found = files.versions()
-      found.foreach { case (version, name) =>
-        versions += 1
-        problems ++= files.verify(version, name, read).map(_.getMessage)
+    def checking(body: => Unit): Unit =
+      try body
+      catch { case e: CheckpointException => problems += e.getMessage }
+    operators.foreach(id =>
+      checking {
+        for (store <- stores(id); partition <- partitionsOf(id)) {
+          val files = reader(id, partition, store)
+          val read = mutable.Set.empty[String]
+          val found = files.versions()
+          found.foreach { case (version, name) =>
+            versions += 1
+            problems ++= files.verify(version, name, read).map(_.getMessage)
+          }
+          runs ++= read.map(path => s"$id/$path")
+          checking(problems ++= missing(id, partition, store, found))
+        }
       }
-      runs ++= read.map(path => s"$id/$path")
-      problems ++= missing(id, partition, store, found)
-    }
+    )
     val segments = sourceFolders().flatMap { folder =>
       val log = segmentsOf(folder)
       log.list().map(name => (log, name))
     }
     segments.foreach { case (log, name) =>
-      try log.read(name).chunks.foreach(log.rows)
-      catch { case e: CheckpointException => problems += e.getMessage }
+      checking(log.read(name).chunks.foreach(log.rows))
     }
     JObject(
       "versions" -> JInt(versions),

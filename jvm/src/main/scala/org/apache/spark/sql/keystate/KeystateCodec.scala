@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeRow
 }
 import org.apache.spark.sql.execution.streaming.state.RecordType
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
 
 import keystate.backend.{Change, Entry, Layout, StateFamily}
@@ -46,13 +46,14 @@ private[keystate] final class KeystateCodec(
 
   // Of a map only.
   private lazy val userKeys = OrderedKeyCodec(
-    DataType.fromJson(family.properties("keyType")),
+    StoredTypes.parse(family.properties("keyType"), family.name),
     KeystateCodec.order(family)
   )
   private lazy val compositeKey = UnsafeProjection.create(keySchema)
 
   // Of a list only.
-  private lazy val elementType = DataType.fromJson(family.properties("valueType"))
+  private lazy val elementType =
+    StoredTypes.parse(family.properties("valueType"), family.name)
   private lazy val elementRow = UnsafeProjection.create(valueSchema)
 
   /** The grouping key in a key, or prefix, that Spark gives. */

@@ -87,6 +87,13 @@ private[keystate] object KeystateErrors {
       "Key it as before, or start with a new checkpoint."
   )
 
+  def damagedState(state: String, cause: Throwable): KeystateException = new KeystateException(
+    "KEYSTATE_CORRUPT_FILE",
+    s"What the checkpoint says of state '$state' can't be understood: $cause. The version file is " +
+      "damaged, or was not written by Keystate. Go on from an older version or a savepoint.",
+    cause
+  )
+
   def unknownSchema(state: String, found: Int, newest: Int): KeystateException =
     new KeystateException(
       "KEYSTATE_UNKNOWN_SCHEMA",
@@ -183,7 +190,7 @@ private[keystate] object KeystateErrors {
 
   def noCheckpoint(location: String): KeystateException = new KeystateException(
     "KEYSTATE_NO_CHECKPOINT",
-    s"$location is not the checkpoint of a query: it has no commit log. Give the folder that was " +
+    s"$location is not the checkpoint of a query: its logs are not there. Give the folder that was " +
       "the query's checkpointLocation."
   )
 

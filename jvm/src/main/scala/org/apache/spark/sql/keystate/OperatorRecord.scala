@@ -4,10 +4,11 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{Collections, LinkedHashMap, Map => JMap}
 
 import scala.util.Using
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats}
+import org.json4s.{DefaultFormats, Formats, JObject}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
 
@@ -15,11 +16,13 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 
+import keystate.checkpoint.{Crc32c, DamagedFileException}
 import keystate.keygroup.KeyGroups
 import keystate.settings.Settings
 
 /** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
-  * JSON `{"format": 1, "maxParallelism": K}`, written once before the operator's first batch.
+  * JSON `{"format": 1, "maxParallelism": K, "crc32c": N}`, written once before the operator's first
+  * batch. The checksum is of the JSON without it; records of earlier builds have none.
   */
 private[keystate] final case class OperatorRecord(maxParallelism: Int) {
   def checkParallelism(partitions: Int): Unit =
@@ -30,6 +33,7 @@ private[keystate] final case class OperatorRecord(maxParallelism: Int) {
 private[keystate] object OperatorRecord {
   private implicit val formats: Formats = DefaultFormats
   private val Format = 1
+  private val Checksum = "crc32c"
   private val KeptInMemory = 1000
 
   /** Read once per query run: an operator is planned anew for every batch. */
@@ -96,11 +100,11 @@ private[keystate] object OperatorRecord {
     val files = CheckpointFileManager.create(operator, hadoopConf)
     if (!files.exists(file)) {
       // Checked before it is written: it is for life.
-      val json = ("format" -> Format) ~ ("maxParallelism" -> fresh.maxParallelism)
+      val json = encode(fresh)
       files.mkdirs(file.getParent)
       try
         KeystateCheckpointFileManager.write(files, file, overwriteIfPossible = false)(
-          _.write(JsonMethods.compact(json).getBytes(UTF_8))
+          _.write(json.getBytes(UTF_8))
         )
       catch {
         case _: FileAlreadyExistsException => // another start of this query was first
@@ -114,13 +118,40 @@ private[keystate] object OperatorRecord {
     val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
     Option.when(files.exists(file)) {
-      Using.resource(files.open(file)) { in =>
-        val json = JsonMethods.parse(new String(in.readAllBytes(), UTF_8))
-        val format = (json \ "format").extract[Int]
-        if (format > Format) throw KeystateErrors.newerFormat(file.toString, format, Format)
-        OperatorRecord((json \ "maxParallelism").extract[Int])
-      }
+      decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString)
     }
+  }
+
+  private[keystate] def encode(record: OperatorRecord): String = {
+    val fields = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
+    JsonMethods.compact(fields ~ (Checksum -> checksum(fields)))
+  }
+
+  private[keystate] def decode(bytes: Array[Byte], file: String): OperatorRecord = {
+    def damaged(detail: String, cause: Throwable = null) =
+      new DamagedFileException(file, detail, cause)
+    val (json, crc32c, format, maxParallelism) =
+      try {
+        val json = JsonMethods.parse(new String(bytes, UTF_8)).asInstanceOf[JObject]
+        (
+          json,
+          (json \ Checksum).extractOpt[Long],
+          (json \ "format").extract[Int],
+          (json \ "maxParallelism").extract[Int]
+        )
+      } catch { case NonFatal(e) => throw damaged("it is no record of an operator", e) }
+    if (crc32c.exists(_ != checksum(json))) throw damaged("its checksum is wrong")
+    if (format > Format) throw KeystateErrors.newerFormat(file, format, Format)
+    if (format < 1) throw damaged(s"its format is $format")
+    if (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism)
+      throw damaged(s"its max parallelism is $maxParallelism")
+    OperatorRecord(maxParallelism)
+  }
+
+  /** Of the other fields as they are written, without white space. */
+  private def checksum(json: JObject): Long = {
+    val others = JObject(json.obj.filterNot(_._1 == Checksum))
+    Crc32c.of(JsonMethods.compact(others).getBytes(UTF_8)) & 0xffffffffL
   }
 
   private def fileOf(operator: Path): Path = new Path(operator, "_keystate/operator")

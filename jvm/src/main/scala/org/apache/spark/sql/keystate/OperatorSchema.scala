@@ -85,7 +85,9 @@ private[keystate] final class OperatorSchema(states: Seq[StateSpec], keys: Struc
     CheckpointFileManager
       .create(operator, hadoopConf)
       .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
-    val last = lastFile(operator, hadoopConf, batchId - 1)
+    val last = lastFile(operator, hadoopConf, batchId - 1).map(
+      SparkStore.schemaFile(_, info.operatorId, operator.getParent).toString
+    )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
     before.foreach(schema => checkKey(schema.keySchema))
     val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
@@ -106,15 +108,19 @@ private[keystate] final class OperatorSchema(states: Seq[StateSpec], keys: Struc
   private def lastFile(operator: Path, hadoopConf: Configuration, batchId: Long) =
     if (batchId < 0) None
     else
-      OperatorStateMetadataReader.createReader(operator, hadoopConf, 2, batchId).read().collect {
-        case metadata: OperatorStateMetadataV2 =>
-          metadata.stateStoreInfo.head.stateSchemaFilePaths.last
+      SparkFiles.reading(new Path(operator, "_metadata")) {
+        OperatorStateMetadataReader.createReader(operator, hadoopConf, 2, batchId).read().collect {
+          case metadata: OperatorStateMetadataV2 =>
+            metadata.stateStoreInfo.head.stateSchemaFilePaths.last
+        }
       }
 
   private def readSchemas(file: String, hadoopConf: Configuration) = {
     val path = new Path(file)
     val files = CheckpointFileManager.create(path.getParent, hadoopConf)
-    Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
+    SparkFiles.reading(path) {
+      Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
+    }
   }
 
   /** Refuses another key than that of an entry in the checkpoint. */

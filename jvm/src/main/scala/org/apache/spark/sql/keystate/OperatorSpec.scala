@@ -96,16 +96,19 @@ private[keystate] object StateSpec {
     family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
 
   /** A declared state as a version has it. */
-  def of(family: StateFamily): StateSpec = {
+  def of(family: StateFamily): StateSpec = StoredTypes.reading(family.name) {
     val recorded = family.properties
+    def dataType(json: String) = StoredTypes.parse(json, family.name)
     StateSpec(
       family.name,
       StateKind.byName(recorded("kind")),
       recorded("kind").replace('_', ' '),
-      DataType.fromJson(recorded("valueType")),
-      recorded.get("keyType").map(DataType.fromJson),
+      dataType(recorded("valueType")),
+      recorded.get("keyType").map(dataType),
       recorded.get("order").fold[KeyOrder](KeyOrder.Natural)(KeyOrder.byName),
-      schemas = recorded.get("schemas").fold(Seq.empty[DataType])(SchemaEvolution.fromJson)
+      schemas = recorded
+        .get("schemas")
+        .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType))
     )
   }
 }

@@ -6,7 +6,6 @@ import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonAST.{JField, JObject, JString}
 import org.json4s.jackson.JsonMethods.{compact, parse}
 
-import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.{KeyedStateBackend, StateFamily}
@@ -34,7 +33,9 @@ private[keystate] final class OperatorStateStore(
   def restored(unions: Boolean, readAll: () => Seq[OperatorState]): Option[OperatorState] =
     state.map(own => if (unions) OperatorState.withUnions(own, readAll()) else own)
 
-  private def state: Option[OperatorState] = get(OperatorState.StateKey).map(OperatorState.fromJson)
+  private def state: Option[OperatorState] = get(OperatorState.StateKey).map { json =>
+    StoredTypes.reading(OperatorState.FamilyName)(OperatorState.fromJson(json))
+  }
 
   private def get(key: Array[Byte]) = Option(backend.get(family, group, key))
 
@@ -72,10 +73,10 @@ private[keystate] object OperatorStateStore {
     */
   def continuing(declared: Seq[StateSpec], recorded: Option[StateFamily]): Seq[StateSpec] = {
     val types = recorded.flatMap(_.properties.get(Types)).fold(List.empty[JField]) { json =>
-      parse(json).asInstanceOf[JObject].obj
+      StoredTypes.reading(OperatorState.FamilyName)(parse(json).asInstanceOf[JObject].obj)
     }
     val before = types.map { case (name, json) =>
-      val elements = DataType.fromJson(compact(json))
+      val elements = StoredTypes.parse(compact(json), name)
       StateSpec(name, StateKind.List, "list", elements, None, KeyOrder.Natural)
     }
     declared.foreach { list =>

@@ -18,6 +18,8 @@ import keystate.checkpoint._
 /** A query's checkpoint as it is on storage: which batch counts, and where the state after it is. */
 private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
     extends AutoCloseable {
+  import QueryCheckpoint._
+
   private val conf = session.sessionState.newHadoopConf()
   val root = new Path(location)
   val files: CheckpointFileManager = CheckpointFileManager.create(root, conf)
@@ -43,20 +45,39 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   def batch(number: Long): CommittedBatch = {
     val commit =
       commits.get(number).getOrElse(throw KeystateErrors.noBatch(number, location))
-    val ids = commit.stateUniqueIds.getOrElse(Map.empty)
+    val ids = commit.stateUniqueIds.getOrElse(Map.empty).map { case (operator, of) =>
+      operator -> of.toSeq.map(_.toSeq)
+    }
+    checkIds(number, ids)
     val recorded = recordedPartitions(number)
       .orElse(ids.values.map(_.length).maxOption)
       .getOrElse(throw KeystateErrors.noBatch(number, location))
     CommittedBatch(
       number,
       layout.of(number, commit, recorded),
-      ids.map { case (operator, of) => operator -> of.toSeq.map(_.toSeq) }
+      ids
     )
   }
 
+  /** They are part of files' names. */
+  private def checkIds(batch: Long, ids: Map[Long, Seq[Seq[String]]]): Unit =
+    ids.foreach { case (operator, of) =>
+      if (of.map(_.size).distinct.size > 1 || !of.flatten.forall(StoreReader.isId))
+        throw new DamagedFileException(
+          new Path(root, s"commits/$batch").toString,
+          s"operator $operator has ids there that Keystate would not have given"
+        )
+    }
+
   /** The number of partitions that the offset log tells of a batch. */
   def recordedPartitions(batch: Long): Option[Int] =
-    offsets.get(batch).map(QueryRescaling.partitionsOf)
+    offsets.get(batch).map { entry =>
+      SparkFiles.reading(new Path(root, s"offsets/$batch")) {
+        val partitions = QueryRescaling.partitionsOf(entry)
+        require(partitions > 0 && partitions <= MaxPartitions, s"$partitions partitions")
+        partitions
+      }
+    }
 
   /** The time of the batch whose offset in a source is this file, in ms; it was set when the file was
     * there. A batch without rows of this source has the offset of the one before.
@@ -125,7 +146,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   }
 
   /** The second line of a file that Spark's metadata logs write. */
-  private def json(file: Path): JValue =
+  private def json(file: Path): JValue = SparkFiles.reading(file) {
     Using.resource(files.open(file)) { in =>
       new String(in.readAllBytes(), "UTF-8").linesIterator
         .drop(1)
@@ -133,6 +154,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
         .headOption
         .fold[JValue](JNothing)(parse(_))
     }
+  }
 
   def storage(folder: Path): SparkCheckpointStorage = new SparkCheckpointStorage(folder, conf)
 
@@ -185,6 +207,12 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     else files.list(folder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
 
   override def close(): Unit = scratch.close()
+}
+
+private object QueryCheckpoint {
+
+  /** More than any query has: what is above was not written by Spark. */
+  private final val MaxPartitions = 1000000
 }
 
 /** A batch in the commit log.

@@ -52,9 +52,12 @@ private[keystate] object QueryLogs {
   private def latest[T <: AnyRef](log: HDFSMetadataLog[T]): Option[(Long, T)] =
     log.getLatestBatchId().flatMap(batch => log.get(batch).map(batch -> _))
 
-  private def naming[T](file: Path)(read: => T): T =
-    try read
-    catch {
+  private def naming[T](file: Path)(read: => Option[T]): Option[T] =
+    try {
+      val entry = read
+      if (entry.exists(_ == null)) throw new IllegalArgumentException("there is nothing in it")
+      entry
+    } catch {
       case e: KeystateException => throw e
       case NonFatal(e) => throw KeystateErrors.damagedLog(file, e)
     }

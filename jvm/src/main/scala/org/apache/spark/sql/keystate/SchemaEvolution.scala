@@ -95,8 +95,9 @@ private[keystate] object SchemaEvolution {
 
   def toJson(schemas: Seq[DataType]): String = schemas.map(_.json).mkString("[", ",", "]")
 
-  def fromJson(json: String): Seq[DataType] = parse(json) match {
-    case JArray(schemas) => schemas.map(schema => DataType.fromJson(compact(schema)))
+  /** The types of such a list, in JSON. */
+  def schemas(json: String): Seq[String] = parse(json) match {
+    case JArray(schemas) => schemas.map(compact(_))
     case other => throw new IllegalArgumentException(s"not a list of types: $other")
   }
 

@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate
 
 import java.util.UUID
 
+import scala.util.Try
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
@@ -13,7 +15,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
-import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatePartitionKeyExtractorFactory,
   StatefulOperatorsUtils
@@ -28,6 +29,8 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.NullType
 import org.apache.spark.util.SerializableConfiguration
+
+import keystate.checkpoint.{DamagedFileException, StoreReader}
 
 /** A store of one of Spark's own stateful operators, as Spark's operator metadata and state schema
   * files describe it.
@@ -133,20 +136,40 @@ private[keystate] object SparkStore {
     */
   def all(session: SparkSession, checkpoint: Path, batch: Long): Map[Long, Seq[SparkStore]] = {
     val conf = session.sessionState.newHadoopConf()
-    val metadata = new StateMetadataPartitionReader(
-      checkpoint.toString,
-      new SerializableConfiguration(conf),
-      batch
-    ).allOperatorStateMetadata
-    val joinFormat = new OffsetSeqLog(session, new Path(checkpoint, "offsets").toString)
+    val metadata = SparkFiles.reading(damagedMetadata(checkpoint, conf, batch)) {
+      new StateMetadataPartitionReader(
+        checkpoint.toString,
+        new SerializableConfiguration(conf),
+        batch
+      ).allOperatorStateMetadata
+    }
+    val joinFormat = QueryLogs
+      .offsets(session, checkpoint)
       .get(batch)
       .flatMap(_.metadataOpt)
       .flatMap(_.conf.get(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key))
-      .map(_.toInt)
+      .map(format => SparkFiles.reading(new Path(checkpoint, s"offsets/$batch"))(format.toInt))
     metadata.map { operator =>
       operator.operatorInfo.operatorId ->
         operator.stateStoresMetadata.map(read(checkpoint, conf, operator, _, joinFormat))
     }.toMap
+  }
+
+  /** Where the metadata is that can't be read: Spark reads that of all operators at once. */
+  private def damagedMetadata(checkpoint: Path, conf: Configuration, batch: Long): Path = {
+    val state = new Path(checkpoint, "state")
+    val fs = state.getFileSystem(conf)
+    val metadata = fs.listStatus(state).toSeq.map(status => new Path(status.getPath, "_metadata"))
+    metadata
+      .find { folder =>
+        val version = if (fs.exists(new Path(folder, "v2"))) 2 else 1
+        Try(
+          OperatorStateMetadataReader
+            .createReader(folder.getParent, conf, version, batch)
+            .read()
+        ).isFailure
+      }
+      .getOrElse(state)
   }
 
   private def read(
@@ -161,26 +184,39 @@ private[keystate] object SparkStore {
     // Their folder may have another name by now.
     val files = store match {
       case v2: StateStoreMetadataV2 =>
-        v2.stateSchemaFilePaths.map(moved(_, info.operatorId, new Path(root)))
+        v2.stateSchemaFilePaths.map(schemaFile(_, info.operatorId, new Path(root)))
       case _ => Nil
     }
+    val metadata = new Path(root, s"${info.operatorId}/_metadata")
+    if (!StoreReader.isStore(store.storeName))
+      throw new DamagedFileException(
+        metadata.toString,
+        s"it names a store '${store.storeName}', which Spark has not"
+      )
     val id = StateStoreId(
       root,
       info.operatorId,
       StateStore.PARTITION_ID_TO_CHECK_SCHEMA,
       store.storeName
     )
-    val families = new StateSchemaCompatibilityChecker(
-      new StateStoreProviderId(id, UUID.randomUUID),
-      conf,
-      oldSchemaFilePaths = files,
-      createSchemaDir = false
-    ).readSchemaFile()
+    def schemaPlace = files.headOption.getOrElse(
+      new Path(root, s"${info.operatorId}/${id.partitionId}/_metadata/schema")
+    )
+    val families = SparkFiles.reading(schemaPlace) {
+      new StateSchemaCompatibilityChecker(
+        new StateStoreProviderId(id, UUID.randomUUID),
+        conf,
+        oldSchemaFilePaths = files,
+        createSchemaDir = false
+      ).readSchemaFile()
+    }
     val isTransform =
       StatefulOperatorsUtils.TRANSFORM_WITH_STATE_OP_NAMES.contains(info.operatorName)
     val variables = operator match {
       case v2: OperatorStateMetadataV2 if isTransform =>
-        TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).stateVariables
+        SparkFiles.reading(metadata) {
+          TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).stateVariables
+        }
       case _ => Nil
     }
     SparkStore(
@@ -211,9 +247,19 @@ private[keystate] object SparkStore {
   }
 
   /** A schema file's place in this checkpoint; the metadata has the absolute one of its writing. */
-  private def moved(file: String, operator: Long, state: Path): Path = {
+  def schemaFile(file: String, operator: Long, state: Path): Path = {
     val marker = s"/$operator/_stateSchema/"
-    val at = file.lastIndexOf(marker)
-    if (at < 0) new Path(file) else new Path(s"$state${file.substring(at)}")
+    val place = Option(file).fold(-1)(_.lastIndexOf(marker))
+    val names =
+      if (place < 0) Array.empty[String] else file.drop(place + marker.length).split("/", -1)
+    names match {
+      case Array(store, schema) if StoreReader.isStore(store) && StoreReader.isId(schema) =>
+        new Path(s"$state$marker$store/$schema")
+      case _ =>
+        throw new DamagedFileException(
+          new Path(state, s"$operator/_metadata").toString,
+          s"it names a file '$file' with the schema of a state, which can't be one"
+        )
+    }
   }
 }

@@ -199,6 +199,28 @@ class CheckpointStorageSuite extends AnyFunSuite {
       assert(permissions("0/default") == "rwx------" && permissions("0") == "rwx------")
     } finally Utils.deleteRecursively(root.toFile)
   }
+
+  // So it is no loss that Keystate's manager writes no `.crc` files, see docs/guarantees.md.
+  test("a flipped bit in a log is not noticed by Spark's own manager of local disks either") {
+    val folder = Files.createTempDirectory("keystate-crc")
+    val file = folder.resolve("0")
+    try {
+      val managers = Seq(
+        new FileContextBasedCheckpointFileManager(new Path(folder.toUri), plain),
+        new KeystateCheckpointFileManager(new Path(folder.toUri), plain)
+      )
+      managers.foreach { manager =>
+        val path = new Path(file.toUri)
+        KeystateCheckpointFileManager.write(manager, path, overwriteIfPossible = true)(
+          _.write("offset 4".getBytes)
+        )
+        Files.write(file, "offset 5".getBytes)
+        val in = manager.open(path)
+        try assert(new String(in.readAllBytes()) == "offset 5")
+        finally in.close()
+      }
+    } finally Utils.deleteRecursively(folder.toFile)
+  }
 }
 
 class OtherFileSystem(uri: URI, conf: Configuration)

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
+from keystate._worker.pickled import SETTING
 from keystate._worker.task import KeyedTask
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY, check_spark_version
@@ -42,6 +43,12 @@ def check_session(df: Any) -> None:
     provider = session.conf.get(PROVIDER_KEY)
     if df.isStreaming and provider != PROVIDER:
         raise ConfigurationError(f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}")
+
+
+def allowed_pickles(session: SparkSession) -> tuple[str, ...]:
+    """What pickles in a checkpoint may name, by the session's setting."""
+    names = session.conf.get(SETTING, "") or ""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def check_source_session(session: SparkSession) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from keystate._codec import Shape, codec, offsets
+from keystate.errors import CheckpointError
 
 #: In a field's metadata: its value in what was stored before it was added.
 DEFAULT = "keystate.default"
@@ -38,6 +39,23 @@ def from_text(text: str) -> pa.Array:
     """The array in a text that :func:`to_text` made."""
     table = pa.ipc.open_stream(base64.b64decode(text)).read_all()
     return table.column(0).combine_chunks()
+
+
+def stored_element(text: str, state: str) -> pa.Array:
+    """The array in a checkpoint's text, of which nothing is believed.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    try:
+        column = from_text(text)
+        column.validate(full=True)  # reading it relies on its lengths
+    except Exception as e:
+        raise CheckpointError(
+            f"[KEYSTATE_CORRUPT_FILE] an element of state '{state}' in the checkpoint can't be "
+            f"read: {type(e).__name__}: {e}. Go on from an older checkpoint"
+        ) from e
+    return column
 
 
 def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None) -> T.DataType:

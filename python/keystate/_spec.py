@@ -98,6 +98,7 @@ class OperatorSpec:
         raw_keyed: whether it can have raw keyed state.
         side_outputs: whether its output has a struct for the main output and for each side output.
         metrics: whether the function has metrics of its own.
+        pickles: what pickles in its operator state may name.
     """
 
     name: str | None
@@ -111,6 +112,7 @@ class OperatorSpec:
     raw_keyed: bool = False
     side_outputs: bool = False
     metrics: bool = False
+    pickles: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """What the JVM reads."""

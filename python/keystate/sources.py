@@ -144,6 +144,7 @@ def source(
         parallelism,
         max_rows_per_batch,
         _seconds(max_batch_duration, "max_batch_duration"),
+        _bridge.allowed_pickles(spark),
     )
     limit = _seconds(available_now_duration, "available_now_duration")
     return _bridge.source(

@@ -141,7 +141,8 @@ class _RowStream:
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
             types = (self._df.schema, key_type, output_schema)
-            task = keyed_task(plan, *types, *settings, side_outputs=tags)
+            allowed = _bridge.allowed_pickles(self._df.sparkSession)
+            task = keyed_task(plan, *types, *settings, side_outputs=tags, pickles=allowed)
             return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
 
         return ResultDataFrame(run)
@@ -233,6 +234,7 @@ def keyed_task(
     time_mode: str,
     broadcast: BroadcastElements | None = None,
     side_outputs: tuple[OutputTag, ...] = (),
+    pickles: tuple[str, ...] = (),
 ) -> KeyedTask:
     """What an operator runs in its tasks: its function with all that was declared, checked.
 
@@ -270,6 +272,7 @@ def keyed_task(
         isinstance(plan.function, CheckpointedFunction) and bool(key_type.fields),
         bool(side_outputs),
         metrics,
+        pickles,
     )
     if plan.style == "batches":
         if side_outputs:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from keystate._codec import Misfit
-from keystate._evolution import Unreadable, from_text, read_as, to_text, type_name
+from keystate._evolution import Unreadable, read_as, stored_element, to_text, type_name
 from keystate._spec import StateSpec
+from keystate._worker.pickled import Pickles
 from keystate._worker.raw_state import (
     RAW,
     RawInput,
@@ -56,8 +55,10 @@ class InstanceStates:
         keyed: KeyedStateStore | None = None,
         raw_keyed: RawKeyedState | None = None,
         index: int = 0,
+        pickles: Iterable[str] = (),
     ) -> None:
         self._index = index
+        self._pickles = Pickles(pickles)
         self._raw_keyed = raw_keyed
         self._keyed = keyed
         self._specs = specs
@@ -71,7 +72,7 @@ class InstanceStates:
             function.initialize_state(self)
         elif isinstance(function, ListCheckpointed) and self.is_restored():
             elements = self._restored.get(LIST, [])
-            function.restore_state([pickle.loads(base64.b64decode(e)) for e in elements])
+            function.restore_state(self._pickles.decode(elements))
 
     def snapshot(self, function: Any, batch: int, time: int) -> Snapshot:
         """What the function would have after a restart; other states stay as they were."""
@@ -79,7 +80,7 @@ class InstanceStates:
             elements = function.snapshot_state(batch, time)
             if not isinstance(elements, list):
                 raise StateTypeError(f"snapshot_state() must return a list, got {elements!r}")
-            return {LIST: [base64.b64encode(pickle.dumps(e)).decode() for e in elements]}
+            return {LIST: self._pickles.encode(elements)}
         written: Snapshot = {}
         if isinstance(function, CheckpointedFunction):
             context = SnapshotContext(batch, time, self._raw_keyed)
@@ -231,7 +232,7 @@ class InstanceListState(ListState[Any]):
         """Takes over the elements of a snapshot."""
         self._elements = []
         for element in encoded:
-            column = from_text(element)
+            column = stored_element(element, self._spec.name)
             if column.type != self._codec.arrow:
                 column = self._upgrade(column)
             self._elements += self._codec.decode(column)

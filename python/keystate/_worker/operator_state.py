@@ -53,6 +53,7 @@ class InstanceKeeper:
             keyed,
             self._raw_keyed,
             control["subtask"],
+            spec.pickles,
         )
 
     def initialize(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, Shape, StructCodec, shorten
-from keystate._evolution import Unreadable, from_text, read_as, to_text, type_name
+from keystate._evolution import Unreadable, read_as, stored_element, to_text, type_name
 from keystate._spec import StateSpec
 from keystate.errors import StateTypeError
 from keystate.state import BroadcastState
@@ -85,7 +85,7 @@ class SharedMapState(BroadcastState[Any, Any]):
         """Takes over the entries of a snapshot."""
         self._entries = {}
         for text in encoded:
-            column = from_text(text)
+            column = stored_element(text, self._spec.name)
             try:
                 column = read_as(column, self._spec.type_with_defaults())
             except Unreadable as e:

@@ -26,8 +26,9 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from keystate._spec import StateSpec
-from keystate._worker.instance_state import InstanceStates, redistribute
+from keystate._worker.instance_state import InstanceStates, Snapshot, redistribute
 from keystate._worker.source_instance import Instance
+from keystate.errors import CheckpointError
 
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.005
@@ -41,6 +42,7 @@ class SourcePlan:
         function: the pickled function; every instance has a copy of its own.
         states: the operator states with whether they are union states.
         max_batch_duration: in seconds.
+        pickles: what pickles in its state may name.
     """
 
     name: str
@@ -50,6 +52,7 @@ class SourcePlan:
     parallelism: int
     max_rows_per_batch: int
     max_batch_duration: float
+    pickles: tuple[str, ...] = ()
 
 
 class StatefulDataSource(DataSource):
@@ -136,7 +139,7 @@ class SourceReader(DataSourceStreamReader):
 
     def _begin(self, batch: int, restored: str | None) -> None:
         plan = self._plan
-        states = json.loads(restored)["states"] if restored is not None else []
+        states = _states_in(batch, restored) if restored is not None else []
         unions = {spec.name for spec, union in plan.states if union}
         specs = {spec.name: spec for spec, _ in plan.states}
         of = plan.parallelism
@@ -146,7 +149,8 @@ class SourceReader(DataSourceStreamReader):
             instance = Instance(plan.name, function, plan.row_type, index, of, share)
             self._instances.append(instance)
             known = batch if restored is not None else None
-            instance.open(InstanceStates(specs, known, part, index=index))
+            own = InstanceStates(specs, known, part, index=index, pickles=plan.pickles)
+            instance.open(own)
         for instance in self._instances:
             instance.start()
         self._began = time.monotonic()
@@ -158,3 +162,18 @@ class SourceReader(DataSourceStreamReader):
             self.stop()
         finally:
             os._exit(0)
+
+
+def _states_in(batch: int, header: str) -> list[Snapshot]:
+    """The states of the instances after a batch, in the header of its segment."""
+    try:
+        states = json.loads(header)["states"]
+        for name, elements in [item for snapshot in states for item in snapshot.items()]:
+            if not all(isinstance(element, str) for element in elements):
+                raise TypeError(f"an element of '{name}' is no text")
+    except Exception as e:
+        raise CheckpointError(
+            f"[KEYSTATE_CORRUPT_FILE] the header of the source's file {batch}.source can't be "
+            f"understood: {type(e).__name__}: {e}. Restore the file, or start with a new checkpoint"
+        ) from e
+    return list(states)

@@ -59,6 +59,7 @@ class KeyedProcessHarness:
             :class:`~keystate.functions.KeyedBroadcastProcessFunction` or, without key columns, a
             :class:`~keystate.functions.BroadcastProcessFunction`.
         broadcast_states: the descriptors of its broadcast states.
+        pickle_allow: as the setting ``spark.keystate.pickle.allow``.
 
     Raises:
         DeclarationError: the function, one of its states or a schema is not well declared.
@@ -78,6 +79,7 @@ class KeyedProcessHarness:
         name: str | None = None,
         broadcast_schema: TypeLike | None = None,
         broadcast_states: Sequence[MapStateDescriptor[Any, Any]] = (),
+        pickle_allow: Sequence[str] = (),
     ) -> None:
         row_type = resolve_schema(input_schema, "the input schema")
         names = [key_cols] if isinstance(key_cols, str) else list(key_cols)
@@ -91,6 +93,7 @@ class KeyedProcessHarness:
             "name": name,
             "broadcast_schema": broadcast_schema,
             "broadcast_states": tuple(broadcast_states),
+            "pickle_allow": tuple(pickle_allow),
         }
         if not 1 <= parallelism <= max_parallelism <= 32768:
             raise DeclarationError(
@@ -113,7 +116,9 @@ class KeyedProcessHarness:
             self._is_element = row_test(element_type)
         plan = broadcast_plan(fn, bool(names)) if elements else function_plan(fn, row_type)
         settings = (name, max_parallelism, time_mode, elements)
-        self._task = keyed_task(plan, row_type, key_type, output_schema, *settings)
+        self._task = keyed_task(
+            plan, row_type, key_type, output_schema, *settings, pickles=tuple(pickle_allow)
+        )
         self._rows = StructCodec(row_type)
         self._is_row = row_test(row_type)
         self._keys = StructCodec(key_type)

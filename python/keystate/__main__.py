@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,15 +26,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    session = _session(given.conf)
+    session = None
     try:
+        session = _session(given.conf)
         code: int = given.run(session, given)
-    except (KeystateError, PySparkException, ValueError) as error:
-        print(f"keystate: {error}", file=sys.stderr)
+    except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
+        print(f"keystate: {_reason(error)}", file=sys.stderr)
         code = 2
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
     return code
+
+
+def _reason(error: Exception) -> str:
+    """What happened, without the JVM's stack trace."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString())
+    return str(error)
 
 
 def _parser() -> argparse.ArgumentParser:

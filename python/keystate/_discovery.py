@@ -36,7 +36,8 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorSta
         function has metrics.
 
     Raises:
-        DeclarationError: ``initialize_state`` or ``open`` failed, or a state is not well declared.
+        DeclarationError: ``initialize_state``, ``open`` or ``close`` failed, or a state is not well
+            declared.
     """
     context = _DiscoveryContext()
     plan = pickle.loads(function)
@@ -50,7 +51,13 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorSta
             f"open() failed on the driver, where it is called once on a copy of the function to "
             f"learn its states: {type(e).__name__}: {e}"
         ) from e
-    plan.close()
+    try:
+        plan.close()
+    except Exception as e:
+        raise DeclarationError(
+            "close() failed on the driver, where it is called once on a copy of the function after "
+            f"open() told its states: {type(e).__name__}: {e}"
+        ) from e
     return tuple(context.states.values()), operator_states, context.has_metrics
 
 

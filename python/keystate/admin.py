@@ -6,6 +6,7 @@ the checkpoint of a running query too: they see its last committed batch.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,12 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
         ConfigurationError: there is no active session.
         CheckpointError: ``[KEYSTATE_PARALLELISM_TOO_HIGH]`` when n is above the max parallelism,
             ``[KEYSTATE_CANNOT_RESCALE]`` when the state is in another provider's files,
-            ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session.
+            ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session,
+            ``[KEYSTATE_NO_CHECKPOINT]`` when no query was ever started there.
     """
     session = _session(spark, "rescale")
-    if n < 1:
-        raise ValueError(f"the number of partitions must be at least 1, got {n}")
+    if not 1 <= n < 2**31:
+        raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
     return _bridge.rescale(session, checkpoint, n)
 
 
@@ -208,7 +210,28 @@ def _read(
     )
     if state["kind"] in ("list", "map", "sorted_map"):
         reader = reader.option("flattenCollectionTypes", True)
-    return reader.load(checkpoint)
+    df = reader.load(checkpoint)
+    foreign = _foreign_types(json.loads(df._jdf.schema().json()))
+    if foreign:
+        raise CheckpointError(
+            f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "
+            f"{checkpoint} has the type {foreign[0]}, which is not one of Spark's: PySpark would "
+            "run it to read the state"
+        )
+    return df
+
+
+def _foreign_types(node: Any) -> list[str]:
+    """Types in a type's JSON that PySpark would import and call, or unpickle."""
+    if isinstance(node, list):
+        return [name for part in node for name in _foreign_types(part)]
+    if not isinstance(node, dict):
+        return []
+    if node.get("type") == "udt":
+        name = str(node.get("pyClass"))
+        known = name.startswith("pyspark.ml.linalg.") and "serializedClass" not in node
+        return [] if known else [name]
+    return _foreign_types(list(node.values()))
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:

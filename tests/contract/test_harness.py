@@ -448,3 +448,30 @@ def test_a_snapshot_is_read_in_another_type() -> None:
     assert restored.state("a", "map") == {1: expected}
     with pytest.raises(CheckpointError, match="field 'n' of the value was int and can't become"):
         KeyedProcessHarness.restore(kept, Typed("n string", ("x",)))
+
+
+def test_a_close_that_fails_on_the_driver() -> None:
+    class Closes(KeyedProcessFunction):
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            yield row
+
+        def close(self) -> None:
+            raise RuntimeError("no such connection")
+
+    with pytest.raises(DeclarationError, match=r"close\(\) failed on the driver.*no such conn"):
+        KeyedProcessHarness(Closes(), "key long", "key", "key long")
+
+
+def test_a_long_error_is_cut() -> None:
+    class Raises(KeyedProcessFunction):
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            raise ValueError("a" + "b" * 5_000_000 + "c")
+            yield row
+
+    with (
+        KeyedProcessHarness(Raises(), "key long", "key", "key long") as harness,
+        pytest.raises(FunctionError, match=r"characters are left out here") as raised,
+    ):
+        harness.process((1,))
+    text = str(raised.value)
+    assert len(text) < 50_000 and "ValueError: ab" in text and "bc\n" in text

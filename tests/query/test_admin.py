@@ -437,3 +437,29 @@ def test_command_in_this_process(
     code, out = run("verify", checkpoint)
     assert code == 1 and "KEYSTATE_CORRUPT_FILE" in out
     assert run("inspect", checkpoint)[0] == 2
+
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    assert run("rescale", str(nothing), "3")[0] == 2
+    assert list(nothing.iterdir()) == []
+    for arguments in (
+        ("rescale", checkpoint, "99999999999"),
+        ("rescale", checkpoint, "0"),
+        ("savepoint", str(tmp_path / "copy"), "nosuch://host/copy"),
+        ("report", str(tmp_path / "copy"), str(tmp_path / "no/such/folder/page.html")),
+    ):
+        assert command.main(arguments) == 2, arguments
+        said = capsys.readouterr()
+        assert said.err.startswith("keystate: ") and "\tat " not in said.err
+        assert "Traceback" not in said.err
+
+
+def test_command_with_a_bad_master(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "keystate", "inspect", "x", "--conf", "spark.master=nonsense"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "keystate: " in done.stderr and "nonsense" in done.stderr

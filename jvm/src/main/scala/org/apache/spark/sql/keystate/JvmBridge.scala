@@ -169,15 +169,21 @@ object JvmBridge {
     val operatorStates = new OperatorStateDiscovery(context)
     val calls = FunctionCalls(JvmFunction.deserialize(function))
     val copy = calls.function
+    copy.setRuntimeContext(context)
     try {
-      copy.setRuntimeContext(context)
       calls.user match {
         case own: CheckpointedFunction =>
           onDriver("initializeState")(own.initializeState(operatorStates))
         case _ =>
       }
       onDriver("open")(copy.open(context))
-    } finally copy.close()
+    } catch {
+      case e: Throwable =>
+        try copy.close()
+        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
+        throw e
+    }
+    onDriver("close")(copy.close())
     (context.found.toSeq, operatorStates.found.toSeq)
   }
 

@@ -13,6 +13,7 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -103,13 +104,17 @@ object PythonBridge {
   /** Changes a stopped query's number of partitions; returns what it was before. */
   def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    val root = stopped(classic, checkpoint)
-    val rescaling = new QueryRescaling(classic, root)
+    val root = new Path(stopped(classic, checkpoint))
+    val conf = classic.sessionState.newHadoopConf()
+    // Spark's logs make their folders when they are opened.
+    if (!CheckpointFileManager.create(root, conf).exists(new Path(root, "offsets")))
+      throw KeystateErrors.noCheckpoint(checkpoint)
+    val rescaling = new QueryRescaling(classic, root.toString)
     rescaling.checkProvider()
     val run = s"rescale to $partitions partitions"
-    CheckpointOwner.take(new Path(root), classic.sessionState.newHadoopConf(), run)
+    CheckpointOwner.take(root, conf, run)
     try rescaling.run(Some(partitions))
-    finally CheckpointOwner.release(new Path(root), run)
+    finally CheckpointOwner.release(root, run)
   }
 
   /** What is in a checkpoint, as JSON. */

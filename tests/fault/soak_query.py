@@ -200,7 +200,10 @@ def allow(folder: Path, until: int, end: bool) -> None:
 def start(spark: SparkSession, folder: Path, **trigger: Any) -> Any:
     def source(rows: int, closes: bool) -> DataFrame:
         counter = Counter(folder / "until", closes)
-        return keystate.source(spark, counter, "n long", max_rows_per_batch=rows)
+        # Batches are full, so that their number tells how far it got.
+        return keystate.source(
+            spark, counter, "n long", max_rows_per_batch=rows, max_batch_duration=5
+        )
 
     seconds = F.when(F.col("n") == CLOSING, 10**8).otherwise(F.col("n"))
     rows = (

@@ -431,7 +431,7 @@ def test_two_sources_in_one_query(spark: Any, run: Run) -> None:
 def test_damaged_log(spark: Any, run: Run) -> None:
     df = keystate.source(spark, Numbers(30), "n long")
     run.to_end(df)
-    path = run.checkpoint / "sources/0" / run.log()[-1]
+    path = run.checkpoint / "sources/0" / run.files()[-1].name
     good = path.read_bytes()
     for name, bad in {"checksum": good[:60] + b"?" + good[61:], "short": good[:20]}.items():
         path.write_bytes(bad)

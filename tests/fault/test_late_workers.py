@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -94,28 +93,9 @@ def _limit(df: Any, folder: Path) -> None:
     assert df.limit(1).count() == 1
 
 
-def _cancel(df: Any, folder: Path) -> None:
-    context = df.sparkSession.sparkContext
-
-    def cancel() -> None:
-        wait_for(folder / "asleep")
-        context.cancelJobsWithTag("late")
-
-    context.addJobTag("late")
-    context.setInterruptOnCancel(True)
-    canceller = threading.Thread(target=cancel)
-    canceller.start()
-    try:
-        with pytest.raises(Exception, match="cancelled"):
-            df.collect()
-    finally:
-        canceller.join()
-        context.removeJobTag("late")
-
-
 @pytest.mark.parametrize(
     ("first", "backend"),
-    [(_is_empty, "hashmap"), (_take, "rocksdb"), (_limit, "hashmap"), (_cancel, "hashmap")],
+    [(_is_empty, "hashmap"), (_take, "rocksdb"), (_limit, "hashmap")],
 )
 def test_a_late_worker_changes_nothing(
     spark: Any,

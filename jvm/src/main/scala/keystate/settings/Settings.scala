@@ -101,6 +101,14 @@ object Settings {
     _.toBooleanOption
   )
 
+  /** What pickles in operator state and of sources may name besides plain data; Python reads it. */
+  val PickleAllow: Setting[String] = new Setting(
+    "spark.keystate.pickle.allow",
+    None,
+    "names such as 'shop.Cart' or 'shop.models.*', separated by commas",
+    text => Option.when(text.split(',').forall(_.trim.matches("""(\w+\.)+(\w+|\*)|""")))(text)
+  )
+
   /** How long a task waits for another attempt to let go of a store, in ms. */
   val LockTimeoutMs: Setting[Int] =
     whole("spark.keystate.lockTimeoutMs", Some(60000), 1, Int.MaxValue)
@@ -120,6 +128,7 @@ object Settings {
     MaxCachedKeys,
     InlineEntries,
     BroadcastCheck,
+    PickleAllow,
     LockTimeoutMs,
     Parallelism
   )

@@ -18,9 +18,10 @@ from pyspark.sql import types as T
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two cores; a task is tried twice.
 
-    Its time zone is neither UTC nor that of the processes: what mixes them up is found.
+    Its time zone is not that of the processes: what mixes them up is found. Tests of types can be run
+    in another zone of the processes too, see test_zones.py.
     """
-    os.environ["TZ"] = "America/New_York"
+    os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
     time.tzset()
     # Workers import the functions of a test from its module.
     tests = Path(__file__).parent

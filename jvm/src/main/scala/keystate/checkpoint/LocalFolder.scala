@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import java.io.File
-import java.nio.file.{FileSystemException, Files, Path}
+import java.nio.file.{DirectoryNotEmptyException, FileSystemException, Files, Path}
 import java.util.UUID
 
 /** Scratch files of one store, in a folder that is made on first use and goes on close. */
@@ -27,11 +27,20 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
   override def close(): Unit = synchronized {
     closed = true
     if (folder != null) {
-      Option(folder.listFiles).toSeq.flatten.foreach(file => Files.deleteIfExists(file.toPath))
-      Files.deleteIfExists(folder.toPath)
+      Option(folder.listFiles).toSeq.flatten.foreach(deleteIfFree)
+      deleteIfFree(folder)
       folder = null
     }
   }
+
+  private def deleteIfFree(file: File): Unit =
+    try {
+      Files.deleteIfExists(file.toPath)
+      ()
+    } catch {
+      // In it is a backend that was given up: it goes when whoever is at work with it has ended.
+      case _: DirectoryNotEmptyException =>
+    }
 }
 
 object LocalFolder {

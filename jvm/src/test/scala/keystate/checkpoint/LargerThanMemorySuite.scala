@@ -33,10 +33,6 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
     check(runFiles(writeUndivided))
   }
 
-  test("files that RocksDB makes itself") {
-    check(_ => Seq(RunEntries(new Entries(changes(0) ++ changes(1)))))
-  }
-
   private def check(runs: LocalFolder => Seq[RestoredRun]): Any = {
     val local = newLocalFolder()
     val backend = backends.create(groups.last + 1, () => local.newFolder())
@@ -105,14 +101,6 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
       }
       writer.finish()
     } finally Seq(writer, environment, options, filter).foreach(_.close())
-  }
-
-  private final class Entries(changes: Iterator[Change])
-      extends Iterator[Change]
-      with AutoCloseable {
-    override def hasNext: Boolean = changes.hasNext
-    override def next(): Change = changes.next()
-    override def close(): Unit = ()
   }
 
   /** RocksDB's counts of this thread's reads, in whatever database; it wants one to be asked by. */

@@ -29,6 +29,7 @@ class SettingsSuite extends AnyFunSuite {
       "worker.maxCachedKeys" -> Seq("-5", "0", "abc", "3000000000"),
       "worker.inlineEntries" -> Seq("-1", "abc"),
       "broadcast.check" -> Seq("yes"),
+      "pickle.allow" -> Seq("Cart", "shop.Cart;os.system"),
       "lockTimeoutMs" -> Seq("0", "1m"),
       "parallelism" -> Seq("0")
     )

@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two cores; a task is tried twice.
 
-    Its time zone is not that of the processes: what mixes them up is found. Tests of types can be run
-    in another zone of the processes too, see test_zones.py.
+    Its time zone is not that of the processes: what mixes them up is found. Tests of types can be
+    run in another zone of the processes too, see test_zones.py.
     """
     os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
     time.tzset()

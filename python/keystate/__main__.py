@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         session = _session(given.conf)
         code: int = given.run(session, given)
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
-        print(f"keystate: {_reason(error)}", file=sys.stderr)
+        print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
         code = 2
     finally:
         if session is not None:
@@ -39,8 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, conf: Sequence[str]) -> str:
     """What happened, without the JVM's stack trace."""
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        return f"Spark did not start with the settings [{', '.join(conf)}]; its reason is above"
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString())
     return str(error)

@@ -168,7 +168,7 @@ def local_class() -> type:
         (ValueStateDescriptor("s", ByKeyword), "ByKeyword can't be made from its fields"),
         (ValueStateDescriptor("s", local_class()), "Inner can't be made from.*Nowhere"),
         (ValueStateDescriptor("s", Untyped), "field a: no Spark type is known for typing.Any"),
-        (ValueStateDescriptor("s", int), "expected a DDL string.*got <class 'int'>"),
+        (ValueStateDescriptor("s", complex), "expected a DDL string.*got <class 'complex'>"),
         (ValueStateDescriptor("s", T.CalendarIntervalType()), "interval is not supported"),
         (MapStateDescriptor("s", T.MapType(INT, INT), INT), "has no order"),
         (MapStateDescriptor("s", T.StringType("UTF8_LCASE"), INT), "can't be or be in a key"),

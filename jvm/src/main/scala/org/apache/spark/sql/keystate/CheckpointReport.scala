@@ -58,10 +58,14 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "runs" -> JInt(runs.size),
       "segments" -> JInt(segments.size),
       "problems" -> JArray(
-        (problems ++ new TwoDrivers(checkpoint).problems()).distinct.map(JString(_)).toList
+        (problems ++ twoDrivers()).distinct.map(JString(_)).toList
       )
     )
   }
+
+  private def twoDrivers(): Seq[String] =
+    try new TwoDrivers(checkpoint).problems()
+    catch { case e @ (_: CheckpointException | _: KeystateException) => Seq(e.getMessage) }
 
   private def last: Option[CommittedBatch] = committed.map(batch)
 

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CommitMetadataBase
 
-import keystate.checkpoint.{CheckpointStorage, Rescaling}
+import keystate.checkpoint.{CheckpointException, CheckpointStorage, Rescaling}
 
 /** In how many partitions the state after a committed batch is. That follows from what was committed:
   * the ids in the commit log or, with checkpoint format v1, the version files. The number in the offset
@@ -62,11 +62,20 @@ private[keystate] final class CommittedLayout(
 
   private def layouts(operator: Long, version: Long): Seq[Int] = {
     val (storage, names) = stores(operator)
-    names.headOption.toSeq.flatMap(Rescaling.layouts(storage, operator, _, version))
+    readable(Seq.empty[Int]) {
+      names.headOption.toSeq.flatMap(Rescaling.layouts(storage, operator, _, version))
+    }
   }
 
   private def isComplete(operator: Long, version: Long, parallelism: Int): Boolean = {
     val (storage, names) = stores(operator)
-    names.forall(Rescaling.isComplete(storage, operator, _, version, parallelism))
+    readable(false)(
+      names.forall(Rescaling.isComplete(storage, operator, _, version, parallelism))
+    )
   }
+
+  /** What is damaged tells nothing here, and is named by whoever loads it. */
+  private def readable[T](otherwise: T)(read: => T): T =
+    try read
+    catch { case _: CheckpointException => otherwise }
 }

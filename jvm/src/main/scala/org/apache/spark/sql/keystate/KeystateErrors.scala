@@ -168,12 +168,6 @@ private[keystate] object KeystateErrors {
     cause
   )
 
-  def offsetWithoutPartitions(setting: String): KeystateException = new KeystateException(
-    "KEYSTATE_CORRUPT_FILE",
-    s"The last entry of the checkpoint's offset log has no valid number in $setting: it is damaged. " +
-      "Restore it from a copy, or go on from a savepoint."
-  )
-
   def foreignOffset(source: String, json: String): KeystateException = new KeystateException(
     "KEYSTATE_SOURCE_CHANGED",
     s"The checkpoint has the offset $json where the query has the source '$source': another " +

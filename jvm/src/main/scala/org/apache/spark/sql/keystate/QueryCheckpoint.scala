@@ -18,8 +18,6 @@ import keystate.checkpoint._
 /** A query's checkpoint as it is on storage: which batch counts, and where the state after it is. */
 private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
     extends AutoCloseable {
-  import QueryCheckpoint._
-
   private val conf = session.sessionState.newHadoopConf()
   val root = new Path(location)
   val files: CheckpointFileManager = CheckpointFileManager.create(root, conf)
@@ -70,14 +68,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     }
 
   /** The number of partitions that the offset log tells of a batch. */
-  def recordedPartitions(batch: Long): Option[Int] =
-    offsets.get(batch).map { entry =>
-      SparkFiles.reading(new Path(root, s"offsets/$batch")) {
-        val partitions = QueryRescaling.partitionsOf(entry)
-        require(partitions > 0 && partitions <= MaxPartitions, s"$partitions partitions")
-        partitions
-      }
-    }
+  def recordedPartitions(batch: Long): Option[Int] = offsets.partitions(batch)
 
   /** The time of the batch whose offset in a source is this file, in ms; it was set when the file was
     * there. A batch without rows of this source has the offset of the one before.
@@ -207,12 +198,6 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     else files.list(folder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
 
   override def close(): Unit = scratch.close()
-}
-
-private object QueryCheckpoint {
-
-  /** More than any query has: what is above was not written by Spark. */
-  private final val MaxPartitions = 1000000
 }
 
 /** A batch in the commit log.

@@ -31,6 +31,10 @@ private[keystate] object QueryLogs {
 
     override def getLatest(): Option[(Long, OffsetSeqBase)] = latest(this)
 
+    /** With how many partitions a batch was begun. */
+    def partitions(batch: Long): Option[Int] =
+      naming(batchIdToPath(batch))(get(batch).map(QueryRescaling.partitionsOf))
+
     def replace(batch: Long, entry: OffsetSeqBase): Unit =
       QueryLogs.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
         serialize(entry, _)

@@ -63,19 +63,19 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
   /** Whether this is another number than the logs have. */
   def changesTo(partitions: Int): Boolean =
-    latest.exists { case (_, entry) => partitionsOf(entry) != partitions }
+    latest.exists { case (batch, _) => !offsets.partitions(batch).contains(partitions) }
 
   private lazy val latest = offsets.getLatest()
 
   private def change(wanted: Option[Int]): Int = latest match {
     case None => wanted.getOrElse(0)
-    case Some((latest, entry)) =>
+    case Some((latest, _)) =>
       val committed = commits.getLatest()
-      val before = partitionsOf(entry)
+      val before = offsets.partitions(latest).get
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
-      val pinned = entries.flatMap(id => offsets.get(id)).map(partitionsOf)
+      val pinned = entries.flatMap(offsets.partitions)
       val layout = committed.fold(before) { case (id, commit) =>
-        committedLayout.of(id, commit, offsets.get(id).fold(before)(partitionsOf))
+        committedLayout.of(id, commit, offsets.partitions(id).getOrElse(before))
       }
       val partitions = wanted.getOrElse(layout)
       if (layout != partitions) {
@@ -221,6 +221,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
 private[keystate] object QueryRescaling {
   private val Partitions = SQLConf.SHUFFLE_PARTITIONS.key
+  private val Most = 1000000 // what is more can only be damage
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
   private val Encoding = SQLConf.STREAMING_STATE_STORE_ENCODING_FORMAT.key
   private val DefaultEncoding =
@@ -231,8 +232,8 @@ private[keystate] object QueryRescaling {
     entry.metadataOpt.flatMap(_.conf.get(key))
 
   def partitionsOf(entry: OffsetSeqBase): Int =
-    settingOf(entry, Partitions).flatMap(_.toIntOption).filter(_ > 0).getOrElse {
-      throw KeystateErrors.offsetWithoutPartitions(Partitions)
+    settingOf(entry, Partitions).flatMap(_.toIntOption).filter(n => 0 < n && n <= Most).getOrElse {
+      throw new IllegalStateException(s"it has no valid number in $Partitions")
     }
 
   private def withPartitions(entry: OffsetSeqBase, partitions: Int): OffsetSeqBase =

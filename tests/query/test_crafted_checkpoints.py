@@ -187,7 +187,11 @@ def test_damaged_logs_of_spark(spark: Any, fed: Any, log: str, content: bytes) -
         try:
             call(str(fed.checkpoint))
         except CheckpointError as e:
-            assert "KEYSTATE_CORRUPT_FILE" in str(e) and f"{log}/1" in str(e)
+            if log == "commits" and content == b"v2\n{}\n":
+                # An entry, but of checkpoint format v1.
+                assert "KEYSTATE_MISSING_VERSION" in str(e)
+            else:
+                assert "KEYSTATE_CORRUPT_FILE" in str(e) and f"{log}/1" in str(e)
         else:
             assert content not in (b"", b"v1\n{")
 

@@ -39,19 +39,23 @@ private[keystate] final class CommittedLayout(
       case None => ofFiles(batch + 1, recorded)
     }
 
-  /** That of the files of checkpoint format v1. Where a version is there in several layouts, one was
-    * made from the other or both from the same version and input; then the log's counts.
+  /** That of the files of checkpoint format v1: all operators have the version in it. Where they have
+    * it in several layouts, one was made from the other or both from the same version and input; then
+    * the log's counts.
     */
   private def ofFiles(version: Long, recorded: Int): Int = {
     val keyed = operators.filter(isKeyed)
     // As a rule one file tells it; of Spark's operators one without keys has any number in its file.
     val isRecorded =
       if (keyed.nonEmpty) keyed.exists(layouts(_, version) == Seq(recorded))
-      else recorded > 1 && operators.exists(isComplete(_, version, recorded))
+      else
+        recorded > 1 && operators.exists { operator =>
+          layouts(operator, version) == Seq(recorded) && isComplete(operator, version, recorded)
+        }
     if (isRecorded) recorded
     else {
       val partitioned = if (keyed.nonEmpty) keyed else operators.filterNot(unpartitioned)
-      val found = partitioned.flatMap(complete(_, version))
+      val found = partitioned.map(complete(_, version)).reduceOption(_ intersect _).getOrElse(Nil)
       if (found.contains(recorded)) recorded else found.maxOption.getOrElse(recorded)
     }
   }

@@ -5,6 +5,7 @@ import java.nio.file.Files
 
 import scala.util.Using
 
+import org.apache.commons.io.FileUtils
 import org.apache.hadoop.fs.Path
 import org.json4s.{DefaultFormats, Formats}
 import org.scalatest.BeforeAndAfterAll
@@ -92,6 +93,17 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
       assert(problems(root).isEmpty)
       log(folder(root), 1, 3)
       assert(new QueryRescaling(session, root).run(Some(2)) == 4)
+      assert(problems(root).isEmpty)
+    }
+  }
+
+  test("a layout that one operator has and another has not is not the committed one") {
+    withCheckpoint { (root, storage) =>
+      val state = new File(folder(root), "state")
+      FileUtils.copyDirectory(new File(state, "0"), new File(state, "1"))
+      Rescaling.run(storage, 0, at(0).store, 2, Seq.fill(4)(None), 3, () => "", newLocalFolder())
+      log(folder(root), 1, 3)
+      assert(new QueryRescaling(session, root).run(None) == 4)
       assert(problems(root).isEmpty)
     }
   }

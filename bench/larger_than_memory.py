@@ -9,7 +9,8 @@ one's default settings. The keys are numbers in scattered order.
 
 While a query runs, the native memory of the JVM is measured from outside: what the process has in
 memory (/proc) but for what the JVM itself has allocated (`jcmd VM.native_memory`; its heap is
-touched when it is allocated), less the same after a small query on the same backend.
+touched when it is allocated), less the same after a small query on the same backend. The heap
+backend runs last: its native memory is what Spark's own work takes beside any RocksDB.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from bench.session import CORES, PROVIDER, STOCK, Build, bench_session, configur
 
 JVM = {"spark.driver.extraJavaOptions": "-XX:NativeMemoryTracking=summary -XX:+AlwaysPreTouch"}
 KEYSTATE = "Keystate RocksDB"
+HEAP = "Keystate heap"
 WARM_UP = 10_000
 SAMPLE_SECONDS = 5.0
 
@@ -76,6 +78,7 @@ def contenders(memory: int) -> dict[str, tuple[Build, dict[str, str]]]:
     return {
         KEYSTATE: (keyed, ours),
         "Spark RocksDB": (aggregated, {**STOCK, CHANGELOG: "false"}),
+        HEAP: (keyed, {PROVIDER: OURS, "spark.keystate.backend": "heap"}),
     }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -182,5 +183,8 @@ def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def type_name(arrow: pa.DataType) -> str:
-    """The Spark name of an Arrow type."""
-    return from_arrow_type(arrow).simpleString()
+    """The Spark name of an Arrow type; Arrow's own where Spark has no such type (a damaged file)."""
+    try:
+        return from_arrow_type(arrow).simpleString()
+    except PySparkException:
+        return str(arrow)

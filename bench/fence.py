@@ -22,7 +22,7 @@ def main() -> None:
     looks = parser.parse_args().looks
     with bench_session() as (spark, folder):
         jvm: Any = spark._jvm
-        owner = jvm.org.apache.spark.sql.keystate.CheckpointOwner
+        owner = jvm.org.apache.spark.sql.keystate.files.CheckpointOwner
         checkpoint = jvm.org.apache.hadoop.fs.Path(f"file:{folder}/checkpoint")
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         takes = [timed(lambda: owner.take(checkpoint, conf, "bench"), 1) for _ in range(50)]

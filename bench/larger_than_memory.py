@@ -78,7 +78,7 @@ def contenders(memory: int) -> dict[str, tuple[Build, dict[str, str]]]:
     return {
         KEYSTATE: (keyed, ours),
         "Spark RocksDB": (aggregated, {**STOCK, CHANGELOG: "false"}),
-        HEAP: (keyed, {PROVIDER: OURS, "spark.keystate.backend": "heap"}),
+        HEAP: (keyed, {PROVIDER: OURS, "spark.keystate.backend": "hashmap"}),
     }
 
 

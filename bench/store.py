@@ -46,7 +46,7 @@ def driver_jar() -> Path:
 def measure(spark: Any, name: str, keys: int, operations: int) -> dict[str, float]:
     """All figures of one provider."""
     provider, settings = PROVIDERS[name]
-    benchmark = spark._jvm.org.apache.spark.sql.keystate.StoreBenchmark
+    benchmark = spark._jvm.org.apache.spark.sql.keystate.store.StoreBenchmark
     benchmark.run(provider, settings, max(keys // 10, 1000), max(operations // 2, 1000))
     return dict(benchmark.run(provider, settings, keys, operations))
 

@@ -23,7 +23,7 @@ def jvm(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("scala")
     pages = folder / "Pages.scala"
     pages.write_text("".join(program_of(page, f"Page{i}") for i, page in enumerate(PAGES)))
-    interpreter = ROOT / "jvm/src/test/scala/keystate/api/Interpreter.scala"
+    interpreter = ROOT / "jvm/src/test/scala/keystate/Interpreter.scala"
     sources = map(str, [pages, Path(__file__).with_name("Interop.scala"), interpreter])
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
     compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]

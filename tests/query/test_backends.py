@@ -88,7 +88,7 @@ def test_a_query_changes_its_backend_and_its_parallelism(
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"spark.keystate.backend": "floppy"}, "neither 'hashmap' nor 'rocksdb'.*no such class"),
+        ({"spark.keystate.backend": "floppy"}, "'hashmap', 'rocksdb', or a class.*no such class"),
         (CustomStateBackend("java.lang.String").conf(), "not a StateBackendFactory"),
         (
             ROCKSDB.conf() | {"spark.keystate.rocksdb.memoryMB": "0"},

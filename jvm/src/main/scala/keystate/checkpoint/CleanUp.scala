@@ -2,6 +2,9 @@ package keystate.checkpoint
 
 import org.slf4j.LoggerFactory
 
+import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
+import keystate.version.{FileSource, Run, VersionFile}
+
 /** Deletes what no retained version needs.
   *
   * Version files go when enough newer versions exist. A run file goes when no remaining version file

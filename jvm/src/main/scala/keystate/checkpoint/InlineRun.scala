@@ -1,6 +1,9 @@
 package keystate.checkpoint
 
 import keystate.backend.ChangeSink
+import keystate.files.Crc32c
+import keystate.run.PlainRun
+import keystate.version.{InlineSource, Run}
 
 /** A run small enough to be part of the version file, as a [[PlainRun]]. */
 private[checkpoint] object InlineRun {

@@ -1,7 +1,9 @@
 package keystate.checkpoint
 
 import keystate.backend.Change
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.version.{EntryCounts, Manifest}
 
 /** Reads and replaces subtasks' operator state in version files, without loading the versions. */
 private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local: LocalFolder) {

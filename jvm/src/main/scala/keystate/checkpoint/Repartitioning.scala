@@ -4,7 +4,9 @@ import java.util.Arrays
 
 import scala.collection.mutable
 
-import keystate.backend.{Change, ChangeSink, StateFamily}
+import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.version.{EntryCounts, Manifest, Run, VersionFile}
 
 /** Gives a committed version of a store another layout where the hash of a key modulo the number of
   * partitions decides its partition, and not the key group.

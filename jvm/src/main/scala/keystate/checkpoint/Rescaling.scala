@@ -1,7 +1,11 @@
 package keystate.checkpoint
 
 import keystate.backend.StateFamily
+import keystate.errors.IncompatiblePartitionsException
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.version.{EntryCounts, Manifest, VersionFile}
+import keystate.errors.MixedLayoutsException
 
 /** Gives a committed version of a store another layout: the same state over another number of
   * partitions.

@@ -2,8 +2,10 @@ package keystate.checkpoint
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.{Change, ChangeSink, StateValue}
+import keystate.backend.{Change, ChangeSink, RunCursor, StateValue}
+import keystate.run.RunMerge
 import keystate.ttl.Expiry
+import keystate.version.{FileSource, Manifest, Run}
 
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
   * small however long a query runs.

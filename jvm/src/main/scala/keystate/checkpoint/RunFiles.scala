@@ -15,8 +15,12 @@ import java.util.UUID
 import net.jpountz.lz4.{LZ4Exception, LZ4FrameInputStream}
 import org.rocksdb.RocksDBException
 
-import keystate.backend.{ChangeSink, RestoredRun, RunEntries, RunFile}
+import keystate.backend.{ChangeSink, RestoredRun, RunCursor, RunEntries, RunFile, RunStatistics}
+import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
+import keystate.run.{PlainRun, RunIndex, Section, SectionedRun, SstFiles}
+import keystate.version.{FileSource, InlineSource, Run}
 
 /** The runs of a store in the checkpoint's storage. They are read through a local file, which is
   * checked against the manifest's CRC32C before a byte of it is used.

@@ -1,5 +1,8 @@
 package keystate.checkpoint
 
+import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
+import keystate.version.{Manifest, VersionFile}
+
 /** What a store's last rescale left behind: the run files of before, which several partitions may
   * use, and whatever is in the folders of partitions that are gone. No partition can tell for itself
   * whether another one needs a file. The first partition, which every layout has, does it for all.

@@ -4,6 +4,13 @@ import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFExc
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.US_ASCII
 
+import keystate.errors.{
+  CorruptSourceFileException,
+  MissingSourceFileException,
+  UnsupportedSourceFormatException
+}
+import keystate.files.{CheckpointStorage, Crc32c}
+
 /** The write-ahead log of a stateful source: one file a batch, `<batch>_<id>.source`, with the
   * batch's rows and the source's state after them. It is written before Spark learns of the batch and
   * appears whole or not at all. Its id is the writer's own, and Spark's offset names it: so of two

@@ -3,6 +3,10 @@ package keystate.checkpoint
 import scala.collection.mutable
 
 import keystate.backend.{Change, StateFamily}
+import keystate.errors.{CheckpointException, MissingVersionException}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.run.RunMerge
+import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
   * nothing.

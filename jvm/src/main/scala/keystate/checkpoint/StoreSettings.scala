@@ -1,5 +1,7 @@
 package keystate.checkpoint
 
+import keystate.run.SectionedRun
+
 /** @param maxParallelism
   *   the number of key groups; None takes the recorded one, or the default for a new store
   * @param parallelism

@@ -9,8 +9,29 @@ import scala.collection.mutable
 
 import org.rocksdb.RocksDBException
 
-import keystate.backend._
+import keystate.backend.{
+  Change,
+  KeyedStateBackend,
+  Layout,
+  RestoredRun,
+  RestoresFromFiles,
+  RunEntries,
+  RunFile,
+  RunFormat,
+  StateBackendFactory,
+  StateFamily
+}
+import keystate.errors.{
+  CorruptFileException,
+  KeyGroupsMismatchException,
+  MaxParallelismMismatchException,
+  StateMismatchException
+}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.run.RunMerge
+import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
+import keystate.errors.MixedLayoutsException
 
 /** One store: loads a version into a backend, and commits the backend's changes as the next version.
   *

@@ -68,6 +68,4 @@ final case class KeyGroupRange(first: Int, last: Int) {
   /** What both have; call it only on ranges that intersect. */
   def intersection(other: KeyGroupRange): KeyGroupRange =
     KeyGroupRange(math.max(first, other.first), math.min(last, other.last))
-
-  def covers(other: KeyGroupRange): Boolean = first <= other.first && other.last <= last
 }

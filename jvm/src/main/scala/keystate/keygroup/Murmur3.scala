@@ -1,8 +1,7 @@
 package keystate.keygroup
 
-/** murmur3 of one 32-bit integer (Austin Appleby, public domain) as Spark's `hash()` computes it,
-  * and its inverse. Every step is a bijection on 32-bit integers, so the inverse undoes them last to
-  * first.
+/** The inverse of murmur3 of one 32-bit integer (Austin Appleby, public domain), as Spark's `hash()`
+  * computes it. Every step is a bijection on 32-bit integers, so the inverse undoes them last to first.
   */
 private[keystate] object Murmur3 {
   val Seed = 42
@@ -13,26 +12,11 @@ private[keystate] object Murmur3 {
   private val F1 = 0x85ebca6b
   private val F2 = 0xc2b2ae35
 
-  def hashInt(input: Int, seed: Int): Int = {
-    val k1 = Integer.rotateLeft(input * C1, 15) * C2
-    val h1 = Integer.rotateLeft(seed ^ k1, 13) * 5 + M5
-    finish(h1 ^ 4)
-  }
-
-  /** The `input` for which `hashInt(input, seed) == hash`. */
+  /** The `input` that has this hash with a seed. */
   def inverseHashInt(hash: Int, seed: Int): Int = {
     val h1 = unfinish(hash) ^ 4
     val k1 = seed ^ Integer.rotateRight((h1 - M5) * inverseOdd(5), 13)
     Integer.rotateRight(k1 * inverseOdd(C2), 15) * inverseOdd(C1)
-  }
-
-  private def finish(hash: Int): Int = {
-    var h = hash
-    h ^= h >>> 16
-    h *= F1
-    h ^= h >>> 13
-    h *= F2
-    h ^ (h >>> 16)
   }
 
   private def unfinish(hash: Int): Int = {

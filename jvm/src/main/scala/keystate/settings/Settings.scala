@@ -1,12 +1,7 @@
 package keystate.settings
 
+import keystate.errors.BadSettingException
 import keystate.keygroup.KeyGroups
-
-/** A setting has a value that it can't have. */
-final class BadSettingException(key: String, value: String, allowed: String)
-    extends IllegalArgumentException(
-      s"[KEYSTATE_BAD_SETTING] $key is '$value', and must be $allowed."
-    )
 
 /** A setting of Keystate.
   *
@@ -45,6 +40,11 @@ final class Setting[T] private[settings] (
 /** All settings of Keystate, in the order of README's table. What reads a setting reads it here. */
 object Settings {
 
+  // Classes that users' settings name and offset logs hold: these names never change.
+  final val ProviderClass = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
+  final val FileManagerClass = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
+  final val ExtensionClass = "org.apache.spark.sql.keystate.KeystateExtension"
+
   /** The number of key groups. Fixed for a checkpoint's life. */
   val MaxParallelism: Setting[Int] =
     whole("spark.keystate.maxParallelism", None, 1, KeyGroups.MaxMaxParallelism)
@@ -79,7 +79,7 @@ object Settings {
   )
 
   /** Whether a restart with another number of partitions rescales the query. */
-  val RescaleOnRestart: Setting[String] =
+  val OnRestart: Setting[String] =
     oneOf("spark.keystate.rescale.onRestart", "auto", "off")
 
   /** What becomes of a state that the function no longer declares. */
@@ -123,7 +123,7 @@ object Settings {
     RocksDBMemoryMB,
     RocksDBWriteBufferRatio,
     RocksDBPredefinedOptions,
-    RescaleOnRestart,
+    OnRestart,
     RemovedStates,
     MaxCachedKeys,
     InlineEntries,

@@ -31,7 +31,7 @@ final case class TimeToLive(
   require(millis > 0, s"a time to live must be positive, and is $millis ms")
 
   /** Whether only the function's worker can tell when an entry was used. */
-  def needsStamps: Boolean = eventTime || updatedOnRead
+  def needsNotes: Boolean = eventTime || updatedOnRead
 }
 
 /** A time to live at one moment, in ms since the epoch: a task's clock does not move. So what a task

@@ -5,10 +5,10 @@ import java.sql.Timestamp
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.{Dataset, Encoders}
-import org.apache.spark.sql.keystate.LoadedStores
 import org.apache.spark.sql.streaming._
 
 import keystate.SessionFixture
+import org.apache.spark.sql.keystate.store.LoadedStores
 
 case class At(key: String, x: Long, time: Timestamp)
 

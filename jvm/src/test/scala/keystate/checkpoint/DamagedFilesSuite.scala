@@ -12,7 +12,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import keystate.backend.StateBackendFactory
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.errors.{CheckpointException, CorruptFileException}
 import keystate.faults.Fuzzing
+import keystate.files.{Crc32c, StoreLocation}
+import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
 
 /** Whatever is in the files of a store: it is read as what was written, or it is an error that names
   * the file; nothing hangs, takes memory without end or reads another file than those of the store.

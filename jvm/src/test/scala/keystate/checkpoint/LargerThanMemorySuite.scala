@@ -6,8 +6,18 @@ import java.nio.ByteBuffer
 import org.rocksdb._
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend._
+import keystate.backend.{
+  Change,
+  Layout,
+  RestoredRun,
+  RestoresFromFiles,
+  RunFile,
+  RunFormat,
+  StateFamily
+}
+import keystate.files.LocalFolder
 import keystate.keygroup.KeyGroupRange
+import keystate.run.SstFiles
 
 /** What a lookup reads from files that are several times as large as the memory for them. The reads
   * are those that RocksDB counts, so the file system's cache makes no difference.

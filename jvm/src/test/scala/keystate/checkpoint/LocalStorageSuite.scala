@@ -5,8 +5,10 @@ import java.nio.file.Files
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.rocksdb.RocksDBStateBackendFactory
 import keystate.backend.{KeyedStateBackend, StateBackendFactory}
+import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.errors.LocalStorageException
+import keystate.files.LocalFolder
 
 /** The executor's disk fails: the error says so, the checkpoint stays, and it works once there is
   * room again. A folder that is missing stands for a disk that is full.

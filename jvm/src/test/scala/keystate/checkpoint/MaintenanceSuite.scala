@@ -5,7 +5,9 @@ import java.io.IOException
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.Layout
+import keystate.errors.{CorruptFileException, MissingVersionException}
 import keystate.keygroup.KeyGroupRange
+import keystate.version.{FileSource, Run, VersionFile}
 
 class MaintenanceSuite extends AnyFunSuite with StoreFixture {
   private val settings = StoreSettings(minVersionsToRetain = 10, minVersionsToDelete = 3)

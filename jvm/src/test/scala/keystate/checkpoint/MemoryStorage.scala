@@ -12,6 +12,8 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
+import keystate.files.{AtomicOutputStream, CheckpointStorage, StoredFile}
+
 /** A file system in memory that can be told to fail. Its clock is the number of files written. */
 final class MemoryStorage extends CheckpointStorage {
   private final class Stored(val content: Array[Byte], val modified: Long)

@@ -2,6 +2,10 @@ package keystate.checkpoint
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.errors.{CorruptFileException, MissingRunException}
+import keystate.files.StoreLocation
+import keystate.run.SectionedRun
+
 /** A store reads of a run file what it takes from it. */
 class NarrowReadSuite extends AnyFunSuite with StoreFixture {
   private val maxParallelism = 64

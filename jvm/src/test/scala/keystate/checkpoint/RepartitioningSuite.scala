@@ -5,6 +5,7 @@ import java.util.Arrays
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.Change
+import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
 
 /** Where each key says in which partition it is. */

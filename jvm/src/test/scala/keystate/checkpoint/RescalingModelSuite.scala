@@ -4,7 +4,9 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
+import keystate.version.{EntryCounts, VersionFile}
 
 /** A partitioned operator that commits, is maintained, restarts and rescales, against a plain map. */
 class RescalingModelSuite extends AnyFunSuite with StoreFixture {

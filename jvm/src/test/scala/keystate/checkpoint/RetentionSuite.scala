@@ -5,6 +5,7 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.files.{CheckpointStorage, StoreLocation}
 import keystate.keygroup.KeyGroups
 
 /** However many batches and rescales a query has run, a restart from any retained batch works. */

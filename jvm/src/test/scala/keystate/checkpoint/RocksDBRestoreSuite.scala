@@ -4,6 +4,9 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.files.StoreLocation
+import keystate.version.FileSource
+
 /** What RocksDB makes of run files when it takes them over. */
 class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
   // Less than a large file's index and filter and some blocks.

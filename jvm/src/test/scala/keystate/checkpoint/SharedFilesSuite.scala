@@ -2,6 +2,9 @@ package keystate.checkpoint
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.files.StoreLocation
+import keystate.version.{FileSource, Run, VersionFile}
+
 /** When files from before a rescale may go. */
 class SharedFilesSuite extends AnyFunSuite with StoreFixture {
   private val K = 8

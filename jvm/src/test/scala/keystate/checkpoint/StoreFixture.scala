@@ -9,6 +9,7 @@ import scala.collection.mutable
 
 import keystate.backend.{Layout, StateBackendFactory}
 import keystate.backend.heap.HeapStateBackendFactory
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 
 /** A store in memory, for tests of checkpoints. The state it works on is a point family `p` and a
   * grouped family `g`, of which the key is always `k`.

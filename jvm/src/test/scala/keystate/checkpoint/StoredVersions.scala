@@ -1,5 +1,8 @@
 package keystate.checkpoint
 
+import keystate.files.{CheckpointStorage, StoreLocation}
+import keystate.version.{Manifest, VersionFile}
+
 /** Version files as a test wants them. */
 object StoredVersions {
   def read(

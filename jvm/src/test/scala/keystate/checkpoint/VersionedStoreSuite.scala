@@ -5,7 +5,18 @@ import java.io.IOException
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.Layout
+import keystate.errors.{
+  CorruptFileException,
+  KeyGroupsMismatchException,
+  MaxParallelismMismatchException,
+  MissingRunException,
+  MissingVersionException,
+  StateMismatchException,
+  UnsupportedFormatException
+}
+import keystate.files.{CheckpointStorage, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.version.{FileSource, InlineSource, Manifest, VersionFile}
 
 class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
 

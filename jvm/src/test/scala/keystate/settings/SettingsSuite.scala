@@ -6,6 +6,8 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.errors.BadSettingException
+
 class SettingsSuite extends AnyFunSuite {
   private def of(pairs: (String, String)*): String => Option[String] = pairs.toMap.get
 

@@ -2,7 +2,7 @@ package keystate.backend.heap
 
 import java.util.Arrays
 
-import keystate.backend.{ChangeSink, Entry, EntryIterator, KeySort}
+import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
 
 /** The entries of a point state: a hash table by open addressing with linear probing, of addresses of
   * records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves later

@@ -3,7 +3,7 @@ package keystate.backend.heap
 import java.nio.ByteBuffer
 import java.util.{Arrays, TreeMap}
 
-import keystate.backend.{ChangeSink, Entry, EntryIterator, KeyOrder, KeySort}
+import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeyOrder, KeySort}
 
 /** Entries in bytewise order, with an undo log of the transaction: the first change of an entry notes
   * the value it had before.

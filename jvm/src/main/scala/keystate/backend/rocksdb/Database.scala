@@ -24,8 +24,9 @@ import org.rocksdb.{
   WriteOptions
 }
 
-import keystate.backend.{Change, RunFile}
-import keystate.checkpoint.{LocalFolder, LocalStorageException, RunFormat}
+import keystate.backend.{Change, RunFile, RunFormat}
+import keystate.errors.LocalStorageException
+import keystate.files.LocalFolder
 
 /** The RocksDB of one store: the entries of the loaded version, keyed and marked as in runs. It is
   * scratch: no write-ahead log, and the folder goes with it. It is opened when it is first used.

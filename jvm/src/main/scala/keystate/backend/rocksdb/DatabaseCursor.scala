@@ -5,7 +5,7 @@ import java.util.Arrays
 
 import org.rocksdb.RocksIterator
 
-import keystate.checkpoint.RunFormat
+import keystate.backend.RunFormat
 
 /** Stands on one entry after the other of a family's group, from `start` (inclusive; null: the
   * first) to `end` (exclusive; null: the last), or backwards. It shows the database as it was when

@@ -7,7 +7,19 @@ import java.util.Arrays
 import scala.annotation.tailrec
 import scala.collection.mutable
 
-import keystate.backend._
+import keystate.backend.{
+  Change,
+  ChangeSink,
+  EntryIterator,
+  KeyOrder,
+  KeyedStateBackend,
+  Layout,
+  RestoredRun,
+  RestoresFromFiles,
+  RunEntries,
+  RunFile,
+  StateFamily
+}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** State in RocksDB, on local disk and in native memory that all stores of the JVM share. The heap

@@ -6,7 +6,7 @@ import java.util.UUID
 
 import scala.collection.immutable.ListMap
 
-import keystate.checkpoint.LocalStorageException
+import keystate.errors.LocalStorageException
 
 /** What RocksDB writes to make a database. To open a copy takes half the time of making one, most
   * of which goes into files that are replaced at once: each is waited for until it is on disk.

@@ -2,8 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.{NavigableMap, TreeMap}
 
-import keystate.backend.{KeyOrder, KeySort, Layout}
-import keystate.backend.heap.BytesMap
+import keystate.backend.{BytesMap, KeyOrder, KeySort, Layout}
 
 /** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
   * the database has the entry.

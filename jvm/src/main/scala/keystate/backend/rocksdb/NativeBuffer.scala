@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import java.nio.ByteBuffer
 
-import keystate.checkpoint.RunFormat
+import keystate.backend.RunFormat
 
 /** Off-heap bytes to hand to RocksDB, reused from call to call. */
 private[rocksdb] final class NativeBuffer {

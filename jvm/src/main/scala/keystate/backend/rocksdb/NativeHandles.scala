@@ -3,7 +3,7 @@ package keystate.backend.rocksdb
 import org.rocksdb.RocksDB
 import org.slf4j.LoggerFactory
 
-import keystate.checkpoint.NativeLibraryException
+import keystate.errors.NativeLibraryException
 
 /** Native objects, closed in the reverse order of their making. */
 private[keystate] final class NativeHandles extends AutoCloseable {
@@ -22,19 +22,6 @@ private[keystate] final class NativeHandles extends AutoCloseable {
 }
 
 private[keystate] object NativeHandles {
-
-  /** Runs `make` with new handles, which stay open unless it fails. */
-  def openOrClose[T](make: NativeHandles => T): T = {
-    loadLibrary()
-    val handles = new NativeHandles
-    try make(handles)
-    catch {
-      case e: Throwable =>
-        try handles.close()
-        catch { case suppressed: Exception => e.addSuppressed(suppressed) }
-        throw e
-    }
-  }
 
   // Tried once: after a failure RocksDB can take the next try for one that waits for another thread.
   private lazy val failure: Option[NativeLibraryException] =

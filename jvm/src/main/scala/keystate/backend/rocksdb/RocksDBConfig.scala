@@ -1,5 +1,6 @@
 package keystate.backend.rocksdb
 
+import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 
 /** Settings of the RocksDB backend.
@@ -9,13 +10,14 @@ import keystate.settings.Settings
   * @param writeBufferBytes
   *   what of it write buffers may take
   */
-private[rocksdb] final case class RocksDBConfig(
-    predefined: PredefinedOptions,
+final case class RocksDBConfig(
+    private[rocksdb] val predefined: PredefinedOptions,
     memoryBytes: Long,
     writeBufferBytes: Long
 )
 
-private[rocksdb] object RocksDBConfig {
+object RocksDBConfig {
+  final val Prefix = "spark.keystate.rocksdb."
   final val Predefined = "predefinedOptions"
   final val MemoryMB = "memoryMB"
   final val WriteBufferRatio = "writeBufferRatio"
@@ -27,10 +29,7 @@ private[rocksdb] object RocksDBConfig {
     */
   def parse(options: Map[String, String], prefix: String): RocksDBConfig = {
     options.keys.find(!known.contains(_)).foreach { name =>
-      throw new IllegalArgumentException(
-        s"$prefix$name is not a setting of the RocksDB backend: it has " +
-          known.toSeq.sorted.map(prefix + _).mkString(", ")
-      )
+      throw KeystateErrors.unknownSetting(prefix + name, known.toSeq.sorted.map(prefix + _))
     }
     val get = (key: String) => options.get(key.stripPrefix(prefix))
     val bytes = Settings.RocksDBMemoryMB.of(get).toLong << 20

@@ -2,14 +2,14 @@ package keystate.backend.rocksdb
 
 import java.io.File
 
-import keystate.backend.{KeyedStateBackend, StateBackendFactory, StateBackends}
+import keystate.backend.{KeyedStateBackend, StateBackendFactory}
 
 /** `rocksdb`. */
 final class RocksDBStateBackendFactory extends StateBackendFactory {
   private var config: RocksDBConfig = _
 
   override def configure(options: Map[String, String]): Unit =
-    config = RocksDBConfig.parse(options, StateBackends.RocksDBPrefix)
+    config = RocksDBConfig.parse(options, RocksDBConfig.Prefix)
 
   override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
     new EmbeddedRocksDBStateBackend(maxParallelism, newFolder(), config)

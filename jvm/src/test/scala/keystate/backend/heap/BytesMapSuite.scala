@@ -8,6 +8,8 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.BytesMap
+
 class BytesMapSuite extends AnyFunSuite {
 
   test("agrees with a plain map under random operations, also when all keys collide") {

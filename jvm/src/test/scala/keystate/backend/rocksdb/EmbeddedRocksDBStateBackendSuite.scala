@@ -8,7 +8,7 @@ import scala.collection.mutable
 import org.scalatest.BeforeAndAfterEach
 
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
-import keystate.checkpoint.LocalStorageException
+import keystate.errors.LocalStorageException
 
 class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with BeforeAndAfterEach {
   private val folders = mutable.Buffer.empty[File]

@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate
 
 import org.apache.spark.sql.SparkSessionExtensions
 
+import org.apache.spark.sql.keystate.plan.{KeyedProcessStrategy, TransformWithStateRule}
+
 /** Set as `spark.sql.extensions`: plans Keystate's operators, and
   * `transformWithState` for our provider.
   */

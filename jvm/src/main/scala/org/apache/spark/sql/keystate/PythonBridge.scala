@@ -18,6 +18,22 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.types.{DataType, StructType}
 
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.checkpoint.{
+  CheckpointDifference,
+  CheckpointImport,
+  CheckpointReport,
+  QueryCheckpoint,
+  Savepoint,
+  StoredTimers
+}
+import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.python.PythonOperatorFunction
+import org.apache.spark.sql.keystate.rescale.QueryRescaling
+import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
 /** Every call that the Python package makes. */
 object PythonBridge {
 
@@ -45,7 +61,7 @@ object PythonBridge {
     ClassicDataset.ofRows(
       df.sparkSession,
       KeyedProcess(
-        PythonFunction(expression(function).asInstanceOf[PythonUDF]),
+        PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
         input.keys,
         input.columns,
         input.output(

@@ -1,0 +1,67 @@
+package keystate.backend
+
+import java.util.Arrays
+
+import keystate.keygroup.KeyGroupRange
+
+/** How a run stores changes, in an SST file of RocksDB or inline.
+  *
+  * {{{
+  * key    [family id: 2 bytes][key group: 2 bytes][entry key]     numbers big-endian
+  * value  [1][entry value]      the entry was put
+  *        [0]                   the entry was removed
+  * }}}
+  *
+  * Keys are in bytewise order, each at most once. A removal is stored, not left to RocksDB's own
+  * tombstones, which a reader of a single file would not see.
+  */
+private[keystate] object RunFormat {
+  final val PrefixLength = 4
+  final val Removed: Byte = 0
+  final val Put: Byte = 1
+
+  final val MaxFamilyId = 0xffff
+
+  def change(key: Array[Byte], value: Array[Byte]): Change = Change(
+    family = familyOf(key),
+    group = groupOf(key),
+    key = Arrays.copyOfRange(key, PrefixLength, key.length),
+    value = if (value(0) == Removed) null else Arrays.copyOfRange(value, 1, value.length)
+  )
+
+  /** Of the key that begins there. */
+  def familyOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at)
+  def groupOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at + 2)
+
+  private def uint16(bytes: Array[Byte], at: Int): Int =
+    (bytes(at) & 0xff) << 8 | bytes(at + 1) & 0xff
+
+  /** What the keys of a family's group begin with; for one family too many, what follows all keys. */
+  def prefix(family: Int, group: Int): Array[Byte] =
+    if (family > MaxFamilyId) Array.fill(PrefixLength + 1)(-1)
+    else Array((family >> 8).toByte, family.toByte, (group >> 8).toByte, group.toByte)
+
+  val order: Ordering[Change] = (a, b) =>
+    if (a.family != b.family) Integer.compare(a.family, b.family)
+    else if (a.group != b.group) Integer.compare(a.group, b.group)
+    else Arrays.compareUnsigned(a.key, b.key)
+}
+
+/** The changes of a run in order. */
+private[keystate] trait RunCursor extends Iterator[Change] with AutoCloseable
+
+/** Notes which groups the changes that pass through are of, and how many there are. */
+private[keystate] final class RunStatistics {
+  private var first = Int.MaxValue
+  private var last = -1
+  private var count = 0L
+
+  def add(group: Int): Unit = {
+    first = Math.min(first, group)
+    last = Math.max(last, group)
+    count += 1
+  }
+
+  def entries: Long = count
+  def groups: KeyGroupRange = KeyGroupRange(first, last)
+}

@@ -1,0 +1,329 @@
+package keystate.errors
+
+import org.apache.hadoop.fs.Path
+
+/** Makes the errors of the Spark side. */
+object KeystateErrors {
+
+  def eventTimeWithoutWatermark(operator: Option[String]): KeystateException =
+    new KeystateException(
+      ErrorCode.NoWatermark,
+      s"Operator${named(operator)} asks for time_mode='event_time', but its input has no " +
+        "watermark: call df.withWatermark(column, delay) before keystate.keyed(df, ...)."
+    )
+
+  def eventTimeTtlWithoutWatermark(state: String): KeystateException = new KeystateException(
+    ErrorCode.NoWatermark,
+    s"State '$state' has a time to live by event time, but the operator has no watermark: call " +
+      "df.withWatermark(column, delay) before keystate.keyed(df, ...), with time_mode 'auto' or " +
+      "'event_time'."
+  )
+
+  def providerMissing(provider: String, needed: String): KeystateException = new KeystateException(
+    ErrorCode.ProviderMissing,
+    s"The state store provider is $provider. Keystate's operators need " +
+      s"spark.sql.streaming.stateStore.providerClass=$needed: build the session with " +
+      "keystate.configure(SparkSession.builder), or set that key before the query's first start " +
+      "(Spark fixes the provider in the checkpoint, so a query that was started with another one " +
+      "keeps it)."
+  )
+
+  def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException =
+    new KeystateException(
+      ErrorCode.ValuesTooLarge,
+      s"The values of $keys keys in state '$state' have $bytes bytes, and at most 1 GiB can go to a " +
+        "Python worker at a time. Set spark.sql.execution.arrow.maxRecordsPerBatch so low that fewer " +
+        "keys go together, or hold less in a key's value: lists and maps are sent by page."
+    )
+
+  def unknownSetting(key: String, known: Seq[String]): KeystateException = new KeystateException(
+    ErrorCode.BadSetting,
+    s"$key is not a setting of Keystate: there are ${known.mkString(", ")}."
+  )
+
+  def keyType(column: String, dataType: String): KeystateException = new KeystateException(
+    ErrorCode.KeyType,
+    s"Column '$column' of type $dataType can't be a key: equal values need equal bytes and an " +
+      "order. Use another column, or derive one (for a map: its sorted entries)."
+  )
+
+  def keyNotAColumn(description: String): KeystateException = new KeystateException(
+    ErrorCode.KeyNotAColumn,
+    s"$description can't be a key: give column names or expressions over one row."
+  )
+
+  def maxParallelismChanged(recorded: Int, wanted: Int, location: String): KeystateException =
+    new KeystateException(
+      ErrorCode.MaxParallelismChanged,
+      s"The checkpoint $location was written with max_parallelism=$recorded and can't be read " +
+        s"with max_parallelism=$wanted: it is fixed for a checkpoint's life. Leave it unset to " +
+        "take the recorded one, or start with a new checkpoint."
+    )
+
+  def parallelismTooHigh(partitions: Int, maxParallelism: Int): KeystateException =
+    new KeystateException(
+      ErrorCode.ParallelismTooHigh,
+      s"The query runs with $partitions shuffle partitions, but max_parallelism is " +
+        s"$maxParallelism: a key group can't be split. Set spark.sql.shuffle.partitions to at " +
+        s"most $maxParallelism, or, for a new checkpoint, raise max_parallelism."
+    )
+
+  def stateChanged(
+      name: String,
+      recorded: String,
+      declared: String,
+      reason: String
+  ): KeystateException = new KeystateException(
+    ErrorCode.StateChanged,
+    s"State '$name' is $recorded in the checkpoint but $declared in the function. $reason Fields " +
+      "may be added, removed, reordered and widened; else declare it as before, give the new " +
+      "state another name, or start with a new checkpoint."
+  )
+
+  def keyChanged(recorded: String, declared: String): KeystateException = new KeystateException(
+    ErrorCode.KeyChanged,
+    s"The state in the checkpoint is keyed by ($recorded), but the query is keyed by ($declared). " +
+      "Key it as before, or start with a new checkpoint."
+  )
+
+  def damagedState(state: String, cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.CorruptFile,
+    s"What the checkpoint says of state '$state' can't be understood: $cause. The version file is " +
+      "damaged, or was not written by Keystate. Go on from an older version or a savepoint.",
+    cause
+  )
+
+  def unknownSchema(state: String, found: Int, newest: Int): KeystateException =
+    new KeystateException(
+      ErrorCode.UnknownSchema,
+      s"A value of state '$state' has schema $found, but the version knows schemas up to $newest: " +
+        "the checkpoint is damaged. Go on from an older one or a savepoint."
+    )
+
+  def reservedName(name: String): KeystateException = new KeystateException(
+    ErrorCode.ReservedName,
+    s"A state can't be named '$name': a name must not be empty, 'default', begin with '$$', or " +
+      "begin or end with white space."
+  )
+
+  def foreignProvider(checkpoint: String, provider: String): KeystateException =
+    new KeystateException(
+      ErrorCode.CannotRescale,
+      s"The state in $checkpoint was written by $provider, which keystate can't rescale. Turn the " +
+        "checkpoint into one of Keystate's first, by 'keystate import'."
+    )
+
+  def unknownFamily(store: String, family: String): KeystateException = new KeystateException(
+    ErrorCode.CannotRescale,
+    s"$store has column family '$family', which Spark's state schema does not tell. Run the query " +
+      "with the number of partitions that it was stopped with."
+  )
+
+  def rescaleFailed(cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.RescaleFailed,
+    s"The query could not be rescaled to spark.sql.shuffle.partitions: ${cause.getMessage} Set it " +
+      "to the number of partitions that the query was stopped with to go on as before.",
+    cause
+  )
+
+  def broadcastDisagrees(
+      operator: Option[String],
+      state: String,
+      batch: Long,
+      agreeing: Seq[Seq[Int]]
+  ): KeystateException = new KeystateException(
+    ErrorCode.BroadcastDisagrees,
+    s"Broadcast state '$state' of operator${named(operator)} is not the same on all subtasks after " +
+      s"batch $batch: ${agreeing.map(_.mkString("subtasks ", ", ", "")).mkString(" differ from ")}. " +
+      "process_broadcast_element must make the same of the same elements everywhere: without a " +
+      "random number, a clock or the subtask's index, and without what keyed state holds."
+  )
+
+  def cannotReplace(file: Path): KeystateException = new KeystateException(
+    ErrorCode.CannotReplaceFile,
+    s"The file system of $file does not replace a file by renaming another one to its name, and a " +
+      "rescale needs that. The checkpoint is as it was: set the old number of partitions, or copy " +
+      "the checkpoint to a file system that does."
+  )
+
+  def queryIsRunning(checkpoint: String, who: Option[String] = None): KeystateException =
+    new KeystateException(
+      ErrorCode.QueryIsRunning,
+      s"A query is running on $checkpoint${who.fold("")(": " + _)}. Stop it first."
+    )
+
+  def fenced(checkpoint: Path, run: String, other: String): KeystateException =
+    new KeystateException(
+      ErrorCode.Fenced,
+      s"The checkpoint $checkpoint was taken over by $other, so this $run ends; what it had " +
+        "committed counts, and the other goes on from there. Only one query may run on a checkpoint: " +
+        "stop one of the two before you start it again."
+    )
+
+  def damagedLog(file: Path, cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.CorruptFile,
+    s"The log file $file is damaged: $cause. Restore it from a copy, or go on from a savepoint.",
+    cause
+  )
+
+  def foreignOffset(source: String, json: String): KeystateException = new KeystateException(
+    ErrorCode.SourceChanged,
+    s"The checkpoint has the offset $json where the query has the source '$source': another " +
+      "source was here. Put the sources of a query back in their order, or start with a new " +
+      "checkpoint."
+  )
+
+  def sourceDied(source: String, cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.SourceDied,
+    s"The Python process of source '$source' is gone; the driver's log has what it wrote last. " +
+      "Start the query again: it goes on from its last batch.",
+    cause
+  )
+
+  def noCheckpoint(location: String): KeystateException = new KeystateException(
+    ErrorCode.NoCheckpoint,
+    s"$location is not the checkpoint of a query: its logs are not there. Give the folder that was " +
+      "the query's checkpointLocation."
+  )
+
+  def nothingCommitted(location: String): KeystateException = new KeystateException(
+    ErrorCode.NoCheckpoint,
+    s"The checkpoint $location has no committed batch yet, and so no state."
+  )
+
+  def noBatch(batch: Long, location: String): KeystateException = new KeystateException(
+    ErrorCode.NoCheckpoint,
+    s"The logs of the checkpoint $location don't have batch $batch any more."
+  )
+
+  def savepointExists(target: String): KeystateException = new KeystateException(
+    ErrorCode.SavepointExists,
+    s"$target exists and is not an empty folder: give a savepoint a folder of its own."
+  )
+
+  def importExists(target: String): KeystateException = new KeystateException(
+    ErrorCode.ImportExists,
+    s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."
+  )
+
+  def importedAlready(location: String): KeystateException = new KeystateException(
+    ErrorCode.CannotImport,
+    s"The checkpoint $location is one of Keystate's already."
+  )
+
+  def cannotImport(location: String, provider: String): KeystateException = new KeystateException(
+    ErrorCode.CannotImport,
+    s"The state in $location was written by '$provider'. Only that of Spark's own RocksDB and " +
+      "HDFS-backed state store providers can be imported."
+  )
+
+  def cannotCompare(operator: Long, groups: Seq[Int]): KeystateException = new KeystateException(
+    ErrorCode.CannotCompare,
+    s"The states of operator $operator can't be compared: they are in ${groups.mkString(" and ")} " +
+      "key groups."
+  )
+
+  def newerFormat(file: String, found: Int, known: Int): KeystateException = new KeystateException(
+    ErrorCode.NewerFormat,
+    s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."
+  )
+
+  // Of functions in the JVM; those in Python have errors of their own.
+
+  def declaration(problem: String, cause: Throwable = null): KeystateException =
+    new KeystateException(ErrorCode.Declaration, problem, cause)
+
+  def twoStates(name: String): KeystateException = declaration(s"Two states are named '$name'.")
+
+  def notDeclared(name: String, method: String): KeystateException = declaration(
+    s"State '$name' was not declared when the query was planned: get every state in $method, " +
+      "unconditionally."
+  )
+
+  def cannotExpire(name: String, kind: String): KeystateException =
+    declaration(s"State '$name' is $kind, which has no time to live.")
+
+  def broadcastReadOnly(name: String): KeystateException = declaration(
+    s"Broadcast state '$name' can only be read here: change it in processBroadcastElement, which " +
+      "every subtask runs with the same elements."
+  )
+
+  def noBroadcastState(name: String, known: Seq[String]): KeystateException = declaration(
+    s"There is no broadcast state '$name': pass its descriptor to data.broadcast(...), which has " +
+      s"${known.mkString(", ")}."
+  )
+
+  def stateWithoutKey(name: String): KeystateException =
+    declaration(s"State '$name' needs a key: use data.keyed(column) or data.keyBy(function).")
+
+  def extensionMissing(extension: String): KeystateException = new KeystateException(
+    ErrorCode.ExtensionMissing,
+    s"spark.sql.extensions lacks $extension: start the session with it, an extension can't be added " +
+      "to one that is running."
+  )
+
+  def timerWithoutWatermark(operator: Option[String]): KeystateException = new KeystateException(
+    ErrorCode.NoWatermark,
+    s"An event-time timer of operator${named(operator)} needs a watermark: call " +
+      "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
+  )
+
+  /** Of whoever is late: a worker, a thread of a function, a reader of a result. */
+  def taskEnded(task: String): KeystateException = new KeystateException(
+    ErrorCode.TaskEnded,
+    s"The task has ended ($task): it was cancelled, it failed, or its result was not read to the end. " +
+      "Its state can't be read or changed any more; this attempt counts for nothing."
+  )
+
+  def stateInUse(store: String): KeystateException = new KeystateException(
+    ErrorCode.StateInUse,
+    s"$store can't be committed: another thread is still at work with it, of a function that was " +
+      "called elsewhere than in its task, or of one that answers a worker. The task is to be tried again."
+  )
+
+  def noCurrentKey(state: String): KeystateException = new KeystateException(
+    ErrorCode.NoCurrentKey,
+    s"State '$state', or an iterator over it, was used where its key is not being processed: use it " +
+      "in processElement or onTimer only, in the thread that called them, and an iterator in the call " +
+      "that made it."
+  )
+
+  def notInCall(what: String): KeystateException = new KeystateException(
+    ErrorCode.NotInCall,
+    s"$what was used outside of a call of the function, or in another thread than the one that called " +
+      "it: use it in the call only, and in its thread."
+  )
+
+  def nullUserKey(state: String, declared: String): KeystateException = new KeystateException(
+    ErrorCode.NullKey,
+    s"State '$state', $declared, can't have the key null."
+  )
+
+  /** Names the state whose type a value does not fit. */
+  def inState[T](state: String, declared: => String)(encode: => T): T =
+    try encode
+    catch {
+      case e: Exception =>
+        throw new KeystateException(
+          ErrorCode.StateType,
+          s"A value does not fit state '$state', $declared: ${e.getMessage}",
+          e
+        )
+    }
+
+  def result(operator: Option[String], dataType: String, cause: Exception): KeystateException =
+    new KeystateException(
+      ErrorCode.ResultType,
+      s"A result of operator${named(operator)} does not fit its type $dataType: ${cause.getMessage}",
+      cause
+    )
+
+  def functionFailed(operator: Option[String], where: String, cause: Throwable): KeystateException =
+    new KeystateException(
+      ErrorCode.FunctionFailed,
+      s"The function of operator${named(operator)} failed: $cause, while processing $where",
+      cause
+    )
+
+  private def named(operator: Option[String]): String = operator.fold("")(n => s" '$n'")
+}

@@ -1,0 +1,30 @@
+package keystate.errors
+
+import org.apache.spark.SparkException
+
+/** An error that Keystate raises; the message begins with the code and says what to do.
+  *
+  * @param errorCode
+  *   its entry in the catalogue
+  */
+class KeystateException(val errorCode: ErrorCode, message: String, cause: Throwable = null)
+    extends SparkException(s"[$errorCode] $message", cause) {
+
+  /** The stable name of the kind of error, `KEYSTATE_...`. */
+  def code: String = errorCode.name
+
+  override def getCondition: String = code
+  override def getSqlState: String = errorCode.sqlState
+}
+
+/** A setting has a value that it can't have. */
+final class BadSettingException(
+    key: String,
+    value: String,
+    allowed: String,
+    cause: Throwable = null
+) extends KeystateException(
+      ErrorCode.BadSetting,
+      s"$key is '$value', and must be $allowed.",
+      cause
+    )

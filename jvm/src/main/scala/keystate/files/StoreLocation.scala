@@ -1,0 +1,18 @@
+package keystate.files
+
+/** One store of one partition of a stateful operator; `folder` is where its files are, below the
+  * operator's folder.
+  */
+final case class StoreLocation(operator: Long, partition: Int, store: String) {
+
+  /** Spark's layout: the store with the default name has no folder of its own. */
+  val folder: String =
+    if (store == StoreLocation.DefaultStore) partition.toString else s"$partition/$store"
+
+  override def toString: String = s"operator $operator, partition $partition" +
+    (if (store == StoreLocation.DefaultStore) "" else s", store $store")
+}
+
+object StoreLocation {
+  val DefaultStore = "default"
+}

@@ -1,0 +1,23 @@
+import scala.language.implicitConversions
+import scala.reflect.runtime.universe.TypeTag
+
+import org.apache.spark.sql.Dataset
+
+/** Flink's keyed state for Spark's Datasets: `import keystate._`, then `data.keyBy(f)` or
+  * `data.keyed("column")`.
+  */
+package object keystate {
+  implicit def keyedOps[T](data: Dataset[T]): stream.KeyedOps[T] = new stream.KeyedOps(data)
+
+  def createTypeInformation[T: TypeTag]: TypeInformation[T] = TypeInformation.derived[T]
+
+  // What these are made by is above; their names are here for users' declarations.
+
+  type DataStream[T] = stream.DataStream[T]
+  type KeyedStream[T, K] = stream.KeyedStream[T, K]
+  type KeyedDataset[T] = stream.KeyedDataset[T]
+  type BroadcastStream[B] = stream.BroadcastStream[B]
+
+  /** What Keystate's errors are; `code` tells which one. */
+  type KeystateException = errors.KeystateException
+}

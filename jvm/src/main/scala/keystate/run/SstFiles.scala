@@ -1,0 +1,198 @@
+package keystate.run
+
+import java.io.{File, IOException}
+import java.nio.ByteBuffer
+
+import org.rocksdb.{
+  BlockBasedTableConfig,
+  CompressionType,
+  EnvOptions,
+  Options,
+  ReadOptions,
+  RocksDBException,
+  SstFileReader,
+  SstFileReaderIterator,
+  SstFileWriter
+}
+
+import keystate.backend.{Change, ChangeSink, RunCursor, RunFormat, RunStatistics}
+import keystate.backend.rocksdb.{NativeHandles, TableFormat}
+import keystate.errors.LocalStorageException
+import keystate.keygroup.KeyGroupRange
+
+/** Reads and writes runs as local SST files. Native objects are closed in the reverse order of their
+  * making, whatever happens.
+  */
+private[keystate] object SstFiles {
+  // A lookup that finds nothing in the cache reads and decompresses one.
+  private final val BlockSize = 8 * 1024
+  private final val InitialBuffer = 4 * 1024
+
+  /** There must be at least one change. */
+  def write(file: File, changes: ChangeSink => Unit): RunStatistics = {
+    NativeHandles.loadLibrary()
+    val handles = new NativeHandles
+    try {
+      val environment = handles.add(new EnvOptions)
+      val options = handles.add(new Options)
+      options.setCompressionType(CompressionType.ZSTD_COMPRESSION)
+      options.setTableFormatConfig(TableFormat(handles).setBlockSize(BlockSize))
+      val writer = handles.add(new SstFileWriter(environment, options))
+      writer.open(file.getPath)
+      val sink = new Sink(writer)
+      changes(sink)
+      writer.finish()
+      sink.statistics
+    } catch { case e: RocksDBException => throw new LocalStorageException(file, e) }
+    finally handles.close()
+  }
+
+  /** The entries of the families whose group is in the range; the file goes when the cursor does.
+    *
+    * @param corrupt
+    *   the error for what is no run
+    */
+  def read(
+      file: File,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      corrupt: Exception => Exception
+  ): RunCursor = {
+    NativeHandles.loadLibrary()
+    new SstCursor(file, families.toArray.sorted, groups, corrupt)
+  }
+
+  /** Whether all entries of the families are of these groups. */
+  def hasOnly(file: File, families: Set[Int], groups: KeyGroupRange): Boolean = {
+    NativeHandles.loadLibrary()
+    val handles = new NativeHandles
+    try {
+      val reader = open(file, handles)
+      val entries = handles.add(reader.newIterator(handles.add(new ReadOptions)))
+      def atFamily(family: Int) =
+        entries.isValid && RunFormat.familyOf(entries.key) == family
+      families.forall { family =>
+        entries.seek(RunFormat.prefix(family, 0))
+        val before = atFamily(family) && RunFormat.groupOf(entries.key) < groups.first
+        entries.seek(RunFormat.prefix(family, groups.last + 1))
+        val after = atFamily(family)
+        entries.status()
+        !before && !after
+      }
+    } finally handles.close()
+  }
+
+  /** Without a cache: each block is read once, and a cache would be memory besides the backend's. */
+  private def open(file: File, handles: NativeHandles): SstFileReader = {
+    val options = handles.add(new Options)
+    options.setTableFormatConfig(new BlockBasedTableConfig().setNoBlockCache(true))
+    val reader = handles.add(new SstFileReader(options))
+    reader.open(file.getPath)
+    reader
+  }
+
+  private final class Sink(writer: SstFileWriter) extends ChangeSink {
+    val statistics = new RunStatistics
+    private var storedKey = ByteBuffer.allocateDirect(InitialBuffer)
+    private var storedValue = ByteBuffer.allocateDirect(InitialBuffer)
+
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = {
+      storedKey = cleared(storedKey, RunFormat.PrefixLength + keyLength)
+      storedKey.putShort(family.toShort).putShort(group.toShort).put(key, keyStart, keyLength)
+      if (value == null) storedValue = cleared(storedValue, 1).put(RunFormat.Removed)
+      else {
+        storedValue = cleared(storedValue, 1 + valueLength)
+        storedValue.put(RunFormat.Put).put(value, valueStart, valueLength)
+      }
+      writer.put(storedKey.flip(), storedValue.flip())
+      statistics.add(group)
+    }
+  }
+
+  private def cleared(buffer: ByteBuffer, capacity: Int): ByteBuffer =
+    if (buffer.capacity >= capacity) buffer.clear()
+    else ByteBuffer.allocateDirect(Math.max(capacity, buffer.capacity * 2))
+
+  private final class SstCursor(
+      file: File,
+      families: Array[Int],
+      groups: KeyGroupRange,
+      corrupt: Exception => Exception
+  ) extends RunCursor {
+    private val handles = new NativeHandles
+    private val entries: SstFileReaderIterator =
+      try {
+        val reader = open(file, handles)
+        val readOptions = handles.add(new ReadOptions)
+        readOptions.setReadaheadSize(2L * 1024 * 1024)
+        handles.add(reader.newIterator(readOptions))
+      } catch {
+        case e: Throwable =>
+          close()
+          throw e
+      }
+    private var buffer = ByteBuffer.allocateDirect(InitialBuffer)
+    private var family = -1
+    private var upcoming: Change = _
+    nextFamily()
+
+    override def hasNext: Boolean = upcoming != null
+
+    override def next(): Change = {
+      val change = upcoming
+      entries.next()
+      read()
+      change
+    }
+
+    override def close(): Unit = {
+      handles.close()
+      file.delete()
+      ()
+    }
+
+    private def nextFamily(): Unit = {
+      family += 1
+      if (family == families.length) upcoming = null
+      else {
+        entries.seek(RunFormat.prefix(families(family), groups.first))
+        read()
+      }
+    }
+
+    private def read(): Unit =
+      if (!entries.isValid) {
+        try entries.status()
+        catch { case e: RocksDBException => throw corrupt(e) }
+        upcoming = null
+      } else {
+        val key = bytes(entries.key)
+        val value = bytes(entries.value)
+        if (key.length < RunFormat.PrefixLength || value.isEmpty)
+          throw corrupt(new IOException("an entry has no key or flag"))
+        val change = RunFormat.change(key, value)
+        if (change.family == families(family) && change.group <= groups.last) upcoming = change
+        else nextFamily()
+      }
+
+    private def bytes(get: ByteBuffer => Int): Array[Byte] = {
+      var length = get(buffer.clear())
+      if (length > buffer.capacity) {
+        buffer = cleared(buffer, length)
+        length = get(buffer.clear())
+      }
+      val copy = new Array[Byte](length)
+      buffer.get(0, copy)
+      copy
+    }
+  }
+}

@@ -1,0 +1,112 @@
+package keystate.stream
+
+import keystate.{
+  Collector,
+  FilterFunction,
+  FlatMapFunction,
+  KeyedProcessFunction,
+  MapFunction,
+  ReduceFunction,
+  ReducingState,
+  ReducingStateDescriptor,
+  RichFunction,
+  RuntimeContext,
+  TypeInformation,
+  ValueState,
+  ValueStateDescriptor
+}
+import org.apache.spark.sql.keystate.jvm.FunctionAdapter
+
+/** Makes a [[KeyedProcessFunction]] of another kind of function. */
+private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
+    extends KeyedProcessFunction[Any, IN, OUT]
+    with FunctionAdapter {
+  override def adapted: AnyRef = function
+
+  override def open(context: RuntimeContext): Unit = function match {
+    case rich: RichFunction =>
+      rich.setRuntimeContext(context)
+      rich.open(context)
+    case _ =>
+  }
+
+  override def close(): Unit = function match {
+    case rich: RichFunction => rich.close()
+    case _ =>
+  }
+}
+
+private[keystate] final class FlatMapAdapter[IN, OUT](function: FlatMapFunction[IN, OUT])
+    extends Adapter[IN, OUT](function) {
+  override def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit =
+    function.flatMap(value, out)
+}
+
+private[keystate] final class MapAdapter[IN, OUT](function: MapFunction[IN, OUT])
+    extends Adapter[IN, OUT](function) {
+  override def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit =
+    out.collect(function.map(value))
+}
+
+private[keystate] final class FilterAdapter[T](function: FilterFunction[T])
+    extends Adapter[T, T](function) {
+  override def processElement(value: T, ctx: Context, out: Collector[T]): Unit =
+    if (function.filter(value)) out.collect(value)
+}
+
+/** Keeps the result so far. A stream emits it for every element, a batch when its input has ended,
+  * which is when its timers fire.
+  */
+private[keystate] sealed abstract class ReduceAdapter[T](
+    function: ReduceFunction[T],
+    valueType: TypeInformation[T]
+) extends Adapter[T, T](function) {
+  @transient protected var result: ReducingState[T] = _
+
+  override def open(context: RuntimeContext): Unit = {
+    super.open(context)
+    result = context.getReducingState(new ReducingStateDescriptor("_reduce", function, valueType))
+  }
+}
+
+private[keystate] final class RollingReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
+    extends ReduceAdapter[T](f, t) {
+  override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {
+    result.add(value)
+    out.collect(result.get())
+  }
+}
+
+private[keystate] final class LastReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
+    extends ReduceAdapter[T](f, t) {
+  override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {
+    result.add(value)
+    ctx.timerService().registerEventTimeTimer(0)
+  }
+
+  override def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[T]): Unit =
+    out.collect(result.get())
+}
+
+/** A function of an element and the key's state: results, and the state to keep. */
+private[keystate] final class WithState[IN, OUT, S](
+    function: (IN, Option[S]) => (IterableOnce[OUT], Option[S]),
+    stateType: TypeInformation[S]
+) extends Adapter[IN, OUT](function) {
+  @transient private var state: ValueState[Any] = _
+
+  override def open(context: RuntimeContext): Unit =
+    // As Any: a primitive that is not there must stay null.
+    state = context
+      .getState(new ValueStateDescriptor("state", stateType))
+      .asInstanceOf[ValueState[Any]]
+
+  override def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit = {
+    val (results, next) = function(value, Option(state.value()).asInstanceOf[Option[S]])
+    next match {
+      case Some(kept) => state.update(kept)
+      case None => state.clear()
+    }
+    results.iterator.foreach(out.collect)
+  }
+}

@@ -1,0 +1,85 @@
+package keystate.stream
+
+import org.apache.spark.sql.Dataset
+
+import keystate.{
+  Collector,
+  FilterFunction,
+  FlatMapFunction,
+  MapFunction,
+  ProcessFunction,
+  RichFunction,
+  TypeInformation
+}
+import org.apache.spark.sql.keystate.jvm.{BroadcastInputs, KeyBy, ScalaBridge}
+
+/** A Dataset whose rows go to the subtasks of an operator. */
+abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
+  protected type Self <: RowStream[T]
+  protected def settings: StreamSettings
+  protected def withSettings(settings: StreamSettings): Self
+
+  /** The operator's name, in messages. */
+  def name(name: String): Self = withSettings(settings.copy(name = Some(name)))
+
+  def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
+    applied(new FlatMapAdapter(function))
+
+  def flatMap[OUT: TypeInformation](function: T => IterableOnce[OUT]): Dataset[OUT] =
+    flatMap[OUT](new FlatMapFunction[T, OUT] {
+      override def flatMap(value: T, out: Collector[OUT]): Unit =
+        function(value).iterator.foreach(out.collect)
+    })
+
+  def map[OUT: TypeInformation](function: MapFunction[T, OUT]): Dataset[OUT] =
+    applied(new MapAdapter(function))
+
+  def filter(function: FilterFunction[T]): Dataset[T] =
+    applied(new FilterAdapter(function))(inputType)
+
+  private[keystate] def inputType: TypeInformation[T] = TypeInformation.of(data.encoder)
+
+  private[keystate] def applied[OUT](adapter: Adapter[T, OUT])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(adapter, None, out)
+
+  private[keystate] def run[OUT](
+      function: RichFunction,
+      keyType: Option[TypeInformation[_]],
+      out: TypeInformation[OUT],
+      broadcast: Option[BroadcastInputs] = None
+  ): Dataset[OUT] = ScalaBridge.process(
+    data,
+    by,
+    function,
+    keyType,
+    broadcast,
+    out,
+    settings.name,
+    settings.maxParallelism,
+    settings.timeMode
+  )
+}
+
+private[keystate] final case class StreamSettings(
+    name: Option[String] = None,
+    timeMode: String = "auto",
+    maxParallelism: Option[Int] = None
+)
+
+/** A Dataset without keys. Its rows are spread over the subtasks by a hash of all their columns. */
+final class DataStream[T] private[keystate] (
+    data: Dataset[T],
+    protected val settings: StreamSettings = StreamSettings(timeMode = "none")
+) extends RowStream[T](data, KeyBy.Columns(Nil)) {
+  override protected type Self = DataStream[T]
+  override protected def withSettings(settings: StreamSettings): DataStream[T] =
+    new DataStream(data, settings)
+
+  def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedStream[T, B] =
+    new BroadcastConnectedStream(this, broadcast)
+
+  def process[OUT](function: ProcessFunction[T, OUT])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, None, out)
+}

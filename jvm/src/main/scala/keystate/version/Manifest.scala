@@ -1,0 +1,265 @@
+package keystate.version
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import keystate.backend.{Layout, StateFamily}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+
+/** What makes up one version of a store's state: the content of a version file, as JSON.
+  *
+  * {{{
+  * { "version": 7, "id": "..", "baseId": "..",     ids with checkpoint format v2 only
+  *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
+  *   "partition": 0, "groups": [0, 31],            the key groups this version holds
+  *   "rescaledAt": 5,                              where another layout ended; after a rescale only
+  *   "hashPartitions": 4,                          the number of partitions of Spark's own operators
+  *   "numKeys": 1000, "nextFamilyId": 3,
+  *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
+  *                  "entries": 1000,               how many, and in each of the groups above and
+  *                  "groupEntries": [30, .., 0] }],  in the operator group; none if unknown
+  *   "runs": [{ "path": "0/7-<uuid>.sst",          none: inline, in the version file itself
+  *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
+  *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
+  * }}}
+  *
+  * A run's `groups` say which key groups are taken from it; its file may hold others too. They can
+  * reach to the operator group. Runs are
+  * listed oldest first: of two entries with one key, the later run's counts. Paths are
+  * relative to the operator's folder, so that a version can use runs of other partitions.
+  */
+final case class Manifest(
+    version: Long,
+    id: Option[String],
+    baseId: Option[String],
+    maxParallelism: Int,
+    parallelism: Option[Int],
+    partition: Int,
+    groups: KeyGroupRange,
+    rescaledAt: Option[Long] = None,
+    hashPartitions: Option[Int] = None,
+    numKeys: Long,
+    nextFamilyId: Int,
+    families: Seq[StateFamily],
+    entryCounts: Map[Int, EntryCounts],
+    runs: Seq[Run]
+) {
+
+  /** In how many partitions the state is, if that is known. */
+  def layout: Option[Int] = parallelism.orElse(hashPartitions)
+
+  /** The groups that are read of its runs: its key groups and the operator group. A run has none in
+    * between: what a rescale takes from another partition is listed by key groups and operator group
+    * apart.
+    */
+  def readGroups: KeyGroupRange =
+    KeyGroupRange(groups.first, KeyGroups.operatorGroup(maxParallelism))
+
+  /** The same without what is between them. */
+  def ownGroups: IndexedSeq[Int] =
+    (groups.first to groups.last) :+ KeyGroups.operatorGroup(maxParallelism)
+
+  /** Whether a run's file is known to have no other groups than the run: a rescale narrows those that
+    * it takes over.
+    */
+  def isWhole(run: Run): Boolean = rescaledAt.forall(run.version > _)
+
+  /** How many entries a family has in one of its own groups, if that is known. */
+  def count(family: Int, group: Int): Option[Long] =
+    if (!families.exists(_.id == family)) Some(0)
+    else
+      for {
+        counts <- entryCounts.get(family)
+        byGroup <- counts.byGroup
+      } yield byGroup(if (groups.contains(group)) group - groups.first else groups.size)
+}
+
+/** How many entries a family has.
+  *
+  * @param byGroup
+  *   in each of the manifest's `ownGroups`; files of before this was recorded have only the total
+  */
+final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
+
+object EntryCounts {
+  def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
+}
+
+/** One sorted run of changes. */
+final case class Run(
+    source: RunSource,
+    entries: Long,
+    bytes: Long,
+    groups: KeyGroupRange,
+    crc32c: Int,
+    version: Long,
+    id: Option[String]
+) {
+  def inlineBytes: Long = source match {
+    case _: InlineSource => bytes
+    case _: FileSource => 0
+  }
+}
+
+sealed trait RunSource
+
+/** An SST file of its own. Its name is unique, and it never changes. */
+final case class FileSource(path: String) extends RunSource
+
+/** In the version file; small. */
+final class InlineSource(val content: Array[Byte]) extends RunSource
+
+object Manifest {
+  private val mapper = new ObjectMapper()
+    .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+    .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
+
+  def toJson(manifest: Manifest): Array[Byte] = {
+    val root = mapper.createObjectNode()
+    root.put("version", manifest.version)
+    manifest.id.foreach(root.put("id", _))
+    manifest.baseId.foreach(root.put("baseId", _))
+    root.put("maxParallelism", manifest.maxParallelism)
+    manifest.parallelism.foreach(root.put("parallelism", _))
+    root.put("partition", manifest.partition)
+    putRange(root, manifest.groups)
+    manifest.rescaledAt.foreach(root.put("rescaledAt", _))
+    manifest.hashPartitions.foreach(root.put("hashPartitions", _))
+    root.put("numKeys", manifest.numKeys)
+    root.put("nextFamilyId", manifest.nextFamilyId)
+    val families = root.putArray("families")
+    manifest.families.foreach { family =>
+      val node = families.addObject()
+      node.put("id", family.id)
+      node.put("name", family.name)
+      node.put("layout", family.layout.name)
+      val properties = node.putObject("properties")
+      family.properties.toSeq.sorted.foreach { case (key, value) => properties.put(key, value) }
+      manifest.entryCounts.get(family.id).foreach { counts =>
+        node.put("entries", counts.total)
+        counts.byGroup.filter(_ => counts.total > 0).foreach { byGroup =>
+          val array = node.putArray("groupEntries")
+          byGroup.foreach(array.add(_))
+        }
+      }
+    }
+    val runs = root.putArray("runs")
+    manifest.runs.foreach { run =>
+      val node = runs.addObject()
+      run.source match {
+        case FileSource(path) => node.put("path", path)
+        case _: InlineSource =>
+      }
+      node.put("entries", run.entries)
+      node.put("bytes", run.bytes)
+      putRange(node, run.groups)
+      node.put("crc32c", run.crc32c & 0xffffffffL)
+      node.put("version", run.version)
+      run.id.foreach(node.put("id", _))
+    }
+    mapper.writeValueAsBytes(root)
+  }
+
+  /** What the JSON says, as far as it is of the right types; whether it makes sense is for
+    * [[ManifestRules]] to tell.
+    *
+    * @param nextInline
+    *   gives the content of the inline runs, one after the other, by their length
+    */
+  def fromJson(json: Array[Byte], nextInline: Long => Array[Byte]): Manifest = {
+    val root = mapper.readTree(json)
+    val groups = range(root)
+    val families = elements(root, "families")
+    Manifest(
+      version = long(root, "version"),
+      id = text(root, "id"),
+      baseId = text(root, "baseId"),
+      maxParallelism = int(root, "maxParallelism"),
+      parallelism = Option.when(root.has("parallelism"))(int(root, "parallelism")),
+      partition = int(root, "partition"),
+      groups = groups,
+      rescaledAt = Option.when(root.has("rescaledAt"))(long(root, "rescaledAt")),
+      hashPartitions = Option.when(root.has("hashPartitions"))(int(root, "hashPartitions")),
+      numKeys = long(root, "numKeys"),
+      nextFamilyId = int(root, "nextFamilyId"),
+      families = families.map { node =>
+        StateFamily(
+          id = int(node, "id"),
+          name = requiredText(node, "name"),
+          layout = Layout.byName(requiredText(node, "layout")),
+          properties = node
+            .required("properties")
+            .properties
+            .asScala
+            .map(entry => entry.getKey -> textOf(entry.getValue, entry.getKey))
+            .toMap
+        )
+      },
+      entryCounts = families
+        .filter(_.has("entries"))
+        .map(node => int(node, "id") -> entryCounts(node, groups))
+        .toMap,
+      runs = elements(root, "runs").map { node =>
+        val bytes = long(node, "bytes")
+        Run(
+          source = text(node, "path") match {
+            case Some(path) => FileSource(path)
+            case None => new InlineSource(nextInline(bytes))
+          },
+          entries = long(node, "entries"),
+          bytes = bytes,
+          groups = range(node),
+          crc32c = long(node, "crc32c").toInt,
+          version = long(node, "version"),
+          id = text(node, "id")
+        )
+      }
+    )
+  }
+
+  private def entryCounts(node: JsonNode, groups: KeyGroupRange): EntryCounts = {
+    val total = long(node, "entries")
+    val byGroup =
+      if (node.has("groupEntries")) elements(node, "groupEntries").map(number(_, "groupEntries"))
+      else Nil
+    if (total == 0) EntryCounts.of(Vector.fill(groups.size + 1)(0L))
+    else EntryCounts(total, Option.when(byGroup.nonEmpty)(byGroup.toIndexedSeq))
+  }
+
+  private def elements(node: JsonNode, field: String): Seq[JsonNode] = {
+    val array = node.required(field)
+    if (!array.isArray) throw new IllegalArgumentException(s"$field is no array")
+    array.values.asScala.toVector
+  }
+
+  private def long(node: JsonNode, field: String): Long = number(node.required(field), field)
+
+  private def int(node: JsonNode, field: String): Int = Math.toIntExact(long(node, field))
+
+  /** Jackson would make 0 of what is no number. */
+  private def number(node: JsonNode, field: String): Long =
+    if (node.isIntegralNumber && node.canConvertToLong) node.longValue
+    else throw new IllegalArgumentException(s"$field is $node")
+
+  private def requiredText(node: JsonNode, field: String): String =
+    textOf(node.required(field), field)
+
+  private def textOf(node: JsonNode, field: String): String =
+    if (node.isTextual) node.textValue else throw new IllegalArgumentException(s"$field is $node")
+
+  private def text(node: JsonNode, field: String): Option[String] =
+    Option(node.get(field)).map(textOf(_, field))
+
+  private def putRange(node: ObjectNode, range: KeyGroupRange): Unit = {
+    node.putArray("groups").add(range.first).add(range.last)
+    ()
+  }
+
+  private def range(node: JsonNode): KeyGroupRange =
+    elements(node, "groups").map(number(_, "groups")) match {
+      case Seq(first, last) => KeyGroupRange(Math.toIntExact(first), Math.toIntExact(last))
+      case _ => throw new IllegalArgumentException("groups are not two numbers")
+    }
+}

@@ -1,0 +1,158 @@
+package keystate.version
+
+import java.io.{ByteArrayOutputStream, DataOutputStream, FileNotFoundException}
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.US_ASCII
+import java.util.Arrays
+
+import scala.util.matching.Regex
+
+import keystate.errors.{
+  CorruptFileException,
+  ForeignIdException,
+  MissingVersionException,
+  UnsupportedFormatException
+}
+import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
+
+/** The file that makes a version exist: `<version>.keystate`; with checkpoint format v2
+  * `<version>_<id>.keystate`; with v1, once the query was rescaled, `<version>_of<parallelism>.keystate`.
+  * Numbers are big-endian.
+  *
+  * {{{
+  * "KEYSTATE"            8 bytes
+  * format                int32, 1
+  * length                int32
+  * manifest              `length` bytes of JSON, see Manifest
+  * inline runs           one after the other, in the manifest's order
+  * crc32c                int32, of all bytes before
+  * }}}
+  *
+  * It is written last and atomically, so a version is complete or does not exist. It is complete in
+  * itself but for run files, which have unique names and never change: whatever another attempt at
+  * this or another version writes, it cannot damage this one. With v1 two attempts write the same
+  * name if they are of the same layout; either file is a complete version made of the same input.
+  */
+private[keystate] object VersionFile {
+  final val Format = 1
+
+  private val Magic = "KEYSTATE".getBytes(US_ASCII)
+  private val HeaderLength = Magic.length + 8
+  private val Name = """(\d+)(?:_([^.]+))?\.keystate""".r
+
+  def path(location: StoreLocation, version: Long, id: Option[String]): String =
+    s"${location.folder}/${fileName(version, id)}"
+
+  def fileName(version: Long, id: Option[String]): String =
+    s"$version${id.fold("")("_" + _)}.keystate"
+
+  /** The version and id that a file name tells, if it is a version file's. */
+  def parse(name: String): Option[(Long, Option[String])] = name match {
+    case Name(version, id) => version.toLongOption.map(_ -> Option(id))
+    case _ => None
+  }
+
+  def write(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Long = {
+    val bytes = encode(manifest)
+    CheckpointStorage.write(storage, path(location, manifest.version, nameOf(manifest)))(
+      _.write(bytes)
+    )
+    bytes.length.toLong
+  }
+
+  /** What follows the version in the file's name. */
+  def nameOf(manifest: Manifest): Option[String] =
+    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.layout).map(layout))
+
+  /** With v1, of a layout that the query did not begin with. */
+  def layout(parallelism: Int): String = s"of$parallelism"
+
+  /** What `layout` gives. */
+  val Layout: Regex = """of(\d+)""".r
+
+  def read(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String]
+  ): Manifest = {
+    if (!id.forall(ManifestRules.isId))
+      throw new ForeignIdException(location, version, commit(storage, version), id.getOrElse(""))
+    val file = path(location, version, id)
+    val bytes =
+      try {
+        val in = storage.open(file)
+        try in.readAllBytes()
+        finally in.close()
+      } catch {
+        case e: FileNotFoundException =>
+          throw new MissingVersionException(location, version, storage.describe(file), e)
+      }
+    decode(bytes, location, version, id, storage.describe(file))
+  }
+
+  /** Where ids are from: the entry of the commit log. Paths are relative to `state/<operator>`. */
+  private def commit(storage: CheckpointStorage, version: Long): String =
+    storage.describe(s"../../commits/${version - 1}")
+
+  private def encode(manifest: Manifest): Array[Byte] = {
+    val json = Manifest.toJson(manifest)
+    val bytes = new ByteArrayOutputStream
+    val out = new DataOutputStream(bytes)
+    out.write(Magic)
+    out.writeInt(Format)
+    out.writeInt(json.length)
+    out.write(json)
+    manifest.runs.foreach(_.source match {
+      case inline: InlineSource => out.write(inline.content)
+      case _: FileSource =>
+    })
+    out.writeInt(Crc32c.of(bytes.toByteArray))
+    bytes.toByteArray
+  }
+
+  private def decode(
+      bytes: Array[Byte],
+      location: StoreLocation,
+      version: Long,
+      id: Option[String],
+      file: String
+  ): Manifest = {
+    def corrupt(detail: String, cause: Throwable = null) =
+      new CorruptFileException(location, version, file, detail, cause)
+
+    if (bytes.length < HeaderLength + 4) throw corrupt(s"it has only ${bytes.length} bytes")
+    if (!Arrays.equals(bytes, 0, Magic.length, Magic, 0, Magic.length))
+      throw corrupt("it does not begin as a version file does")
+    val buffer = ByteBuffer.wrap(bytes)
+    if (buffer.getInt(bytes.length - 4) != Crc32c.of(bytes, 0, bytes.length - 4))
+      throw corrupt("its checksum is wrong")
+    val format = buffer.getInt(Magic.length)
+    if (format > Format)
+      throw new UnsupportedFormatException(location, version, file, format, Format)
+
+    val end = bytes.length - 4
+    val jsonLength = buffer.getInt(Magic.length + 4)
+    if (jsonLength < 0 || jsonLength > end - HeaderLength)
+      throw corrupt(s"its manifest has $jsonLength bytes")
+    var position = HeaderLength + jsonLength
+    val manifest =
+      try
+        Manifest.fromJson(
+          Arrays.copyOfRange(bytes, HeaderLength, position),
+          length => {
+            if (length < 0 || length > end - position)
+              throw new IllegalArgumentException(s"an inline run has $length bytes")
+            val from = position
+            position += length.toInt
+            Arrays.copyOfRange(bytes, from, position)
+          }
+        )
+      catch { case e: Exception => throw corrupt("its manifest cannot be understood", e) }
+    if (position != end) throw corrupt(s"it has ${end - position} bytes after its last inline run")
+    ManifestRules
+      .problem(manifest, location, version, id)
+      .foreach(problem => throw corrupt(problem))
+    manifest
+  }
+}

@@ -1,0 +1,98 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import org.json4s._
+
+import keystate.backend.Layout
+import keystate.checkpoint.KeyDifference
+import keystate.errors.KeystateErrors
+import keystate.version.Manifest
+
+/** How the keys of the states differ between the last committed batches of two checkpoints. */
+private[keystate] object CheckpointDifference {
+  def apply(before: QueryCheckpoint, after: QueryCheckpoint): JValue = {
+    val names = (before.operators ++ after.operators).distinct.sorted
+    JArray(names.flatMap(operator => of(before, after, operator)).toList)
+  }
+
+  private def of(
+      before: QueryCheckpoint,
+      after: QueryCheckpoint,
+      operator: Long
+  ): Seq[JValue] = {
+    val sides = Seq(before, after).map(new Side(_, operator))
+    val groups = sides.flatMap(_.maxParallelism).distinct
+    if (groups.size > 1) throw KeystateErrors.cannotCompare(operator, groups)
+    sides.flatMap(_.states).distinct.map { case (store, name) =>
+      val layouts = sides.flatMap(_.layout(store, name)).distinct
+      val entries = sides.map(_.entries(store, name))
+      try {
+        val counts =
+          if (layouts.size > 1) None
+          else Some(KeyDifference.of(entries(0), entries(1), keyOf(layouts.head)))
+        JObject(
+          "operator" -> JInt(operator),
+          "store" -> JString(store),
+          "state" -> JString(name),
+          "added" -> count(counts)(_.added),
+          "removed" -> count(counts)(_.removed),
+          "changed" -> count(counts)(_.changed),
+          "same" -> count(counts)(_.same)
+        )
+      } finally entries.foreach(_.close())
+    }
+  }
+
+  private def count(counts: Option[KeyDifference])(get: KeyDifference => Long): JValue =
+    counts.fold[JValue](JNull)(c => JInt(get(c)))
+
+  private def keyOf(layout: Layout): Array[Byte] => Array[Byte] =
+    if (layout == Layout.Grouped) { key =>
+      val length = java.nio.ByteBuffer.wrap(key).getInt
+      java.util.Arrays.copyOf(key, 4 + length)
+    } else identity
+
+  /** An operator in one of the two checkpoints; it may not be there. */
+  private final class Side(checkpoint: QueryCheckpoint, operator: Long) {
+    private val batch = checkpoint.batch(checkpoint.lastBatch)
+    private val manifests: Map[String, Seq[Manifest]] =
+      if (!checkpoint.operators.contains(operator)) Map.empty
+      else
+        checkpoint
+          .stores(operator)
+          .map { store =>
+            store -> (0 until checkpoint.partitions(batch, operator))
+              .map(checkpoint.manifest(batch, operator, _, store))
+          }
+          .toMap
+
+    def maxParallelism: Option[Int] = manifests.values.flatten.headOption.map(_.maxParallelism)
+
+    def states: Seq[(String, String)] = manifests.toSeq.sortBy(_._1).flatMap { case (store, of) =>
+      of.flatMap(checkpoint.states(operator, _).map(family => (store, family.name))).distinct
+    }
+
+    def layout(store: String, name: String): Option[Layout] =
+      of(store).flatMap(_.families.find(_.name == name)).headOption.map(_.layout)
+
+    /** Of all partitions; their groups ascend. */
+    def entries(
+        store: String,
+        name: String
+    ): Iterator[keystate.backend.Change] with AutoCloseable = {
+      val cursors = for {
+        manifest <- of(store)
+        family <- manifest.families.find(_.name == name)
+      } yield checkpoint
+        .reader(operator, manifest.partition, store)
+        .entries(manifest, family)
+      val all = cursors.iterator.flatten
+      new Iterator[keystate.backend.Change] with AutoCloseable {
+        override def hasNext: Boolean = all.hasNext
+        override def next(): keystate.backend.Change = all.next()
+        override def close(): Unit = cursors.foreach(_.close())
+      }
+    }
+
+    private def of(store: String): Seq[Manifest] = manifests.getOrElse(store, Nil)
+  }
+}

@@ -1,0 +1,184 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import scala.collection.mutable
+
+import org.apache.hadoop.fs.Path
+import org.json4s._
+import org.json4s.jackson.JsonMethods.parse
+
+import keystate.checkpoint.SourceSegments
+import keystate.errors.{CheckpointException, KeystateException}
+import keystate.version.Manifest
+
+/** What is in a checkpoint, as JSON. */
+private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
+  import checkpoint._
+
+  def inspect(): JValue = JObject(
+    "checkpoint" -> JString(location),
+    "batch" -> number(committed),
+    "pending" -> number(pending),
+    "partitions" -> number(last.map(_.partitions.toLong)),
+    "format" -> JInt(if (last.exists(_.ids.nonEmpty)) 2 else 1),
+    "operators" -> JArray(operators.map(operator).toList),
+    "sources" -> JArray(sources().toList)
+  )
+
+  /** Reads every byte of every version that is kept, and looks for those that should be. */
+  def verify(): JValue = {
+    val problems = mutable.Buffer.empty[String]
+    var versions = 0
+    val runs = mutable.Set.empty[String]
+    def checking(body: => Unit): Unit =
+      try body
+      catch { case e: CheckpointException => problems += e.getMessage }
+    operators.foreach(id =>
+      checking {
+        for (store <- stores(id); partition <- partitionsOf(id)) {
+          val files = reader(id, partition, store)
+          val read = mutable.Set.empty[String]
+          val found = files.versions()
+          found.foreach { case (version, name) =>
+            versions += 1
+            problems ++= files.verify(version, name, read).map(_.getMessage)
+          }
+          runs ++= read.map(path => s"$id/$path")
+          checking(problems ++= missing(id, partition, store, found))
+        }
+      }
+    )
+    val segments = sourceFolders().flatMap { folder =>
+      val log = segmentsOf(folder)
+      log.list().map(name => (log, name))
+    }
+    segments.foreach { case (log, name) =>
+      checking(log.read(name).chunks.foreach(log.rows))
+    }
+    JObject(
+      "versions" -> JInt(versions),
+      "runs" -> JInt(runs.size),
+      "segments" -> JInt(segments.size),
+      "problems" -> JArray(
+        (problems ++ twoDrivers()).distinct.map(JString(_)).toList
+      )
+    )
+  }
+
+  private def twoDrivers(): Seq[String] =
+    try new TwoDrivers(checkpoint).problems()
+    catch { case e: KeystateException => Seq(e.getMessage) }
+
+  private def last: Option[CommittedBatch] = committed.map(batch)
+
+  /** Versions of committed batches that are not there, from the oldest one kept on. */
+  private def missing(
+      id: Long,
+      partition: Int,
+      store: String,
+      found: Seq[(Long, Option[String])]
+  ): Seq[String] = {
+    val there = found.map(_._1).toSet
+    val oldest = found.headOption.map(_._1).getOrElse(Long.MaxValue)
+    committedBatches
+      .filter(b => b + 1 >= oldest || committed.contains(b))
+      .map(batch)
+      .filter(partitions(_, id) > partition)
+      .filterNot(b =>
+        there(b.version) && idOf(b, id, partition, store).forall { name =>
+          found.contains((b.version, Some(name)))
+        }
+      )
+      .map { b =>
+        reader(id, partition, store).missing(b.version, idOf(b, id, partition, store)).getMessage
+      }
+  }
+
+  private def partitionsOf(id: Long): Seq[Int] =
+    (folders(operatorFolder(id)).flatMap(_.toIntOption) ++ last.toSeq.flatMap(
+      0 until partitions(_, id)
+    )).distinct.sorted
+
+  private def operator(id: Long): JValue = {
+    val manifests = for {
+      b <- last.toSeq
+      store <- stores(id)
+      partition <- 0 until partitions(b, id)
+    } yield (store, manifest(b, id, partition, store))
+    val kept = for {
+      store <- stores(id)
+      partition <- partitionsOf(id)
+      version <- reader(id, partition, store).versions()
+    } yield version._1
+    val stored = filesBelow(operatorFolder(id))
+    JObject(
+      "id" -> JInt(id),
+      "name" -> JString(operatorName(id)),
+      "keystate" -> JBool(record(id).isDefined),
+      "max_parallelism" -> number(manifests.headOption.map(_._2.maxParallelism.toLong)),
+      "oldest_version" -> number(kept.minOption),
+      "newest_version" -> number(last.map(_.version)),
+      "versions" -> JInt(kept.distinct.size),
+      "files" -> JInt(stored.size),
+      "bytes" -> JInt(stored.map(_.getLen).sum),
+      "states" -> JArray(describe(id, manifests).toList),
+      "partitions" -> JArray(manifests.map((partition _).tupled).toList)
+    )
+  }
+
+  private def describe(id: Long, manifests: Seq[(String, Manifest)]): Seq[JValue] = {
+    val families = manifests.flatMap { case (store, manifest) =>
+      states(id, manifest).map(family => (store, family.name) -> (family, manifest))
+    }
+    families.map(_._1).distinct.map { name =>
+      val of = families.filter(_._1 == name).map(_._2)
+      val family = of.head._1
+      val counts = of.map { case (f, manifest) => manifest.entryCounts.get(f.id).map(_.total) }
+      val properties = family.properties
+      JObject(
+        "store" -> JString(name._1),
+        "name" -> JString(family.name),
+        "kind" -> JString(properties.getOrElse("kind", "")),
+        "layout" -> JString(family.layout.name),
+        "entries" -> (if (counts.forall(_.isDefined)) JInt(counts.flatten.sum) else JNull),
+        "properties" -> JObject(
+          (properties - "kind").toList.sorted.map { case (k, v) => JField(k, JString(v)) }
+        )
+      )
+    }
+  }
+
+  private def partition(store: String, manifest: Manifest): JValue = JObject(
+    "store" -> JString(store),
+    "partition" -> JInt(manifest.partition),
+    "groups" -> JArray(List(JInt(manifest.groups.first), JInt(manifest.groups.last))),
+    "entries" -> JInt(manifest.numKeys),
+    "runs" -> JInt(manifest.runs.size),
+    "bytes" -> JInt(manifest.runs.map(_.bytes).sum),
+    "id" -> manifest.id.fold[JValue](JNull)(JString(_))
+  )
+
+  private def sourceFolders(): Seq[Path] =
+    folders(new Path(root, "sources")).sorted
+      .map(name => new Path(root, s"sources/$name"))
+      .filter(folder => segmentsOf(folder).list().nonEmpty)
+
+  private def segmentsOf(folder: Path) = new SourceSegments(checkpoint.storage(folder))
+
+  private def sources(): Seq[JValue] = sourceFolders().map { folder =>
+    val newest = segmentsOf(folder).list().last
+    val header = parse(new String(segmentsOf(folder).read(newest).header, "UTF-8"))
+    val states = (header \ "states").children.collect { case JObject(fields) => fields }.flatten
+    val elements = states.groupBy(_._1).map { case (name, of) =>
+      JField(name, JInt(of.map(_._2.children.size).sum))
+    }
+    JObject(
+      "folder" -> JString(folder.getName),
+      "name" -> header \ "source",
+      "batch" -> JInt(newest.batch),
+      "parallelism" -> header \ "parallelism",
+      "state_elements" -> JObject(elements.toList.sortBy(_._1))
+    )
+  }
+
+  private def number(value: Option[Long]): JValue = value.fold[JValue](JNull)(JInt(_))
+}

@@ -1,0 +1,223 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import java.io.File
+import java.nio.file.Files
+
+import scala.util.Using
+
+import org.apache.hadoop.fs.{FileStatus, Path}
+import org.json4s.{JNothing, JString, JValue}
+import org.json4s.jackson.JsonMethods.parse
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing._
+
+import keystate.backend.StateFamily
+import keystate.checkpoint.{SegmentName, StoreReader}
+import keystate.errors.{DamagedFileException, KeystateErrors}
+import keystate.files.{LocalFolder, StoreLocation}
+import keystate.version.Manifest
+import org.apache.spark.sql.keystate.files.{QueryLogs, SparkCheckpointStorage, SparkFiles}
+import org.apache.spark.sql.keystate.metadata.{OperatorRecord, SparkStoreMetadata}
+import org.apache.spark.sql.keystate.rescale.CommittedLayout
+import org.apache.spark.sql.keystate.source.SourceStream
+
+/** A query's checkpoint as it is on storage: which batch counts, and where the state after it is. */
+private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
+    extends AutoCloseable {
+  private val conf = session.sessionState.newHadoopConf()
+  val root = new Path(location)
+  val files: CheckpointFileManager = CheckpointFileManager.create(root, conf)
+  // Spark's logs make their folders when they are opened.
+  if (!files.exists(new Path(root, "commits"))) throw KeystateErrors.noCheckpoint(location)
+
+  private val commits = QueryLogs.commits(session, root)
+  private val offsets = QueryLogs.offsets(session, root)
+  private val scratch =
+    new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
+
+  /** The last batch that is in the commit log. */
+  val committed: Option[Long] = commits.getLatest().map(_._1)
+
+  /** The batch that was begun after it. */
+  val pending: Option[Long] =
+    offsets.getLatest().map(_._1).filter(batch => committed.forall(_ < batch))
+
+  def committedBatches: Seq[Long] = commits.listBatchesOnDisk.toSeq.sorted
+
+  def lastBatch: Long = committed.getOrElse(throw KeystateErrors.nothingCommitted(location))
+
+  def batch(number: Long): CommittedBatch = {
+    val commit =
+      commits.get(number).getOrElse(throw KeystateErrors.noBatch(number, location))
+    val ids = commit.stateUniqueIds.getOrElse(Map.empty).map { case (operator, of) =>
+      operator -> of.toSeq.map(_.toSeq)
+    }
+    checkIds(number, ids)
+    val recorded = recordedPartitions(number)
+      .orElse(ids.values.map(_.length).maxOption)
+      .getOrElse(throw KeystateErrors.noBatch(number, location))
+    CommittedBatch(
+      number,
+      layout.of(number, commit, recorded),
+      ids
+    )
+  }
+
+  /** They are part of files' names. */
+  private def checkIds(batch: Long, ids: Map[Long, Seq[Seq[String]]]): Unit =
+    ids.foreach { case (operator, of) =>
+      if (of.map(_.size).distinct.size > 1 || !of.flatten.forall(StoreReader.isId))
+        throw new DamagedFileException(
+          new Path(root, s"commits/$batch").toString,
+          s"operator $operator has ids there that Keystate would not have given"
+        )
+    }
+
+  /** The number of partitions that the offset log tells of a batch. */
+  def recordedPartitions(batch: Long): Option[Int] = offsets.partitions(batch)
+
+  /** The time of the batch whose offset in a source is this file, in ms; it was set when the file was
+    * there. A batch without rows of this source has the offset of the one before.
+    */
+  def recordedAt(source: Int, name: SegmentName): Option[Long] = {
+    val times = for {
+      batch <- offsets.listBatchesOnDisk.toSeq.sorted
+      entry <- offsets.get(batch)
+      offset <- entry match {
+        case seq: OffsetSeq => seq.offsets.lift(source).flatten
+        case _ => None
+      }
+      if SourceStream.segmentOf(offset.json).contains(name)
+      metadata <- entry.metadataOpt
+    } yield metadata.batchTimestampMs
+    times.minOption
+  }
+
+  private lazy val layout = new CommittedLayout(
+    operators,
+    record(_).isDefined,
+    unpartitioned,
+    operator => (storage(operatorFolder(operator)), stores(operator))
+  )
+
+  def operators: Seq[Long] = folders(new Path(root, "state")).flatMap(_.toLongOption).sorted
+
+  /** In how many partitions an operator's state after a batch is. */
+  def partitions(batch: CommittedBatch, operator: Long): Int =
+    if (unpartitioned(operator)) 1 else batch.partitions
+
+  /** Operators of Spark's without keys, such as a limit: all they have is in the first partition. */
+  private lazy val unpartitioned: Set[Long] = {
+    val sparks = operators.filter(record(_).isEmpty).toSet
+    if (sparks.isEmpty || committed.isEmpty) Set.empty
+    else
+      SparkStoreMetadata
+        .all(session, root, lastBatch)
+        .collect {
+          case (operator, stores) if sparks(operator) && stores.forall(_.isUnpartitioned) =>
+            operator
+        }
+        .toSet
+  }
+
+  def operatorFolder(operator: Long): Path = new Path(root, s"state/$operator")
+
+  def record(operator: Long): Option[OperatorRecord] =
+    OperatorRecord.read(operatorFolder(operator), conf)
+
+  /** Spark's name of an operator. */
+  def operatorName(operator: Long): String = {
+    val metadata = new Path(operatorFolder(operator), "_metadata")
+    // Version 2 has a file for each batch, version 1 has one.
+    val folder = new Path(metadata, "v2")
+    val latest =
+      if (!files.exists(folder)) None
+      else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
+    val file = latest.fold(new Path(metadata, "metadata"))(batch => new Path(folder, s"$batch"))
+    if (!files.exists(file)) ""
+    else
+      json(file) \ "operatorInfo" \ "operatorName" match {
+        case JString(name) => name
+        case _ => ""
+      }
+  }
+
+  /** The second line of a file that Spark's metadata logs write. */
+  private def json(file: Path): JValue = SparkFiles.reading(file) {
+    Using.resource(files.open(file)) { in =>
+      new String(in.readAllBytes(), "UTF-8").linesIterator
+        .drop(1)
+        .toSeq
+        .headOption
+        .fold[JValue](JNothing)(parse(_))
+    }
+  }
+
+  def storage(folder: Path): SparkCheckpointStorage = new SparkCheckpointStorage(folder, conf)
+
+  /** The names of an operator's stores: Keystate's operators have one, Spark's joins several. */
+  def stores(operator: Long): Seq[String] = {
+    val partition = new Path(operatorFolder(operator), "0")
+    val named = folders(partition).filterNot(_.startsWith("_")) // Spark's metadata
+    if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore)
+    else named.sorted
+  }
+
+  def reader(operator: Long, partition: Int, store: String): StoreReader =
+    new StoreReader(
+      StoreLocation(operator, partition, store),
+      storage(operatorFolder(operator)),
+      scratch
+    )
+
+  /** The id of a store's version after a batch: with format v2 that of its ids which has a file. */
+  def idOf(batch: CommittedBatch, operator: Long, partition: Int, store: String): Option[String] = {
+    val ids = batch.ids.get(operator).flatMap(_.lift(partition)).getOrElse(Nil)
+    if (ids.size < 2) ids.headOption
+    else {
+      val there = reader(operator, partition, store).versions().toSet
+      ids.find(id => there((batch.number + 1, Some(id))))
+    }
+  }
+
+  def manifest(batch: CommittedBatch, operator: Long, partition: Int, store: String): Manifest =
+    reader(operator, partition, store)
+      .manifest(batch.number + 1, idOf(batch, operator, partition, store), batch.partitions)
+
+  /** The states of a version, without the one that Spark makes in each store and Keystate leaves
+    * empty.
+    */
+  def states(operator: Long, manifest: Manifest): Seq[StateFamily] =
+    if (record(operator).isEmpty) manifest.families
+    else manifest.families.filterNot(_.properties.get("kind").contains("spark"))
+
+  /** All files below a folder. */
+  def filesBelow(folder: Path): Seq[FileStatus] =
+    if (!files.exists(folder)) Nil
+    else
+      files.list(folder).toSeq.flatMap { status =>
+        if (status.isDirectory) filesBelow(status.getPath) else Seq(status)
+      }
+
+  def folders(folder: Path): Seq[String] =
+    if (!files.exists(folder)) Nil
+    else files.list(folder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
+
+  override def close(): Unit = scratch.close()
+}
+
+/** A batch in the commit log.
+  *
+  * @param partitions
+  *   in how many partitions the state after it is, but for operators without keys
+  * @param ids
+  *   with checkpoint format v2 those of the versions after it, by operator, partition and store
+  */
+private[keystate] final case class CommittedBatch(
+    number: Long,
+    partitions: Int,
+    ids: Map[Long, Seq[Seq[String]]]
+) {
+  def version: Long = number + 1
+}

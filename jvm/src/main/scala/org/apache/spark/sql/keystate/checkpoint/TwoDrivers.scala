@@ -1,0 +1,108 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import org.apache.hadoop.fs.Path
+import org.json4s.JInt
+import org.json4s.jackson.JsonMethods.parse
+
+import keystate.checkpoint.{SegmentName, SourceSegments}
+import keystate.errors.CheckpointException
+import keystate.version.Manifest
+
+/** What two drivers on one checkpoint leave behind that does not go together. This release keeps them
+  * apart or mends it at a restart; earlier ones could go on with a part of the state.
+  */
+private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
+  import TwoDrivers._
+  import checkpoint._
+
+  def problems(): Seq[String] =
+    committed.toSeq.flatMap(editedLog) ++ partialRescales() ++ replacedSegments()
+
+  private def editedLog(number: Long): Option[String] = {
+    val layout = batch(number).partitions
+    recordedPartitions(number).filter(_ != layout).map { recorded =>
+      s"Batch $number was committed with $layout partitions, and its entry in the offset log says " +
+        s"$recorded partitions: another driver was rescaling the query. The state is whole. Start the query " +
+        "again, with any number of partitions, and the entry is corrected."
+    }
+  }
+
+  /** With checkpoint format v1 a version can have files of several layouts, made from each other. All of
+    * them have the same keys.
+    */
+  private def partialRescales(): Seq[String] = for {
+    operator <- operators
+    store <- stores(operator)
+    (version, counts) <- countsByLayout(operator, store).toSeq.sortBy(_._1)
+    all = counts.maxBy(_.entries)
+    some <- counts
+    if some.entries < all.entries
+  } yield s"Version $version of operator $operator, store $store, has ${all.entries} entries in " +
+    s"${all.name} and ${some.entries} in ${some.name}: an earlier release rescaled a part of the " +
+    "state, after two drivers had run on the checkpoint. What the query counted since then misses the " +
+    s"rest. Go on from a copy or savepoint of before batch $version, or do the input again with a new " +
+    "checkpoint."
+
+  /** Of each version with several complete layouts. */
+  private def countsByLayout(operator: Long, store: String): Map[Long, Seq[Count]] = {
+    val files = for {
+      partition <- folders(operatorFolder(operator)).flatMap(_.toIntOption)
+      in = reader(operator, partition, store)
+      (version, name) <- in.versions()
+    } yield (version, name, in)
+    files
+      .groupBy(_._1)
+      .view
+      .mapValues(_.groupBy(_._2))
+      .filter { case (_, layouts) => layouts.size > 1 && layouts.keys.forall(_.forall(isLayout)) }
+      .mapValues(_.toSeq.flatMap { case (name, of) =>
+        count(of.map { case (version, _, in) => () => in.stored(version, name) })
+          .map(Count(name.fold("the first layout")(_.replace("of", "the layout of ")), _))
+      })
+      .filter(_._2.size > 1)
+      .toMap
+  }
+
+  private def isLayout(name: String) = name.matches("of\\d+")
+
+  /** None where a partition's file is missing or damaged, which is a finding of its own, or does not tell
+    * how many there are. What expires may be there still or not, and broadcast state once a partition.
+    */
+  private def count(read: Seq[() => Manifest]): Option[Long] =
+    try {
+      val manifests = read.map(_())
+      val byGroup = for {
+        manifest <- manifests
+        family <- manifest.families
+        if !family.properties.keys.exists(_.startsWith("ttl"))
+        group <- manifest.groups.first to manifest.groups.last
+      } yield manifest.count(family.id, group)
+      Option.when(
+        manifests.forall(_.layout.contains(manifests.size)) && byGroup.forall(_.isDefined)
+      )(byGroup.flatten.sum)
+    } catch { case _: CheckpointException => None }
+
+  /** A source's file is written before Spark's log names it. */
+  private def replacedSegments(): Seq[String] = for {
+    folder <- folders(new Path(root, "sources")).flatMap(_.toIntOption).sorted
+    log = new SourceSegments(storage(new Path(root, s"sources/$folder")))
+    name <- log.list()
+    recorded <- recordedAt(folder, name)
+    written <- written(log, name)
+    if written > recorded
+  } yield s"The source's file sources/$folder/${name.file} was written after the offset log named " +
+    "it: another driver replaced it, by an earlier release. The batch had other rows than are in it " +
+    "now, and rows may have come twice. Compare the output with the source, or do it again from a savepoint."
+
+  private def written(log: SourceSegments, name: SegmentName): Option[Long] =
+    try
+      parse(new String(log.read(name).header, "UTF-8")) \ "time" match {
+        case JInt(time) => Some(time.toLong)
+        case _ => None
+      }
+    catch { case _: CheckpointException => None }
+}
+
+private object TwoDrivers {
+  private final case class Count(name: String, entries: Long)
+}

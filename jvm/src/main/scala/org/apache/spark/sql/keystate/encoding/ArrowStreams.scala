@@ -1,0 +1,60 @@
+package org.apache.spark.sql.keystate.encoding
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
+
+import scala.util.Using
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
+
+import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+/** Reads and writes the Arrow streams of questions and answers. */
+private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Boolean) {
+
+  /** An Arrow stream of one batch with what `fill` writes into its columns. */
+  def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] =
+    writeVectors(schema) { root =>
+      val writers =
+        Seq.tabulate(schema.length)(i => ArrowWriter.createFieldWriter(root.getVector(i)))
+      val rows = fill(writers)
+      writers.foreach(_.finish())
+      rows
+    }
+
+  /** The same by the vectors of the columns; `fill` returns how many rows it made. */
+  def writeVectors(schema: StructType)(fill: VectorSchemaRoot => Int): Array[Byte] = {
+    val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
+    Using.resources(allocator, VectorSchemaRoot.create(arrowSchema, allocator)) { (_, root) =>
+      root.getFieldVectors.forEach(_.allocateNew())
+      root.setRowCount(fill(root))
+      val bytes = new ByteArrayOutputStream
+      Using.resource(new ArrowStreamWriter(root, null, bytes)) { writer =>
+        writer.start()
+        writer.writeBatch()
+        writer.end()
+      }
+      bytes.toByteArray
+    }
+  }
+
+  /** Gives the first column of an Arrow stream of one batch to `use`. */
+  def read[T](stream: Array[Byte])(use: ArrowColumnVector => T): T =
+    readVectors(stream)(root => use(new ArrowColumnVector(root.getVector(0))))
+
+  /** Gives the columns of an Arrow stream of one batch to `use`. */
+  def readVectors[T](stream: Array[Byte])(use: VectorSchemaRoot => T): T = {
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("state keys", 0, Long.MaxValue)
+    Using.resources(
+      allocator,
+      new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
+    ) { (_, reader) =>
+      reader.loadNextBatch()
+      use(reader.getVectorSchemaRoot)
+    }
+  }
+}

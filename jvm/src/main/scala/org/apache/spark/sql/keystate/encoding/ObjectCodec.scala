@@ -1,0 +1,85 @@
+package org.apache.spark.sql.keystate.encoding
+
+import org.apache.spark.sql.Encoder
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.{encoderFor, ExpressionEncoder}
+import org.apache.spark.sql.catalyst.expressions.{
+  GenericInternalRow,
+  SpecializedGetters,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.types.DataType
+
+/** Turns objects of one type into the rows that states store, and back: a struct's own fields, or the
+  * value as the one column of a row. One thread at a time.
+  *
+  * @param encoder
+  *   bound to its own columns
+  */
+private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
+  private val toRow = encoder.createSerializer()
+  private val toObject = encoder.createDeserializer()
+  private val schema = encoder.schema
+  private val isStruct = encoder.isSerializedAsStructForTopLevel
+  private val holder = new GenericInternalRow(1)
+  private val nullRow =
+    if (isStruct) null else UnsafeProjection.create(schema)(new GenericInternalRow(1)).copy()
+
+  /** The row, the same object at every call; null for a struct that is null. */
+  def row(value: Any): UnsafeRow =
+    if (value == null) nullRow else toRow(value).asInstanceOf[UnsafeRow]
+
+  def fromRow(row: InternalRow): Any =
+    if (!isStruct && row.isNullAt(0)) null else toObject(row)
+
+  /** The stored form of a value. */
+  def encode(value: Any): Array[Byte] = {
+    val encoded = row(value)
+    if (encoded == null) StateRows.NullStruct else StateRows.encode(encoded)
+  }
+
+  private val stored = new UnsafeRow(schema.length)
+
+  def decode(bytes: Array[Byte]): Any =
+    if (StateRows.isNull(bytes)) null
+    else {
+      StateRows.point(stored, bytes)
+      fromRow(stored)
+    }
+
+  /** The value as one that may be a field of a row or an element of an array; for keeping. */
+  def field(value: Any): Any = {
+    val encoded = row(value)
+    if (encoded == null) null
+    else if (isStruct) encoded.copy()
+    else encoded.copy().get(0, schema.head.dataType)
+  }
+
+  /** The object of a field of a row or an element of an array. */
+  def fromField(container: SpecializedGetters, ordinal: Int): Any =
+    if (container.isNullAt(ordinal)) null
+    else if (isStruct) toObject(container.getStruct(ordinal, schema.length))
+    else {
+      holder.update(0, container.get(ordinal, schema.head.dataType))
+      toObject(holder)
+    }
+
+  /** The value as field 0; the same object at every call. */
+  def asField(value: Any): SpecializedGetters =
+    if (isStruct) {
+      holder.update(0, row(value))
+      holder
+    } else row(value)
+}
+
+private[keystate] object ObjectCodec {
+
+  /** The type of a value as Python declares it too: nullable throughout. */
+  def dataType(encoder: ExpressionEncoder[_]): DataType =
+    (if (encoder.isSerializedAsStructForTopLevel) encoder.schema
+     else encoder.schema.head.dataType).asNullable
+
+  def expression(encoder: Encoder[_]): ExpressionEncoder[Any] =
+    encoderFor(encoder).asInstanceOf[ExpressionEncoder[Any]]
+}

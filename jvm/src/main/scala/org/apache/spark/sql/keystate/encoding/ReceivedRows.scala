@@ -1,0 +1,29 @@
+package org.apache.spark.sql.keystate.encoding
+
+import org.apache.arrow.vector.complex.{ListVector, StructVector}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch, ColumnVector}
+
+/** A row view of what the worker sent for one state's values: a struct's fields, or the one value
+  * as the field of a row. Gives the same object at every index.
+  */
+private[keystate] final class ReceivedRows(vector: ArrowColumnVector, isStruct: Boolean) {
+  private val fields: Array[ColumnVector] = vector.getValueVector match {
+    case struct: StructVector if isStruct => Array.tabulate(struct.size)(vector.getChild)
+    case _ => Array(vector)
+  }
+  private val batch = new ColumnarBatch(fields)
+  batch.setNumRows(vector.getValueVector.getValueCount)
+
+  def size: Int = batch.numRows
+  def isNull(i: Int): Boolean = vector.isNullAt(i)
+  def apply(i: Int): InternalRow = batch.getRow(i)
+}
+
+/** The element vector of a list column. */
+private[keystate] object Elements {
+  def apply(column: ArrowColumnVector): ArrowColumnVector = new ArrowColumnVector(
+    column.getValueVector.asInstanceOf[ListVector].getDataVector
+  )
+}

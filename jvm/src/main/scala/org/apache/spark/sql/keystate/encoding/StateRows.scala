@@ -1,0 +1,34 @@
+package org.apache.spark.sql.keystate.encoding
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.unsafe.Platform
+
+import keystate.backend.StateValue
+
+/** Stored values and the rows in them. */
+private[keystate] object StateRows {
+
+  /** A map's value that is null although its type is a struct: nothing follows the header. */
+  val NullStruct: Array[Byte] = Array(StateValue.NullFlag)
+
+  def isNull(bytes: Array[Byte]): Boolean = (bytes(0) & StateValue.NullFlag) != 0
+
+  /** Makes `row` the row in a stored value, without copying. */
+  def point(row: UnsafeRow, bytes: Array[Byte]): Unit = {
+    val offset = StateValue.rowOffset(bytes)
+    row.pointTo(bytes, (Platform.BYTE_ARRAY_OFFSET + offset).toLong, bytes.length - offset)
+  }
+
+  /** A stored value that never expires: the header is one byte, 0. */
+  def encode(row: UnsafeRow): Array[Byte] = {
+    val bytes = new Array[Byte](1 + row.getSizeInBytes)
+    Platform.copyMemory(
+      row.getBaseObject,
+      row.getBaseOffset,
+      bytes,
+      Platform.BYTE_ARRAY_OFFSET + 1L,
+      row.getSizeInBytes.toLong
+    )
+    bytes
+  }
+}

@@ -1,0 +1,56 @@
+package org.apache.spark.sql.keystate.files
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.local.LocalFs
+import org.apache.hadoop.fs._
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.settings.Settings
+
+/** Opens and writes the files of checkpoints. */
+private[keystate] object CheckpointFiles {
+  private val Setting = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
+
+  /** What manages a checkpoint's files: what the setting says and, without it, the quickest. */
+  def create(path: Path, conf: Configuration): CheckpointFileManager =
+    conf.get(Setting) match {
+      case null | Settings.FileManagerClass => select(path, conf)
+      case _ => CheckpointFileManager.create(path, conf)
+    }
+
+  /** Writes a file whole: what fails leaves no file. */
+  def write(files: CheckpointFileManager, file: Path, overwriteIfPossible: Boolean)(
+      content: FSDataOutputStream => Unit
+  ): Unit = {
+    val out = files.createAtomic(file, overwriteIfPossible)
+    try {
+      content(out)
+      out.close()
+    } catch {
+      case e: Throwable =>
+        out.cancel()
+        throw e
+    }
+  }
+
+  private[keystate] def select(path: Path, conf: Configuration): CheckpointFileManager =
+    if (isPlainLocal(path, conf)) new LocalCheckpointFileManager(path, conf)
+    else {
+      val others = new Configuration(conf)
+      others.unset(Setting)
+      CheckpointFileManager.create(path, others)
+    }
+
+  /** Whether Spark's own manager would go to Hadoop's local file system, and not to one that somebody
+    * put in its place.
+    */
+  private def isPlainLocal(folder: Path, conf: Configuration): Boolean =
+    try {
+      val context =
+        if (folder.toUri.getScheme == null) FileContext.getFileContext(conf)
+        else FileContext.getFileContext(folder.toUri, conf)
+      context.getDefaultFileSystem.getClass == classOf[LocalFs]
+    } catch { case _: UnsupportedFileSystemException => false }
+}

@@ -1,0 +1,176 @@
+package org.apache.spark.sql.keystate.files
+
+import java.lang.management.ManagementFactory
+import java.net.InetAddress
+import java.nio.charset.StandardCharsets.UTF_8
+import java.time.Instant
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+
+import keystate.errors.KeystateErrors
+
+/** Which of the drivers that know a checkpoint may write to it: the one that came last.
+  *
+  * A run of a query takes the checkpoint before it reads its logs, and so does an offline change. It
+  * writes `_keystate/owners/<n>`, n being one more than the highest that is there. Such a file is
+  * written once and never replaced, so of two that come at once one gets n and the other n + 1. Owner n
+  * looks for n + 1 when it plans a batch and before each entry of the offset and the commit log. If
+  * that is there, it fails and writes nothing more.
+  *
+  * Another driver can come between the look and the write. No lock is needed for that: Spark's log
+  * entries are written once, so only one of two drivers gets a batch into the commit log; their files
+  * of state have different names, or with checkpoint format v1 and one layout the same content; and the
+  * layout of a batch's state is read from that state (see [[CommittedLayout]]), not from the log entry that
+  * a rescale edits.
+  */
+private[keystate] object CheckpointOwner extends Logging {
+  private implicit val formats: Formats = DefaultFormats
+  private val Format = 1
+  private val Ended = ".ended"
+  private val Logs = Set("offsets", "commits")
+
+  /** How many owners' files stay: for a driver that wakes up after as many others it is too late to see
+    * that it lost the checkpoint.
+    */
+  private val Kept = 100
+
+  private sealed trait Claim
+  private final case class Held(number: Long, run: String, files: CheckpointFileManager)
+      extends Claim
+  private final case class Failed(cause: Throwable) extends Claim
+
+  /** Of this driver, by checkpoint. Spark lets it run one query on a checkpoint at a time. */
+  private val claims = new ConcurrentHashMap[Path, Claim]
+
+  /** Makes this driver the owner.
+    *
+    * @param run
+    *   what it does there, for the messages of others
+    */
+  def take(checkpoint: Path, conf: Configuration, run: String): Unit = {
+    val files = CheckpointFiles.create(folder(checkpoint), conf)
+    files.mkdirs(folder(checkpoint))
+    val content = JsonMethods.compact(
+      ("format" -> Format) ~ ("run" -> run) ~ ("host" -> host) ~ ("pid" -> process.pid) ~
+        ("process_start" -> processStart(process)) ~ ("time" -> Instant.now.toString)
+    )
+    def write(number: Long): Long =
+      try {
+        CheckpointFiles
+          .write(files, file(checkpoint, number), overwriteIfPossible = false)(
+            _.write(content.getBytes(UTF_8))
+          )
+        number
+      } catch { case _: FileAlreadyExistsException => write(number + 1) }
+    val known = numbers(checkpoint, files)
+    val number = write(known.maxOption.getOrElse(0L) + 1)
+    claims.put(checkpoint, Held(number, run, files))
+    known.filter(_ <= number - Kept).foreach { old =>
+      files.delete(file(checkpoint, old))
+      files.delete(ended(checkpoint, old))
+    }
+  }
+
+  /** From now on nothing is written to the logs, and the query fails with this. */
+  def fail(checkpoint: Path, cause: Throwable): Unit = {
+    claims.put(checkpoint, Failed(cause))
+    ()
+  }
+
+  /** Lets go of the checkpoint if it is held for this run; others see that the run has ended. */
+  def release(checkpoint: Path, run: String): Unit = claims.get(checkpoint) match {
+    case held: Held if held.run == run =>
+      claims.remove(checkpoint, held)
+      // The folder of a query without a checkpoint location is gone by now.
+      try
+        if (held.files.exists(file(checkpoint, held.number)))
+          CheckpointFiles
+            .write(held.files, ended(checkpoint, held.number), overwriteIfPossible = true)(_ => ())
+      catch { case NonFatal(e) => logDebug(s"Could not tell that $checkpoint is free", e) }
+    case failed: Failed =>
+      claims.remove(checkpoint, failed)
+      ()
+    case _ =>
+  }
+
+  /** Fails where another driver has taken the checkpoint from this one, or this one could not take it. */
+  def check(checkpoint: Path): Unit = claims.get(checkpoint) match {
+    case null =>
+    case Failed(cause) => throw cause
+    case Held(number, run, files) =>
+      if (files.exists(file(checkpoint, number + 1)))
+        throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))
+  }
+
+  /** Checks before an entry of a query's log is written. */
+  def checkWrite(path: Path): Unit = {
+    val log = path.getParent
+    if (log != null && Logs(log.getName) && log.getParent != null) check(log.getParent)
+  }
+
+  /** Another process of this machine that has the checkpoint and has not let go of it. Whether one of
+    * another machine is alive is not known here.
+    */
+  def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] = {
+    val files = CheckpointFiles.create(folder(checkpoint), conf)
+    for {
+      number <- numbers(checkpoint, files).maxOption
+      if !files.exists(ended(checkpoint, number))
+      owner <- read(checkpoint, number, files)
+      if owner.host == host && owner.pid != process.pid
+      alive <- Option(ProcessHandle.of(owner.pid).orElse(null))
+      if alive.isAlive && processStart(alive) == owner.process_start
+    } yield owner.toString
+  }
+
+  private def describe(checkpoint: Path, number: Long, files: CheckpointFileManager): String =
+    read(checkpoint, number, files).fold("another driver")(_.toString)
+
+  /** None where it can't be read: it only says who it is. */
+  private def read(checkpoint: Path, number: Long, files: CheckpointFileManager): Option[Owner] =
+    try
+      Using.resource(files.open(file(checkpoint, number))) { in =>
+        Some(JsonMethods.parse(new String(in.readAllBytes(), UTF_8)).extract[Owner])
+      }
+    catch { case NonFatal(_) => None }
+
+  private def numbers(checkpoint: Path, files: CheckpointFileManager): Seq[Long] =
+    if (!files.exists(folder(checkpoint))) Nil
+    else files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
+
+  private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
+  private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")
+  private def ended(checkpoint: Path, number: Long) =
+    new Path(folder(checkpoint), s"$number$Ended")
+
+  private def process = ProcessHandle.current
+
+  private lazy val host: String =
+    try InetAddress.getLocalHost.getHostName
+    catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
+
+  /** A process number is given again; with its start it is one process. */
+  private def processStart(process: ProcessHandle): Long =
+    process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
+
+  private final case class Owner(
+      run: String,
+      host: String,
+      pid: Long,
+      process_start: Long,
+      time: String
+  ) {
+    override def toString: String = s"$run (process $pid on $host, since $time)"
+  }
+}

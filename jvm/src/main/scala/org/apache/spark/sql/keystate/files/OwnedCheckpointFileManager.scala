@@ -1,0 +1,31 @@
+package org.apache.spark.sql.keystate.files
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs._
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+/** Manages the files of a checkpoint: local folders by [[LocalCheckpointFileManager]], all others as
+  * Spark does without a setting. A query that lost its checkpoint to another driver writes no log
+  * entry.
+  */
+class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
+  private val files = CheckpointFiles.select(path, conf)
+
+  override def createAtomic(
+      path: Path,
+      overwriteIfPossible: Boolean
+  ): CancellableFSDataOutputStream = {
+    CheckpointOwner.checkWrite(path)
+    files.createAtomic(path, overwriteIfPossible)
+  }
+  override def open(path: Path): FSDataInputStream = files.open(path)
+  override def list(path: Path, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
+  override def mkdirs(path: Path): Unit = files.mkdirs(path)
+  override def exists(path: Path): Boolean = files.exists(path)
+  override def delete(path: Path): Unit = files.delete(path)
+  override def isLocal: Boolean = files.isLocal
+  override def createCheckpointDirectory(): Path = files.createCheckpointDirectory()
+  override def close(): Unit = files.close()
+}

@@ -1,0 +1,68 @@
+package org.apache.spark.sql.keystate.files
+
+import java.io.{File, FileNotFoundException, InputStream}
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+import keystate.files.{AtomicOutputStream, CheckpointStorage, StoredFile}
+
+/** The checkpoint's files through Spark's CheckpointFileManager, which knows how the file system at
+  * hand makes a file appear atomically, and which users can replace.
+  */
+private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
+    extends CheckpointStorage {
+  private lazy val files = CheckpointFiles.create(operatorFolder, conf)
+
+  override def open(path: String, offset: Long): InputStream = {
+    val in = files.open(resolve(path))
+    try if (offset > 0) in.seek(offset)
+    catch {
+      case e: Throwable =>
+        in.close()
+        throw e
+    }
+    in
+  }
+
+  override def link(path: String, file: File): Boolean = files match {
+    case local: LocalCheckpointFileManager => local.link(resolve(path), file)
+    case _ => false
+  }
+
+  override def createAtomic(path: String): AtomicOutputStream = {
+    val file = resolve(path)
+    // The manager's temporary file needs the folder.
+    if (!files.exists(file.getParent)) files.mkdirs(file.getParent)
+    val out = files.createAtomic(file, overwriteIfPossible = true)
+    new AtomicOutputStream {
+      override def write(b: Int): Unit = out.write(b)
+      override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
+        out.write(bytes, offset, length)
+      override def flush(): Unit = out.flush()
+      override def close(): Unit = out.close()
+      override def cancel(): Unit = (out: CancellableFSDataOutputStream).cancel()
+    }
+  }
+
+  override def list(folder: String): Seq[StoredFile] =
+    try
+      files.list(resolve(folder)).toSeq.filter(_.isFile).map { status =>
+        StoredFile(status.getPath.getName, status.getModificationTime)
+      }
+    catch { case _: FileNotFoundException => Nil }
+
+  override def folders(): Seq[String] =
+    try files.list(operatorFolder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
+    catch { case _: FileNotFoundException => Nil }
+
+  override def exists(path: String): Boolean = files.exists(resolve(path))
+
+  override def delete(path: String): Unit = files.delete(resolve(path))
+
+  override def describe(path: String): String = resolve(path).toString
+
+  private def resolve(path: String): Path = new Path(operatorFolder, path)
+}

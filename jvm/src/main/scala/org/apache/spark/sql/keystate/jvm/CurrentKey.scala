@@ -1,0 +1,91 @@
+package org.apache.spark.sql.keystate.jvm
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.unsafe.Platform
+
+import keystate.backend.StateEntries
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+
+/** The key that a JVM function is processing, and where its states are. States find both here, so
+  * that moving on to the next element costs the same however many states there are.
+  */
+private[keystate] final class CurrentKey {
+  private var row: UnsafeRow = _
+  private var bytes: Array[Byte] = _
+  private var keyGroup = 0
+  private var open = false
+  private var caller: Thread = _ // of the function; null outside of a task's calls
+  private val iterators = ArrayBuffer.empty[AutoCloseable]
+
+  private var entries: Array[StateEntries] = Array.empty
+  private var families: Array[Int] = Array.empty
+
+  def enter(context: OperatorTaskContext): Unit = {
+    entries = context.entries.toArray
+    families = context.families.toArray
+  }
+
+  /** What a state is read and written through, and the backend's id of it. */
+  def entriesOf(state: Int): StateEntries = entries(state)
+  def familyOf(state: Int): Int = families(state)
+
+  /** Counts elements, so that what was read for one is not taken for another's. */
+  var element = 0L
+
+  /** Entries put and removed in this task. */
+  var updated = 0L
+  var removed = 0L
+
+  /** The event time of the element or event-time timer at hand; `Long.MinValue` if it has none. */
+  var eventTime: () => Long = () => Long.MinValue
+
+  def isOpen: Boolean = open
+
+  /** States may be used from now on, in this thread only: one of the function's own may be left from
+    * an element or a task that is long over.
+    */
+  def enterCalls(): Unit = caller = Thread.currentThread
+  def leaveCalls(): Unit = caller = null
+
+  private def isCaller: Boolean = Thread.currentThread eq caller
+
+  def moveTo(key: UnsafeRow, group: Int): Unit = {
+    row = key
+    bytes = null
+    keyGroup = group
+    element += 1
+    open = true
+  }
+
+  def leave(): Unit = {
+    open = false
+    if (iterators.nonEmpty) {
+      iterators.foreach(_.close())
+      iterators.clear()
+    }
+  }
+
+  def group: Int = keyGroup
+
+  def currentRow: UnsafeRow = row
+
+  /** The key's bytes, which the backend may keep. */
+  def key: Array[Byte] = {
+    if (bytes == null) {
+      bytes = new Array[Byte](row.getSizeInBytes)
+      row.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET.toLong)
+    }
+    bytes
+  }
+
+  def check(state: String): Unit =
+    if (!open || !isCaller) throw KeystateErrors.noCurrentKey(state)
+
+  /** For what is used without a key too. */
+  def checkCaller(what: String): Unit = if (!isCaller) throw KeystateErrors.notInCall(what)
+
+  def closeLater(iterator: AutoCloseable): Unit = iterators += iterator
+}

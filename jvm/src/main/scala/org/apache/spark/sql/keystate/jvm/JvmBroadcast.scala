@@ -1,0 +1,129 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.util.UUID
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+
+import keystate.{
+  BroadcastState,
+  Collector,
+  KeyedBroadcastContext,
+  KeyedStateFunction,
+  MapStateDescriptor,
+  State,
+  StateDescriptor
+}
+import keystate.backend.StoredKeys
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.operator.EventTimeReader
+import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+
+/** The broadcast side of a JVM function.
+  *
+  * @param element
+  *   bound to the columns that are broadcast
+  */
+private[keystate] final case class DeclaredBroadcast(
+    element: ExpressionEncoder[Any],
+    states: Seq[DeclaredState]
+)
+
+/** Takes in the broadcast elements of a JVM function's subtask. */
+private[keystate] final class JvmBroadcast(
+    declared: DeclaredBroadcast,
+    calls: FunctionCalls,
+    keyed: Seq[DeclaredState],
+    runtime: TaskRuntimeContext,
+    cursor: CurrentKey,
+    currentKey: () => Any
+) {
+  private val toElement = declared.element.createDeserializer()
+  private var context: OperatorTaskContext = _
+  private var eventTime: EventTimeReader = _
+  private var row: InternalRow = _ // of the element at hand
+  private var value: Any = _
+
+  private val states = declared.states.map { state =>
+    state.spec.name -> new JvmBroadcastState(state, cursor, () => row != null)
+  }
+  private val byName = states.toMap
+
+  def state(descriptor: MapStateDescriptor[_, _]): JvmBroadcastState =
+    byName.getOrElse(
+      descriptor.name,
+      throw KeystateErrors.noBroadcastState(descriptor.name, states.map(_._1))
+    )
+
+  /** The elements of a task. */
+  def enter(context: OperatorTaskContext): Iterator[InternalRow] = {
+    this.context = context
+    row = null
+    states.map(_._2).zip(context.broadcastStates.get.states).foreach { case (state, entries) =>
+      state.enter(entries)
+    }
+    val rows = context.broadcastInput.fold(Iterator.empty[InternalRow]) { input =>
+      eventTime = new EventTimeReader(input.columns)
+      input.iterator
+    }
+    // Whatever worker has the states as they were has not what comes of these elements.
+    if (rows.nonEmpty) context.broadcastStates.get.tag = UUID.randomUUID.toString
+    rows
+  }
+
+  def process(row: InternalRow, out: Collector[Any]): Unit = {
+    value = toElement(row)
+    this.row = row
+    calls.processBroadcastElement(value, Element, out)
+    this.row = null
+  }
+
+  /** What is being processed, for messages. */
+  def where: Any = value
+
+  private object Element extends KeyedBroadcastContext[Any] {
+    private var applying = false
+
+    override def timestamp(): java.lang.Long = eventTime.millis(row) match {
+      case Long.MinValue => null
+      case time => time
+    }
+
+    override def currentProcessingTime(): Long = context.processingTime.get
+    override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
+
+    override def getBroadcastState[K, V](
+        descriptor: MapStateDescriptor[K, V]
+    ): BroadcastState[K, V] = state(descriptor).asInstanceOf[BroadcastState[K, V]]
+
+    override def applyToKeyedState[S <: State](
+        descriptor: StateDescriptor[S],
+        function: KeyedStateFunction[Any, S]
+    ): Unit = {
+      if (row == null || applying)
+        throw KeystateErrors.declaration(
+          "applyToKeyedState can only be called in processBroadcastElement, and not within itself"
+        )
+      val index = keyed.indexWhere(_.spec.name == descriptor.name)
+      if (index < 0)
+        throw KeystateErrors.declaration(
+          s"'${descriptor.name}' is no keyed state: get every state in open."
+        )
+      val found = runtime.stateOf(descriptor)
+      val key = new UnsafeRow(context.grouping.length)
+      val family = context.families(index)
+      applying = true
+      try
+        StoredKeys
+          .of(family, keyed(index).spec.kind.layout, context.backend, context.maxParallelism)
+          .foreach { case (group, bytes) =>
+            key.pointTo(bytes, bytes.length)
+            cursor.moveTo(key, group)
+            function.process(currentKey(), found)
+            cursor.leave()
+          }
+      finally applying = false
+    }
+  }
+}

@@ -1,0 +1,88 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.nio.ByteBuffer
+
+import scala.collection.mutable
+
+import org.apache.spark.SparkEnv
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.util.Utils
+
+import keystate.RichFunction
+import org.apache.spark.sql.keystate.operator.{
+  FunctionRun,
+  FunctionRunner,
+  OperatorFunction,
+  OperatorTaskContext
+}
+import org.apache.spark.sql.keystate.state.Timer
+
+/** A function in the JVM. It runs in the operator that Python's functions run in too, so that either
+  * goes on from the other's checkpoint.
+  *
+  * @param function
+  *   the [[RichFunction]], serialised
+  * @param input
+  *   bound to the columns that the function sees
+  * @param key
+  *   bound to the key columns
+  * @param operatorStates
+  *   the lists of its operator state
+  * @param broadcast
+  *   if it takes broadcast elements
+  */
+private[keystate] final class JvmFunction(
+    function: Array[Byte],
+    val input: ExpressionEncoder[Any],
+    val key: ExpressionEncoder[Any],
+    val output: ExpressionEncoder[Any],
+    val states: Seq[DeclaredState],
+    val operatorStates: Seq[DeclaredList],
+    val broadcast: Option[DeclaredBroadcast]
+) extends OperatorFunction
+    with FunctionRunner {
+
+  override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
+
+  override def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: OperatorTaskContext
+  ): FunctionRun = {
+    var pass = Option.empty[OpenedFunction#Pass]
+    var failed = false
+    // These run before the store is let go of, so no other attempt can have the instance by then. One
+    // whose result was not read to the end has seen rows that don't count.
+    context.task.addTaskFailureListener { (_, _) =>
+      failed = true
+      context.subtask.close()
+    }
+    context.task.addTaskCompletionListener[Unit] { _ =>
+      if (!failed && pass.exists(!_.hasEnded)) context.subtask.close()
+    }
+    val run = context.subtask
+      .getOrOpen(new OpenedFunction(this, context))(_.goesOn(context))
+      .run(rows, due, context)
+    pass = Some(run)
+    run
+  }
+
+  def newInstance(): FunctionCalls = FunctionCalls(JvmFunction.deserialize(function))
+}
+
+private[keystate] object JvmFunction {
+  def serialize(function: RichFunction): Array[Byte] = {
+    val buffer = SparkEnv.get.closureSerializer.newInstance().serialize(function)
+    val bytes = new Array[Byte](buffer.remaining)
+    buffer.get(bytes)
+    bytes
+  }
+
+  def deserialize(function: Array[Byte]): RichFunction =
+    SparkEnv.get.closureSerializer
+      .newInstance()
+      .deserialize(ByteBuffer.wrap(function), Utils.getContextOrSparkClassLoader)
+}

@@ -1,0 +1,181 @@
+package org.apache.spark.sql.keystate.jvm
+
+import scala.annotation.nowarn
+
+import org.apache.spark.sql.catalyst.util.GenericArrayData
+
+import keystate.{
+  AggregateFunction,
+  AggregatingState,
+  FoldFunction,
+  FoldingState,
+  ListState,
+  ReduceFunction,
+  ReducingState,
+  ValueState
+}
+import keystate.backend.{GroupedKey, StateEntries}
+import keystate.errors.KeystateErrors
+import keystate.ttl.TtlEntries
+import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.ListChunks
+
+/** A state of a JVM function: reads and writes its entries directly, for the key of the cursor. */
+private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: CurrentKey) {
+  protected def family: Int = cursor.familyOf(index)
+  protected def store: StateEntries = cursor.entriesOf(index)
+  protected def check(): Unit = cursor.check(spec.name)
+
+  private val byEventTime = spec.ttl.exists(_.eventTime)
+  private val livesOnWhenRead = spec.ttl.exists(_.updatedOnRead)
+
+  /** When the current element used this state; the clock itself is the entries' concern. */
+  protected def time: Long = if (byEventTime) cursor.eventTime() else Long.MinValue
+
+  protected def wasRead(entry: Array[Byte]): Unit = if (livesOnWhenRead) touch(entry)
+  protected def wasWritten(entry: Array[Byte]): Unit = if (byEventTime) touch(entry)
+
+  private def touch(entry: Array[Byte]): Unit = store match {
+    case ttl: TtlEntries => ttl.touch(family, cursor.group, entry, time)
+    case _ => // of a batch, where nothing expires
+  }
+}
+
+/** Value state. The object is kept while its element is processed. */
+private[keystate] final class JvmValueState(
+    spec: StateSpec,
+    index: Int,
+    codec: ObjectCodec,
+    cursor: CurrentKey,
+    default: Any
+) extends JvmState(spec, index, cursor)
+    with ValueState[Any] {
+  private var readFor = -1L
+  private var current: Any = _
+
+  override def value(): Any = {
+    check()
+    if (readFor != cursor.element) {
+      val bytes = store.get(family, cursor.group, cursor.key)
+      current = if (bytes == null) null else codec.decode(bytes)
+      wasRead(cursor.key)
+      readFor = cursor.element
+    }
+    if (current == null) default else current
+  }
+
+  override def update(value: Any): Unit =
+    if (value == null) clear()
+    else {
+      check()
+      val bytes = KeystateErrors.inState(spec.name, spec.describe)(codec.encode(value))
+      store.put(family, cursor.group, cursor.key, bytes)
+      wasWritten(cursor.key)
+      cursor.updated += 1
+      current = value
+      readFor = cursor.element
+    }
+
+  override def clear(): Unit = {
+    check()
+    store.remove(family, cursor.group, cursor.key)
+    cursor.removed += 1
+    current = null
+    readFor = cursor.element
+  }
+}
+
+private[keystate] final class JvmReducingState(
+    value: ValueState[Any],
+    function: ReduceFunction[Any]
+) extends ReducingState[Any] {
+  override def get(): Any = value.value()
+  override def add(added: Any): Unit = {
+    val before = value.value()
+    value.update(if (before == null || added == null) added else function.reduce(before, added))
+  }
+  override def clear(): Unit = value.clear()
+}
+
+private[keystate] final class JvmAggregatingState(
+    accumulator: ValueState[Any],
+    function: AggregateFunction[Any, Any, Any]
+) extends AggregatingState[Any, Any] {
+  override def get(): Any = {
+    val current = accumulator.value()
+    if (current == null) null else function.getResult(current)
+  }
+  override def add(added: Any): Unit =
+    if (added == null) clear()
+    else {
+      val current = accumulator.value()
+      accumulator.update(
+        function.add(added, if (current == null) function.createAccumulator() else current)
+      )
+    }
+  override def clear(): Unit = accumulator.clear()
+}
+
+/** List state, in the chunks that [[ListStateColumns]] describes. */
+private[keystate] final class JvmListState(
+    spec: StateSpec,
+    index: Int,
+    codec: ObjectCodec,
+    cursor: CurrentKey
+) extends JvmState(spec, index, cursor)
+    with ListState[Any] {
+  private val chunks = new ListChunks(spec)
+
+  override def get(): Iterable[Any] = {
+    check()
+    val stored = chunks.read(store, family, cursor.group, cursor.key)
+    stored.foreach(chunk => wasRead(chunk.key))
+    stored.view.flatMap { chunk =>
+      val elements = chunks.decode(chunk.value)
+      (0 until elements.numElements()).iterator.map(codec.fromField(elements, _))
+    }
+  }
+
+  override def add(value: Any): Unit = addAll(Iterator.single(value))
+
+  override def addAll(values: IterableOnce[Any]): Unit = {
+    check()
+    val elements = KeystateErrors.inState(spec.name, spec.describe)(
+      values.iterator.map(codec.field).toArray[Any]
+    )
+    if (elements.nonEmpty) {
+      val list = new GenericArrayData(elements)
+      wasWritten(chunks.append(store, family, cursor.group, cursor.key, list, time))
+      cursor.updated += 1
+    }
+  }
+
+  override def update(values: IterableOnce[Any]): Unit = {
+    // Read first: it may be what this list holds.
+    val replacing = values.iterator.toArray[Any]
+    clear()
+    addAll(replacing)
+  }
+
+  override def clear(): Unit = {
+    check()
+    cursor.removed += GroupedKey.clear(store, family, cursor.group, cursor.key)
+  }
+}
+
+@nowarn("cat=deprecation")
+private[keystate] final class JvmFoldingState(
+    accumulator: ValueState[Any],
+    function: FoldFunction[Any, Any],
+    initial: Any
+) extends FoldingState[Any, Any] {
+  override def get(): Any = accumulator.value()
+  override def add(added: Any): Unit =
+    if (added == null) clear()
+    else {
+      val current = accumulator.value()
+      accumulator.update(function.fold(if (current == null) initial else current, added))
+    }
+  override def clear(): Unit = accumulator.clear()
+}

@@ -1,0 +1,259 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.util.ArrayDeque
+
+import scala.collection.mutable
+import scala.util.control.NonFatal
+
+import org.apache.spark.TaskKilledException
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+
+import keystate.{
+  BroadcastOnTimerContext,
+  Collector,
+  MapStateDescriptor,
+  ReadOnlyBroadcastState,
+  TimeDomain,
+  TimerService
+}
+import keystate.errors.{KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext}
+import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
+
+/** An opened JVM function of one subtask, for task after task of a query's run. */
+private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
+    extends AutoCloseable {
+  private val cursor = new CurrentKey
+  private val toInput = function.input.createDeserializer()
+  private val toKey = function.key.createDeserializer()
+  private val toRow = function.output.createSerializer()
+  private var context = opening
+  private var row: InternalRow = _ // of the element at hand; null for a timer
+  private var timer: Timer = _ // that fires; null for an element
+  private val results = new ArrayDeque[InternalRow]
+
+  private val element = new Element
+  cursor.eventTime = () => element.eventTime
+  private val collector: Collector[Any] = result => {
+    cursor.checkCaller("The collector")
+    results.addLast(
+      try toRow(result).copy()
+      catch {
+        case e: Exception =>
+          throw KeystateErrors.result(name, function.output.schema.catalogString, e)
+      }
+    )
+  }
+
+  private val calls = function.newInstance()
+  private val user = calls.function
+  private val runtime = new TaskRuntimeContext(function.states, cursor, () => context)
+  user.setRuntimeContext(runtime)
+
+  private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {
+    new JvmOperatorState(calls.user, function.operatorStates, runtime, opening)
+  }
+  guard("initializeState")(operatorState.foreach(_.initialize()))
+  guard("open")(user.open(runtime))
+
+  private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
+    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key)
+  }
+
+  private def name = context.spec.name
+
+  /** Whether this instance can serve a task. */
+  def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
+
+  /** Applies the function as the result is read. */
+  def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: OperatorTaskContext
+  ): Pass = {
+    this.context = context
+    cursor.enter(context)
+    row = null
+    guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
+    new Pass(rows, due, context)
+  }
+
+  override def close(): Unit = {
+    cursor.leave()
+    user.close()
+  }
+
+  /** One pass over rows and timers. A reader of the result may stop before its end. */
+  final class Pass(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: OperatorTaskContext
+  ) extends Iterator[InternalRow]
+      with FunctionRun {
+    private val keys = context.keyReader
+    private val timerKey = new UnsafeRow(keys.width)
+    private val updatedBefore = cursor.updated
+    private val removedBefore = cursor.removed
+    private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
+    private var ended = false
+
+    def hasEnded: Boolean = ended
+
+    override def output: Iterator[InternalRow] = this
+    override def updated: Long = cursor.updated - updatedBefore
+    override def removed: Long = cursor.removed - removedBefore
+
+    override def hasNext: Boolean = !results.isEmpty || !ended && context.lease.useInOneThread {
+      cursor.enterCalls()
+      try advance()
+      finally cursor.leaveCalls()
+    }
+
+    private def advance(): Boolean = {
+      while (results.isEmpty && (elements.hasNext || rows.hasNext || due.nonEmpty)) {
+        if (elements.hasNext) processBroadcast(elements.next())
+        else if (rows.hasNext) process(rows.next())
+        else fire(due.dequeue())
+      }
+      if (results.isEmpty && !ended) end()
+      !results.isEmpty
+    }
+
+    private def end(): Unit = {
+      ended = true
+      guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
+    }
+
+    override def next(): InternalRow = {
+      if (!hasNext) Iterator.empty.next()
+      results.poll()
+    }
+
+    private def processBroadcast(element: InternalRow): Unit =
+      try broadcast.get.process(element, collector)
+      catch
+        failed(
+          s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
+        )
+
+    private def process(input: InternalRow): Unit = {
+      cursor.moveTo(keys.key(input), keys.group(input))
+      row = context.toColumns(input)
+      val value = toInput(row)
+      try calls.processElement(value, element, collector)
+      catch failed(s"${ofKey}row ${shorten(value)}")
+      cursor.leave()
+    }
+
+    private def fire(due: Timer): Unit = if (context.timers.get.take(due)) {
+      timerKey.pointTo(due.key, due.key.length)
+      cursor.moveTo(timerKey, due.group)
+      timer = due
+      try calls.onTimer(due.time, element, collector)
+      catch failed(s"${ofKey}timer ${due.time}")
+      timer = null
+      cursor.leave()
+    }
+  }
+
+  /** A mistake that Keystate has found names itself; everything else is the function's failure. */
+  private def failed(where: => String): PartialFunction[Throwable, Nothing] = {
+    case e: TaskKilledException => throw e
+    case e: KeystateException => throw e
+    case NonFatal(e) => throw KeystateErrors.functionFailed(name, where, e)
+  }
+
+  private def guard(where: String)(call: => Unit): Unit =
+    try call
+    catch failed(where)
+
+  private def ofKey: String =
+    if (context.grouping.isEmpty) "" else s"key ${shorten(key)}, "
+
+  private def key: Any = toKey(cursor.currentRow)
+
+  private def shorten(value: Any): String = {
+    val text = value match {
+      case row: Row if row.length == 1 => String.valueOf(row.get(0))
+      case other => String.valueOf(other)
+    }
+    if (text.length <= 200) text else s"${text.take(200)}..."
+  }
+
+  /** What the function is told of the element or timer at hand. */
+  private final class Element extends BroadcastOnTimerContext[Any] with TimerService {
+    private var keyOf = -1L
+    private var currentKey: Any = _
+
+    override def getCurrentKey: Any = {
+      if (!cursor.isOpen)
+        throw KeystateErrors.declaration("there is no current key outside of a call")
+      if (keyOf != cursor.element) {
+        currentKey = key
+        keyOf = cursor.element
+      }
+      currentKey
+    }
+
+    override def timestamp(): java.lang.Long =
+      if (timer != null) timer.time
+      else
+        rowTime match {
+          case Long.MinValue => null
+          case time => time
+        }
+
+    /** `Long.MinValue` if there is none. */
+    def eventTime: Long =
+      if (timer == null) rowTime
+      else if (timer.domain == Timers.EventTime) timer.time
+      else Long.MinValue
+
+    private def rowTime: Long = context.eventTime.millis(row)
+
+    override def timeDomain(): TimeDomain = {
+      if (timer == null) throw KeystateErrors.declaration("no timer is firing")
+      if (timer.domain == Timers.EventTime) TimeDomain.EVENT_TIME
+      else TimeDomain.PROCESSING_TIME
+    }
+
+    override def timerService(): TimerService = this
+
+    override def getBroadcastState[K, V](
+        descriptor: MapStateDescriptor[K, V]
+    ): ReadOnlyBroadcastState[K, V] =
+      broadcast.get.state(descriptor).asInstanceOf[ReadOnlyBroadcastState[K, V]]
+
+    override def currentProcessingTime(): Long = context.processingTime.get
+
+    override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
+
+    override def registerEventTimeTimer(time: Long): Unit = {
+      if (context.timers.nonEmpty && context.streaming && context.watermark.isEmpty)
+        throw KeystateErrors.timerWithoutWatermark(name)
+      set(Timers.EventTime, time, wanted = true)
+    }
+
+    override def registerProcessingTimeTimer(time: Long): Unit =
+      set(Timers.ProcessingTime, time, wanted = true)
+
+    override def deleteEventTimeTimer(time: Long): Unit =
+      set(Timers.EventTime, time, wanted = false)
+
+    override def deleteProcessingTimeTimer(time: Long): Unit =
+      set(Timers.ProcessingTime, time, wanted = false)
+
+    private def set(domain: Byte, time: Long, wanted: Boolean): Unit = {
+      val timers = context.timers.getOrElse(
+        throw KeystateErrors.declaration(
+          "timers need a key, and an onTimer method in the function"
+        )
+      )
+      cursor.check(OwnFamilies.TimersName)
+      timers.set(domain, time, cursor.group, cursor.key, wanted)
+    }
+  }
+}

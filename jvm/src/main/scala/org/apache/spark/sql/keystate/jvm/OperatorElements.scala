@@ -1,0 +1,59 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.util.Base64
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
+import org.apache.spark.sql.keystate.spec.SchemaEvolution
+
+/** The elements of a list of operator state as the checkpoint has them: each an Arrow stream of its
+  * own, in Base64, so that elements can be dealt out. The Python worker writes and reads the same.
+  */
+private[keystate] final class OperatorElements(declared: DeclaredState) {
+  private val spec = declared.spec
+  private val codec = new ObjectCodec(declared.value)
+  private val format = new ArrowStreams("UTC", largeVarTypes = false)
+
+  private def schema(element: DataType) = new StructType().add("element", element)
+
+  def encode(elements: Iterable[Any]): Seq[String] = {
+    val fields =
+      KeystateErrors.inState(spec.name, spec.describe)(elements.iterator.map(codec.field).toVector)
+    fields.map { field =>
+      val stream = format.write(schema(spec.valueType)) { writers =>
+        writers.head.write(InternalRow(field), 0)
+        1
+      }
+      Base64.getEncoder.encodeToString(stream)
+    }
+  }
+
+  def decode(encoded: Seq[String]): Seq[Any] = encoded.map { element =>
+    format.readVectors(Base64.getDecoder.decode(element)) { root =>
+      val vector = root.getVector(0)
+      val stored = ArrowUtils.fromArrowField(vector.getField)
+      val field = new ColumnarArray(new ArrowColumnVector(vector), 0, 1).get(0, stored)
+      val read = readers.getOrElseUpdate(stored, reader(stored))
+      codec.fromField(read(InternalRow(field)), 0)
+    }
+  }
+
+  private val readers = mutable.HashMap.empty[DataType, UnsafeProjection]
+
+  /** Reads elements of a type, which may be an older one, as of the type that the list has now. */
+  private def reader(stored: DataType): UnsafeProjection = {
+    SchemaEvolution.check(stored, spec.valueType).foreach { reason =>
+      val before = spec.copy(valueType = stored).describe
+      throw KeystateErrors.stateChanged(spec.name, before, spec.describe, reason)
+    }
+    UnsafeProjection.create(SchemaEvolution.project(schema(stored), schema(spec.valueType)))
+  }
+}

@@ -1,0 +1,231 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.io.NotSerializableException
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.{Dataset, Row}
+import org.apache.spark.sql.catalyst.analysis.Analyzer
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.internal.StaticSQLConf
+
+import keystate.{CheckpointListener, CheckpointedFunction, RichFunction, TypeInformation}
+import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+
+/** What the Scala API calls. */
+object ScalaBridge {
+  private val timeModes = Set("auto", "event_time", "processing_time", "none")
+
+  /** Applies a function to a Dataset.
+    *
+    * @param keyType
+    *   if the function wants to know the key
+    * @param broadcast
+    *   if the function takes broadcast elements
+    */
+  def process[T, OUT](
+      data: Dataset[T],
+      by: KeyBy[T],
+      function: RichFunction,
+      keyType: Option[TypeInformation[_]],
+      broadcast: Option[BroadcastInputs],
+      outputType: TypeInformation[OUT],
+      name: Option[String],
+      maxParallelism: Option[Int],
+      timeMode: String
+  ): Dataset[OUT] = {
+    val df = classic(data)
+    checkExtension(df)
+    if (!timeModes(timeMode))
+      throw KeystateErrors.declaration(
+        s"The time mode must be one of ${timeModes.mkString(", ")}, not $timeMode."
+      )
+    val input = by match {
+      case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns)
+      case KeyBy.Function(f, encoder) =>
+        KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
+    }
+    val serialized =
+      try JvmFunction.serialize(function)
+      catch {
+        case e: NotSerializableException =>
+          throw KeystateErrors.declaration(
+            s"The function can't be sent to executors: ${e.getMessage} is not serializable. Mark " +
+              "what open makes as @transient.",
+            e
+          )
+      }
+    val calls = FunctionCalls(function)
+    val (states, operatorStates) = discover(serialized, name)
+    val analyzer = df.sparkSession.sessionState.analyzer
+    val declaredBroadcast = broadcast.map(declare(_, df, analyzer))
+    val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
+    val checkpointed = calls.user match {
+      case _: CheckpointedFunction | _: CheckpointListener => true
+      case _ => false
+    }
+    if (checkpointed && broadcast.nonEmpty)
+      throw KeystateErrors.declaration(
+        "A function of broadcast elements can't have operator state: keep it in broadcast state."
+      )
+    checkStates(
+      states.map(_.spec),
+      operatorStates.map(_.state.spec) ++ broadcastStates,
+      input.keys
+    )
+    val output = ObjectCodec.expression(outputType.encoder)
+    val spec = OperatorSpec(
+      name,
+      maxParallelism,
+      timeMode,
+      calls.hasTimers,
+      states.map(_.spec),
+      broadcast = broadcastStates,
+      checkpointed = checkpointed,
+      operatorStates = operatorStates.map(_.state.spec)
+    )
+    val plan = KeyedProcess(
+      new JvmFunction(
+        serialized,
+        df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer),
+        keyEncoder(keyType.getOrElse(TypeInformation.row), input.keys, analyzer),
+        output,
+        states,
+        operatorStates,
+        declaredBroadcast
+      ),
+      input.keys,
+      input.columns,
+      input.output(output.schema),
+      spec,
+      input.child
+    )
+    val connected = broadcast.fold[LogicalPlan](plan) { inputs =>
+      BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed)
+    }
+    ClassicDataset(df.sparkSession, connected)(outputType.encoder)
+  }
+
+  private def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {
+    case classic: ClassicDataset[T] => classic
+    case _ =>
+      throw KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
+  }
+
+  private def declare(
+      inputs: BroadcastInputs,
+      df: ClassicDataset[_],
+      analyzer: Analyzer
+  ): DeclaredBroadcast = {
+    if (inputs.descriptors.isEmpty)
+      throw KeystateErrors.declaration("broadcast needs at least one MapStateDescriptor.")
+    if (inputs.data.isStreaming && !df.isStreaming)
+      throw KeystateErrors.declaration(
+        "A stream can't be broadcast to a batch Dataset: its rows would be processed once for " +
+          "ever. Make both of them streams, or both batch Datasets."
+      )
+    val states = inputs.descriptors.map { descriptor =>
+      if (descriptor.getTtlConfig.isEnabled)
+        throw KeystateErrors.cannotExpire(descriptor.name, "broadcast state")
+      DeclaredState(
+        "broadcast",
+        StateKind.Broadcast,
+        descriptor,
+        descriptor.valueType,
+        Some(descriptor.keyType)
+      )
+    }
+    val right = classic(inputs.data)
+    val encoder = right.exprEnc.asInstanceOf[ExpressionEncoder[Any]]
+    DeclaredBroadcast(
+      encoder.resolveAndBind(right.queryExecution.analyzed.output, analyzer),
+      states
+    )
+  }
+
+  private def checkExtension(df: ClassicDataset[_]): Unit = {
+    val extension = Settings.ExtensionClass
+    val loaded = df.sparkSession.sessionState.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS)
+    if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)
+  }
+
+  /** The states that a copy of the function asks for. */
+  private def discover(
+      function: Array[Byte],
+      name: Option[String]
+  ): (Seq[DeclaredState], Seq[DeclaredList]) = {
+    val context = new DiscoveryContext(name)
+    val operatorStates = new OperatorStateDiscovery(context)
+    val calls = FunctionCalls(JvmFunction.deserialize(function))
+    val copy = calls.function
+    copy.setRuntimeContext(context)
+    try {
+      calls.user match {
+        case own: CheckpointedFunction =>
+          onDriver("initializeState")(own.initializeState(operatorStates))
+        case _ =>
+      }
+      onDriver("open")(copy.open(context))
+    } catch {
+      case e: Throwable =>
+        try copy.close()
+        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
+        throw e
+    }
+    onDriver("close")(copy.close())
+    (context.found.toSeq, operatorStates.found.toSeq)
+  }
+
+  private def onDriver(method: String)(call: => Unit): Unit =
+    try call
+    catch {
+      case e: KeystateException => throw e
+      case NonFatal(e) =>
+        throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
+    }
+
+  private def checkStates(
+      keyed: Seq[StateSpec],
+      others: Seq[StateSpec],
+      keys: Seq[Attribute]
+  ): Unit = {
+    if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
+    val names = (keyed ++ others).map(_.name)
+    names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
+  }
+
+  /** Binds the key's type to the key columns, by their order. */
+  private def keyEncoder(
+      keyType: TypeInformation[_],
+      keys: Seq[Attribute],
+      analyzer: Analyzer
+  ): ExpressionEncoder[Any] = {
+    val encoder: ExpressionEncoder[Any] =
+      if (keyType eq TypeInformation.row)
+        ExpressionEncoder(DataTypeUtils.fromAttributes(keys))
+          .asInstanceOf[ExpressionEncoder[Row]]
+          .asInstanceOf[ExpressionEncoder[Any]]
+      else ObjectCodec.expression(keyType.encoder)
+    def mismatch(cause: Throwable) = KeystateErrors.declaration(
+      s"The function's key is of type ${encoder.schema.catalogString}, which does not fit the key " +
+        s"columns ${DataTypeUtils.fromAttributes(keys).catalogString}.",
+      cause
+    )
+    if (encoder.schema.length != keys.length) throw mismatch(null)
+    val named = keys.zip(encoder.schema).map { case (key, field) =>
+      AttributeReference(field.name, key.dataType, key.nullable)()
+    }
+    try encoder.resolveAndBind(named, analyzer)
+    catch {
+      case NonFatal(e) => throw mismatch(e)
+    }
+  }
+}

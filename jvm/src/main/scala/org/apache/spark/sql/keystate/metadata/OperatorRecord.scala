@@ -1,0 +1,162 @@
+package org.apache.spark.sql.keystate.metadata
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.{Collections, LinkedHashMap, Map => JMap}
+
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.json4s.{DefaultFormats, Formats, JObject}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+
+import keystate.errors.{DamagedFileException, KeystateErrors}
+import keystate.files.Crc32c
+import keystate.keygroup.KeyGroups
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.store.StoreConfig
+
+/** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
+  * JSON `{"format": 1, "maxParallelism": K, "crc32c": N}`, written once before the operator's first
+  * batch. The checksum is of the JSON without it; records of earlier builds have none.
+  */
+private[keystate] final case class OperatorRecord(maxParallelism: Int) {
+  def checkParallelism(partitions: Int): Unit =
+    if (partitions > maxParallelism)
+      throw KeystateErrors.parallelismTooHigh(partitions, maxParallelism)
+}
+
+private[keystate] object OperatorRecord {
+  private implicit val formats: Formats = DefaultFormats
+  private val Format = 1
+  private val Checksum = "crc32c"
+  private val KeptInMemory = 1000
+
+  /** Read once per query run: an operator is planned anew for every batch. */
+  private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
+    Collections.synchronizedMap(new LinkedHashMap[(String, Long, Option[Int]), OperatorRecord] {
+      override def removeEldestEntry(
+          eldest: JMap.Entry[(String, Long, Option[Int]), OperatorRecord]
+      ): Boolean = size > KeptInMemory
+    })
+
+  /** The checkpoint's record, written now if this is the operator's first batch. */
+  def resolve(
+      info: StatefulOperatorStateInfo,
+      spec: OperatorSpec,
+      session: SparkSession
+  ): OperatorRecord = {
+    val conf = session.sessionState.conf
+    val wanted = spec.maxParallelism.orElse(
+      Settings.MaxParallelism.in(StoreConfig.in(conf))
+    )
+    wanted.foreach(KeyGroups.checkMaxParallelism)
+    if (info.checkpointLocation.isEmpty) {
+      OperatorRecord(wanted.getOrElse(default(info)))
+    } else {
+      val location = s"${info.checkpointLocation}/${info.operatorId}"
+      val record = known.computeIfAbsent(
+        (s"${info.queryRunId}$location", info.operatorId, wanted),
+        _ =>
+          readOrWrite(
+            new Path(location), {
+              val fresh = OperatorRecord(wanted.getOrElse(default(info)))
+              check(fresh, wanted, info, location)
+              fresh
+            },
+            session.sessionState.newHadoopConf()
+          )
+      )
+      check(record, wanted, info, location)
+      record
+    }
+  }
+
+  private def default(info: StatefulOperatorStateInfo): Int =
+    KeyGroups.defaultMaxParallelism(info.numPartitions)
+
+  private def check(
+      record: OperatorRecord,
+      wanted: Option[Int],
+      info: StatefulOperatorStateInfo,
+      location: String
+  ): Unit = {
+    wanted.filter(_ != record.maxParallelism).foreach { other =>
+      throw KeystateErrors.maxParallelismChanged(record.maxParallelism, other, location)
+    }
+    record.checkParallelism(info.numPartitions)
+  }
+
+  private def readOrWrite(
+      operator: Path,
+      fresh: => OperatorRecord,
+      hadoopConf: Configuration
+  ): OperatorRecord = {
+    val file = fileOf(operator)
+    val files = CheckpointFileManager.create(operator, hadoopConf)
+    if (!files.exists(file)) {
+      // Checked before it is written: it is for life.
+      val json = encode(fresh)
+      files.mkdirs(file.getParent)
+      try
+        CheckpointFiles.write(files, file, overwriteIfPossible = false)(
+          _.write(json.getBytes(UTF_8))
+        )
+      catch {
+        case _: FileAlreadyExistsException => // another start of this query was first
+      }
+    }
+    read(operator, hadoopConf).get
+  }
+
+  /** The record of an operator's folder; None when the operator is not one of Keystate's. */
+  def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
+    val file = fileOf(operator)
+    val files = CheckpointFileManager.create(operator, hadoopConf)
+    Option.when(files.exists(file)) {
+      decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString)
+    }
+  }
+
+  private[keystate] def encode(record: OperatorRecord): String = {
+    val fields = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
+    JsonMethods.compact(fields ~ (Checksum -> checksum(fields)))
+  }
+
+  private[keystate] def decode(bytes: Array[Byte], file: String): OperatorRecord = {
+    def damaged(detail: String, cause: Throwable = null) =
+      new DamagedFileException(file, detail, cause)
+    val (json, crc32c, format, maxParallelism) =
+      try {
+        val json = JsonMethods.parse(new String(bytes, UTF_8)).asInstanceOf[JObject]
+        (
+          json,
+          (json \ Checksum).extractOpt[Long],
+          (json \ "format").extract[Int],
+          (json \ "maxParallelism").extract[Int]
+        )
+      } catch { case NonFatal(e) => throw damaged("it is no record of an operator", e) }
+    if (crc32c.exists(_ != checksum(json))) throw damaged("its checksum is wrong")
+    if (format > Format) throw KeystateErrors.newerFormat(file, format, Format)
+    if (format < 1) throw damaged(s"its format is $format")
+    if (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism)
+      throw damaged(s"its max parallelism is $maxParallelism")
+    OperatorRecord(maxParallelism)
+  }
+
+  /** Of the other fields as they are written, without white space. */
+  private def checksum(json: JObject): Long = {
+    val others = JObject(json.obj.filterNot(_._1 == Checksum))
+    Crc32c.of(JsonMethods.compact(others).getBytes(UTF_8)) & 0xffffffffL
+  }
+
+  private def fileOf(operator: Path): Path = new Path(operator, "_keystate/operator")
+}

@@ -1,0 +1,164 @@
+package org.apache.spark.sql.keystate.metadata
+
+import java.util.UUID
+
+import scala.util.Using
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  TransformWithStateVariableInfo,
+  TransformWithStateVariableUtils
+}
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructField, StructType}
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
+import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec}
+
+/** A keyed operator's states in the terms of Spark's own state metadata, by which Spark's `statestore`
+  * reader finds them.
+  *
+  * @param states
+  *   those that the function declares, and those that are kept from earlier runs
+  */
+private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: StructType) {
+  import SparkStateSchema._
+
+  private val keySchema = avroNames(keys)
+
+  /** State name to the schema of its entries. A map's entries are keyed by `key` and `userKey`. */
+  val columnFamilies: Map[String, StateStoreColFamilySchema] =
+    states.map(state => state.name -> columnFamily(state)).toMap
+
+  private def columnFamily(state: StateSpec): StateStoreColFamilySchema = {
+    val valueSchema = valueSchemaOf(state)
+    state.keyType match {
+      case Some(userKey) =>
+        val userKeySchema = new StructType().add("key", withAvroNames(userKey))
+        val entryKey = new StructType().add("key", keySchema).add("userKey", userKeySchema)
+        StateStoreColFamilySchema(
+          state.name,
+          0,
+          entryKey,
+          0,
+          valueSchema,
+          Some(PrefixKeyScanStateEncoderSpec(entryKey, 1)),
+          Some(userKeySchema)
+        )
+      case None =>
+        val encoder = NoPrefixKeyStateEncoderSpec(keySchema)
+        StateStoreColFamilySchema(state.name, 0, keySchema, 0, valueSchema, Some(encoder))
+    }
+  }
+
+  private def valueSchemaOf(state: StateSpec) = SchemaEvolution.bare(state.valueType) match {
+    case struct: StructType => avroNames(struct)
+    case other => new StructType().add("value", withAvroNames(other))
+  }
+
+  val variables: Map[String, TransformWithStateVariableInfo] = states.map { state =>
+    val info = state.kind match {
+      case StateKind.Value => TransformWithStateVariableUtils.getValueState(state.name, false)
+      case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
+      case StateKind.Map | StateKind.SortedMap =>
+        TransformWithStateVariableUtils.getMapState(state.name, false)
+      case StateKind.Broadcast => StateKind.notKeyed
+    }
+    state.name -> info
+  }.toMap
+
+  /** Writes the schemas, unless the last ones say the same. Instead of Spark's own check, which knows
+    * of states that no batch has committed yet and refuses what [[SchemaEvolution]] reads.
+    *
+    * @param folder
+    *   for schema files
+    */
+  def write(
+      info: StatefulOperatorStateInfo,
+      folder: Path,
+      hadoopConf: Configuration,
+      batchId: Long
+  ): StateSchemaValidationResult = {
+    val operator = new Path(info.checkpointLocation, info.operatorId.toString)
+    // What an earlier attempt at this batch declared does not count, and Spark would keep it.
+    CheckpointFileManager
+      .create(operator, hadoopConf)
+      .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
+    val last = lastFile(operator, hadoopConf, batchId - 1).map(
+      SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
+    )
+    val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
+    before.foreach(schema => checkKey(schema.keySchema))
+    val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
+    last match {
+      case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
+      case _ =>
+        val file = new Path(folder, s"${batchId}_${UUID.randomUUID}")
+        val files = CheckpointFileManager.create(folder, hadoopConf)
+        files.mkdirs(folder)
+        CheckpointFiles.write(files, file, overwriteIfPossible = false)(
+          new SchemaHelper.SchemaV3Writer().write(now, _)
+        )
+        StateSchemaValidationResult(evolvedSchema = true, file.toString)
+    }
+  }
+
+  /** The newest schema file that the operator had in a batch. */
+  private def lastFile(operator: Path, hadoopConf: Configuration, batchId: Long) =
+    if (batchId < 0) None
+    else
+      SparkFiles.reading(new Path(operator, "_metadata")) {
+        OperatorStateMetadataReader.createReader(operator, hadoopConf, 2, batchId).read().collect {
+          case metadata: OperatorStateMetadataV2 =>
+            metadata.stateStoreInfo.head.stateSchemaFilePaths.last
+        }
+      }
+
+  private def readSchemas(file: String, hadoopConf: Configuration) = {
+    val path = new Path(file)
+    val files = CheckpointFileManager.create(path.getParent, hadoopConf)
+    SparkFiles.reading(path) {
+      Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
+    }
+  }
+
+  /** Refuses another key than that of an entry in the checkpoint. */
+  private def checkKey(entryKey: StructType): Unit = {
+    val recorded = entryKey match {
+      case StructType(Array(StructField("key", key: StructType, _, _), user))
+          if user.name == "userKey" =>
+        key
+      case key => key
+    }
+    def columns(key: StructType) =
+      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
+    if (!SchemaEvolution.same(recorded, keySchema))
+      throw KeystateErrors.keyChanged(columns(recorded), columns(keySchema))
+  }
+}
+
+private object SparkStateSchema {
+
+  /** Spark makes Avro schemas of all state schemas, and Avro takes letters, digits and underscores in
+    * names only. Other names, such as that of a key which is an expression, are numbered instead.
+    */
+  private def avroNames(struct: StructType): StructType = StructType(
+    struct.fields.zipWithIndex.map { case (field, i) =>
+      val name = if (field.name.matches("[A-Za-z_][A-Za-z0-9_]*")) field.name else s"_$i"
+      field.copy(name = name, dataType = withAvroNames(field.dataType))
+    }
+  )
+
+  private def withAvroNames(dataType: DataType): DataType = dataType match {
+    case struct: StructType => avroNames(struct)
+    case ArrayType(element, nullable) => ArrayType(withAvroNames(element), nullable)
+    case MapType(key, value, nullable) =>
+      MapType(withAvroNames(key), withAvroNames(value), nullable)
+    case other => other
+  }
+}

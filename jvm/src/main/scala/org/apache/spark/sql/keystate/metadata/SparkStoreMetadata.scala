@@ -1,0 +1,273 @@
+package org.apache.spark.sql.keystate.metadata
+
+import java.util.UUID
+
+import scala.util.Try
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  CollationAwareMurmur3Hash,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatePartitionKeyExtractorFactory,
+  StatefulOperatorsUtils
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper.{
+  LeftSide,
+  RightSide
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate._
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.NullType
+import org.apache.spark.util.SerializableConfiguration
+
+import keystate.checkpoint.StoreReader
+import keystate.errors.DamagedFileException
+import org.apache.spark.sql.keystate.files.{QueryLogs, SparkFiles}
+
+/** A store of one of Spark's own stateful operators, as Spark's operator metadata and state schema
+  * files describe it.
+  *
+  * @param formatVersion
+  *   of the state of a stream-stream join
+  */
+private[keystate] final case class SparkStoreMetadata(
+    operator: Long,
+    operatorName: String,
+    name: String,
+    families: Seq[SparkFamily],
+    schemas: Option[StateSchemaProvider],
+    formatVersion: Option[Int]
+) {
+
+  override def toString: String = s"Store $name of operator $operator ($operatorName)"
+
+  /** Whether all of the operator's rows go to its first partition: it has no keys. */
+  def isUnpartitioned: Boolean =
+    families.forall(_.schema.keySchema.forall(_.dataType == NullType))
+
+  /** By the rule of Spark's own state readers. */
+  def usesColumnFamilies: Boolean =
+    families.exists(_.name != StateStore.DEFAULT_COL_FAMILY_NAME)
+
+  /** transformWithState has a default family that nothing is ever in. */
+  def hasEntries(family: SparkFamily): Boolean =
+    schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
+
+  /** What Spark shuffles the rows of a key by, from the key as it is in the state. */
+  def shuffleHash(family: SparkFamily): UnsafeRow => Int = {
+    val extractor = StatePartitionKeyExtractorFactory.create(
+      operatorName,
+      family.schema.keySchema,
+      name,
+      family.name,
+      formatVersion,
+      family.variable
+    )
+    // Of joins of format 4 it gives the time too, which Spark does not shuffle by.
+    val shuffled = family.spec match {
+      case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
+        extractor.partitionKeySchema.dropRight(1)
+      case _ => extractor.partitionKeySchema
+    }
+    val columns = shuffled.zipWithIndex.map { case (column, i) =>
+      BoundReference(i, column.dataType, column.nullable)
+    }
+    val hash = UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(columns)))
+    key => hash(extractor.partitionKey(key)).getInt(0)
+  }
+
+  /** Decodes keys as Keystate's provider stores them.
+    *
+    * @param encoding
+    *   Spark's setting of the query
+    */
+  def keyDecoder(family: SparkFamily, encoding: String): Array[Byte] => UnsafeRow = {
+    val cacheKey = StateRowEncoderCacheKey(
+      queryRunId = UUID.randomUUID.toString,
+      operatorId = operator,
+      partitionId = 0,
+      stateStoreName = name,
+      colFamilyName = family.name
+    )
+    val rows = RocksDBStateStoreProvider.getDataEncoder(
+      encoding,
+      cacheKey,
+      family.spec,
+      family.schema.valueSchema,
+      schemas,
+      Some(family.name)
+    )
+    RocksDBStateEncoder.getKeyEncoder(rows, family.spec, usesColumnFamilies).decodeKey
+  }
+}
+
+/** A column family of such a store.
+  *
+  * @param variable
+  *   the state of transformWithState that it belongs to
+  */
+private[keystate] final case class SparkFamily(
+    schema: StateStoreColFamilySchema,
+    spec: KeyStateEncoderSpec,
+    variable: Option[TransformWithStateVariableInfo]
+) {
+  def name: String = schema.colFamilyName
+
+  /** Whether one key has several values: list states, and what joins of format 4 keep by time. */
+  def hasMultipleValues: Boolean =
+    variable.exists(v =>
+      v.stateName == name && v.stateVariableType == StateVariableType.ListState
+    ) ||
+      SymmetricHashJoinStateManager.allStateStoreNamesV4(LeftSide, RightSide).contains(name)
+
+  def isInternal: Boolean = StateStoreColumnFamilySchemaUtils.isInternalColFamily(name)
+}
+
+private[keystate] object SparkStoreMetadata {
+
+  /** The stores of Spark's own operators by operator, as they are after a batch; the stores of an
+    * operator in the order in which Spark lists their checkpoint ids.
+    */
+  def all(
+      session: SparkSession,
+      checkpoint: Path,
+      batch: Long
+  ): Map[Long, Seq[SparkStoreMetadata]] = {
+    val conf = session.sessionState.newHadoopConf()
+    val metadata = SparkFiles.reading(damagedMetadata(checkpoint, conf, batch)) {
+      new StateMetadataPartitionReader(
+        checkpoint.toString,
+        new SerializableConfiguration(conf),
+        batch
+      ).allOperatorStateMetadata
+    }
+    val joinFormat = QueryLogs
+      .offsets(session, checkpoint)
+      .get(batch)
+      .flatMap(_.metadataOpt)
+      .flatMap(_.conf.get(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key))
+      .map(format => SparkFiles.reading(new Path(checkpoint, s"offsets/$batch"))(format.toInt))
+    metadata.map { operator =>
+      operator.operatorInfo.operatorId ->
+        operator.stateStoresMetadata.map(read(checkpoint, conf, operator, _, joinFormat))
+    }.toMap
+  }
+
+  /** Where the metadata is that can't be read: Spark reads that of all operators at once. */
+  private def damagedMetadata(checkpoint: Path, conf: Configuration, batch: Long): Path = {
+    val state = new Path(checkpoint, "state")
+    val fs = state.getFileSystem(conf)
+    val metadata = fs.listStatus(state).toSeq.map(status => new Path(status.getPath, "_metadata"))
+    metadata
+      .find { folder =>
+        val version = if (fs.exists(new Path(folder, "v2"))) 2 else 1
+        Try(
+          OperatorStateMetadataReader
+            .createReader(folder.getParent, conf, version, batch)
+            .read()
+        ).isFailure
+      }
+      .getOrElse(state)
+  }
+
+  private def read(
+      checkpoint: Path,
+      conf: Configuration,
+      operator: OperatorStateMetadata,
+      store: StateStoreMetadata,
+      joinFormat: Option[Int]
+  ): SparkStoreMetadata = {
+    val info = operator.operatorInfo
+    val root = new Path(checkpoint, "state").toString
+    // Their folder may have another name by now.
+    val files = store match {
+      case v2: StateStoreMetadataV2 =>
+        v2.stateSchemaFilePaths.map(schemaFile(_, info.operatorId, new Path(root)))
+      case _ => Nil
+    }
+    val metadata = new Path(root, s"${info.operatorId}/_metadata")
+    if (!StoreReader.isStore(store.storeName))
+      throw new DamagedFileException(
+        metadata.toString,
+        s"it names a store '${store.storeName}', which Spark has not"
+      )
+    val id = StateStoreId(
+      root,
+      info.operatorId,
+      StateStore.PARTITION_ID_TO_CHECK_SCHEMA,
+      store.storeName
+    )
+    def schemaPlace = files.headOption.getOrElse(
+      new Path(root, s"${info.operatorId}/${id.partitionId}/_metadata/schema")
+    )
+    val families = SparkFiles.reading(schemaPlace) {
+      new StateSchemaCompatibilityChecker(
+        new StateStoreProviderId(id, UUID.randomUUID),
+        conf,
+        oldSchemaFilePaths = files,
+        createSchemaDir = false
+      ).readSchemaFile()
+    }
+    val isTransform =
+      StatefulOperatorsUtils.TRANSFORM_WITH_STATE_OP_NAMES.contains(info.operatorName)
+    val variables = operator match {
+      case v2: OperatorStateMetadataV2 if isTransform =>
+        SparkFiles.reading(metadata) {
+          TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).stateVariables
+        }
+      case _ => Nil
+    }
+    SparkStoreMetadata(
+      info.operatorId,
+      info.operatorName,
+      store.storeName,
+      families.map { schema =>
+        val state = StateStoreColumnFamilySchemaUtils.getBaseStateName(schema.colFamilyName)
+        SparkFamily(
+          schema,
+          schema.keyStateEncoderSpec.getOrElse {
+            if (store.numColsPrefixKey > 0)
+              PrefixKeyScanStateEncoderSpec(schema.keySchema, store.numColsPrefixKey)
+            else NoPrefixKeyStateEncoderSpec(schema.keySchema)
+          },
+          variables.find(_.stateName == state)
+        )
+      },
+      Option.when(isTransform)(
+        new InMemoryStateSchemaProvider(
+          StateSchemaMetadata.createStateSchemaMetadata(root, conf, files.map(_.toString))
+        )
+      ),
+      joinFormat.filter(_ =>
+        info.operatorName == StatefulOperatorsUtils.SYMMETRIC_HASH_JOIN_EXEC_OP_NAME
+      )
+    )
+  }
+
+  /** A schema file's place in this checkpoint; the metadata has the absolute one of its writing. */
+  def schemaFile(file: String, operator: Long, state: Path): Path = {
+    val marker = s"/$operator/_stateSchema/"
+    val place = Option(file).fold(-1)(_.lastIndexOf(marker))
+    val names =
+      if (place < 0) Array.empty[String] else file.drop(place + marker.length).split("/", -1)
+    names match {
+      case Array(store, schema) if StoreReader.isStore(store) && StoreReader.isId(schema) =>
+        new Path(s"$state$marker$store/$schema")
+      case _ =>
+        throw new DamagedFileException(
+          new Path(state, s"$operator/_metadata").toString,
+          s"it names a file '$file' with the schema of a state, which can't be one"
+        )
+    }
+  }
+}

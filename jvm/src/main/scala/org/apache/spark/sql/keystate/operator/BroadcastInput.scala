@@ -1,0 +1,22 @@
+package org.apache.spark.sql.keystate.operator
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
+import org.apache.spark.sql.catalyst.InternalRow
+
+/** What is broadcast to a task: rows, the same in the same order for every task of a batch. */
+private[keystate] final class BroadcastInput(
+    val columns: Seq[Attribute],
+    output: Seq[Attribute],
+    val rows: Array[InternalRow]
+) {
+  def iterator: Iterator[InternalRow] =
+    if (columns == output) rows.iterator
+    else rows.iterator.map(UnsafeProjection.create(columns, output))
+}
+
+/** What is broadcast to an operator.
+  *
+  * @param once
+  *   whether it is no stream: then it is broadcast with the query's first micro-batch only
+  */
+private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)

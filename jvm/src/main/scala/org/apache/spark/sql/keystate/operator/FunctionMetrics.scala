@@ -1,0 +1,55 @@
+package org.apache.spark.sql.keystate.operator
+
+import scala.collection.mutable
+
+import org.apache.spark.util.AccumulatorV2
+
+/** Values of the function's own metrics, and how those of several subtasks become one. */
+private[keystate] final case class MetricValues(
+    sums: Map[String, Long],
+    minima: Map[String, Long],
+    maxima: Map[String, Long]
+) {
+  import MetricValues._
+
+  def merge(other: MetricValues): MetricValues = MetricValues(
+    combined(sums, other.sums)(_ + _),
+    combined(minima, other.minima)(math.min),
+    combined(maxima, other.maxima)(math.max)
+  )
+
+  def all: Map[String, Long] = sums ++ minima ++ maxima
+}
+
+private[keystate] object MetricValues {
+  val Empty: MetricValues = MetricValues(Map.empty, Map.empty, Map.empty)
+
+  private def combined(a: Map[String, Long], b: Map[String, Long])(
+      fold: (Long, Long) => Long
+  ): Map[String, Long] =
+    b.foldLeft(a) { case (all, (name, value)) =>
+      all.updated(name, all.get(name).fold(value)(fold(_, value)))
+    }
+}
+
+/** The metrics of a batch by subtask. Of several attempts of one, and of a task that was run again for
+  * another action or a lost shuffle file, one counts: what a subtask says replaces what it said.
+  */
+private[keystate] final class FunctionMetrics
+    extends AccumulatorV2[(Int, MetricValues), Map[Int, MetricValues]] {
+  private val bySubtask = mutable.HashMap.empty[Int, MetricValues]
+
+  override def isZero: Boolean = bySubtask.isEmpty
+  override def copy(): FunctionMetrics = {
+    val copied = new FunctionMetrics
+    copied.bySubtask ++= bySubtask
+    copied
+  }
+  override def reset(): Unit = bySubtask.clear()
+  override def add(of: (Int, MetricValues)): Unit = bySubtask += of
+  override def merge(other: AccumulatorV2[(Int, MetricValues), Map[Int, MetricValues]]): Unit =
+    bySubtask ++= other.value
+  override def value: Map[Int, MetricValues] = bySubtask.toMap
+
+  def total: MetricValues = value.values.foldLeft(MetricValues.Empty)(_ merge _)
+}

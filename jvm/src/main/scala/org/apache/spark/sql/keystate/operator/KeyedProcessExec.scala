@@ -1,0 +1,391 @@
+package org.apache.spark.sql.keystate.operator
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
+import org.apache.spark.sql.catalyst.plans.physical.{
+  BroadcastDistribution,
+  ClusteredDistribution,
+  Distribution,
+  IdentityBroadcastMode,
+  StatefulOpClusteredDistribution,
+  UnspecifiedDistribution
+}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperatorCustomMetric,
+  StatefulOperatorStateInfo,
+  StatefulOperatorsUtils
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  TransformWithStateExec,
+  TransformWithStateVariableInfo
+}
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.streaming.{
+  OutputMode,
+  StateOperatorProgress,
+  StatefulProcessor,
+  TimeMode
+}
+import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.util.CollectionAccumulator
+
+import keystate.backend.StateFamily
+import keystate.errors.KeystateErrors
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.store.StoreConfig
+
+/** Runs a keyed function over its partition of the keys, with the state in our own store.
+  *
+  * `IncrementalExecution` hands state info, watermarks and batch times only to operators it knows,
+  * so this extends one of them: matched as `TransformWithStateExec`, it is updated through the case
+  * class's `copy`, which we override to stay what we are. Routing, execution and the state schema
+  * are ours; metadata files, progress and metrics are the base's. Of the base's parameters those for
+  * its function, such as the encoders, are not used; `dataAttributes` are the child's columns that
+  * the function sees. Spark makes a copy for nearly every rule, in every batch: construction must
+  * cost next to nothing, which it does not in the base for Python.
+  *
+  * @param function
+  *   the user's
+  * @param broadcast
+  *   what the right child, which has the base's initial state otherwise, broadcasts
+  */
+private[keystate] class KeyedProcessExec(
+    keyDeserializer: Expression,
+    valueDeserializer: Expression,
+    groupingAttributes: Seq[Attribute],
+    dataAttributes: Seq[Attribute],
+    statefulProcessor: StatefulProcessor[Any, Any, Any],
+    timeMode: TimeMode,
+    outputMode: OutputMode,
+    keyEncoder: ExpressionEncoder[Any],
+    outputObjAttr: Attribute,
+    stateInfo: Option[StatefulOperatorStateInfo],
+    batchTimestampMs: Option[Long],
+    prevBatchTimestampMs: Option[Long],
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    child: SparkPlan,
+    isStreaming: Boolean,
+    hasInitialState: Boolean,
+    initialStateGroupingAttrs: Seq[Attribute],
+    initialStateDataAttrs: Seq[Attribute],
+    initialStateDeserializer: Expression,
+    initialState: SparkPlan,
+    override val output: Seq[Attribute],
+    val function: OperatorFunction,
+    val spec: OperatorSpec,
+    val broadcast: Option[BroadcastSide]
+) extends TransformWithStateExec(
+      keyDeserializer,
+      valueDeserializer,
+      groupingAttributes,
+      dataAttributes,
+      statefulProcessor,
+      timeMode,
+      outputMode,
+      keyEncoder,
+      outputObjAttr,
+      stateInfo,
+      batchTimestampMs,
+      prevBatchTimestampMs,
+      eventTimeWatermarkForLateEvents,
+      eventTimeWatermarkForEviction,
+      child,
+      isStreaming,
+      hasInitialState,
+      initialStateGroupingAttrs,
+      initialStateDataAttrs,
+      initialStateDeserializer,
+      initialState
+    ) {
+  import KeyedProcessExec._
+
+  override def copy(
+      keyDeserializer: Expression,
+      valueDeserializer: Expression,
+      groupingAttributes: Seq[Attribute],
+      dataAttributes: Seq[Attribute],
+      statefulProcessor: StatefulProcessor[Any, Any, Any],
+      timeMode: TimeMode,
+      outputMode: OutputMode,
+      keyEncoder: ExpressionEncoder[Any],
+      outputObjAttr: Attribute,
+      stateInfo: Option[StatefulOperatorStateInfo],
+      batchTimestampMs: Option[Long],
+      prevBatchTimestampMs: Option[Long],
+      eventTimeWatermarkForLateEvents: Option[Long],
+      eventTimeWatermarkForEviction: Option[Long],
+      child: SparkPlan,
+      isStreaming: Boolean,
+      hasInitialState: Boolean,
+      initialStateGroupingAttrs: Seq[Attribute],
+      initialStateDataAttrs: Seq[Attribute],
+      initialStateDeserializer: Expression,
+      initialState: SparkPlan
+  ): TransformWithStateExec = new KeyedProcessExec(
+    keyDeserializer,
+    valueDeserializer,
+    groupingAttributes,
+    dataAttributes,
+    statefulProcessor,
+    timeMode,
+    outputMode,
+    keyEncoder,
+    outputObjAttr,
+    stateInfo,
+    batchTimestampMs,
+    prevBatchTimestampMs,
+    eventTimeWatermarkForLateEvents,
+    eventTimeWatermarkForEviction,
+    child,
+    isStreaming,
+    hasInitialState,
+    initialStateGroupingAttrs,
+    initialStateDataAttrs,
+    initialStateDeserializer,
+    if (broadcastsIn(stateInfo)) initialState
+    else LocalTableScanExec(initialState.output, Nil, None),
+    output,
+    function,
+    spec,
+    broadcast
+  )
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  /** By this name checkpoints know the operator. */
+  override def shortName: String =
+    StatefulOperatorsUtils.TRANSFORM_WITH_STATE_IN_PYSPARK_EXEC_OP_NAME
+
+  override protected def stringArgs: Iterator[Any] =
+    Iterator(function, groupingAttributes, dataAttributes, output, timeMode, stateInfo)
+
+  /** They count what Spark's own function handles do. */
+  override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
+
+  /** A static input is broadcast with the first batch only: after it nothing may run its plan. */
+  private def broadcastsIn(info: Option[StatefulOperatorStateInfo]): Boolean =
+    broadcast.exists(!_.once || info.forall(_.storeVersion == 0))
+
+  private def broadcasts: Boolean = broadcastsIn(stateInfo)
+
+  /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(output, function, spec, broadcast)
+
+  /** Keeps both children; the base drops the right one after the first batch. */
+  override protected def withNewChildrenInternal(
+      newLeft: SparkPlan,
+      newRight: SparkPlan
+  ): TransformWithStateExec = copy(child = newLeft, initialState = newRight)
+
+  private def toAllSubtasks = BroadcastDistribution(IdentityBroadcastMode)
+
+  private def normalizedKeys = Routing.normalized(groupingAttributes)
+
+  /** A stream's rows go to the subtask that owns their key group, or without keys anywhere. A batch keeps no state, so any
+    * partitioning by key will do, one that is there already too.
+    */
+  override def requiredChildDistribution: Seq[Distribution] = {
+    val rows =
+      if (isStreaming && groupingAttributes.isEmpty) {
+        val parallelism = getStateInfo.numPartitions
+        StatefulOpClusteredDistribution(
+          Seq(Routing.spreading(dataAttributes, parallelism)),
+          parallelism
+        )
+      } else if (groupingAttributes.isEmpty) {
+        UnspecifiedDistribution
+      } else if (isStreaming) {
+        val parallelism = getStateInfo.numPartitions
+        val label = Routing.routing(normalizedKeys, parallelism, record.maxParallelism)
+        StatefulOpClusteredDistribution(Seq(label), parallelism)
+      } else {
+        ClusteredDistribution(groupingAttributes)
+      }
+    Seq(rows, if (broadcasts) toAllSubtasks else UnspecifiedDistribution)
+  }
+
+  /** A function finds its states for every row: rows need not come sorted by key. */
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
+
+  /** What the checkpoint says of this operator. */
+  @transient private lazy val record: OperatorRecord =
+    OperatorRecord.resolve(getStateInfo, spec, session)
+
+  @transient private lazy val recorded: Seq[StateFamily] =
+    RecordedStates.read(getStateInfo, checkpointIds.head, session.sessionState.newHadoopConf())
+
+  private def purges = isStreaming && RecordedStates.purges(conf)
+
+  @transient private lazy val states = {
+    val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
+    new SparkStateSchema(
+      spec.states ++ kept.map(StateSpec.of).filter(_.kind != StateKind.Broadcast),
+      DataTypeUtils.fromAttributes(groupingAttributes)
+    )
+  }
+
+  override def getColFamilySchemas(
+      shouldBeNullable: Boolean
+  ): Map[String, StateStoreColFamilySchema] = states.columnFamilies
+
+  /** Spark's evolution is Avro's, which has no form for every type. */
+  override def supportsSchemaEvolution: Boolean = false
+
+  override def getStateVariableInfos(): Map[String, TransformWithStateVariableInfo] =
+    states.variables
+
+  /** Called when a query plans its first batch: refuses what the checkpoint does not fit. Tasks look
+    * again, each at its own version.
+    */
+  override def validateAndMaybeEvolveStateSchema(
+      hadoopConf: Configuration,
+      batchId: Long,
+      stateSchemaVersion: Int
+  ): List[StateSchemaValidationResult] = {
+    checkProvider()
+    spec.continuing(name => recorded.find(_.name == name))
+    List(states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId))
+  }
+
+  private def checkProvider(): Unit = {
+    val provider = conf.stateStoreProviderClass
+    if (provider != Settings.ProviderClass)
+      throw KeystateErrors.providerMissing(provider, Settings.ProviderClass)
+    StoreConfig.check(conf)
+  }
+
+  /** The first processing time timer that is left after this batch. */
+  private lazy val nextTimer = {
+    val time = new EarliestTime
+    session.sparkContext.register(time)
+    time
+  }
+
+  /** Without new input a batch is worth running when a timer is due, or may be by the watermark. The
+    * base runs one after the other for ever in processing time, so that no trigger would end.
+    */
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
+    nextTimer.value <= System.currentTimeMillis ||
+      (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
+
+  /** The function's own metrics in this batch. */
+  private lazy val functionMetrics = {
+    val values = new FunctionMetrics
+    session.sparkContext.register(values)
+    values
+  }
+
+  override protected def doExecute(): RDD[InternalRow] =
+    if (isStreaming) {
+      checkProvider()
+      val keySchema =
+        if (groupingAttributes.isEmpty) DummyKeySchema
+        else DataTypeUtils.fromAttributes(groupingAttributes)
+      val tasks = tasksOf(record.maxParallelism)
+      child
+        .execute()
+        .mapPartitionsWithStateStore[InternalRow](
+          getStateInfo,
+          keySchema,
+          DUMMY_VALUE_ROW_SCHEMA,
+          NoPrefixKeyStateEncoderSpec(keySchema),
+          session.sessionState,
+          Some(session.streams.stateStoreCoordinator),
+          useColumnFamilies = true,
+          extraOptions = Map(
+            Settings.MaxParallelism.key -> record.maxParallelism.toString,
+            Settings.Parallelism.key -> getStateInfo.numPartitions.toString
+          )
+        )((store, rows) => tasks.processStream(store, rows))
+    } else {
+      Settings.check(StoreConfig.in(conf))
+      val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
+      child.execute().mapPartitions(rows => tasks.processBatch(rows))
+    }
+
+  private def tasksOf(maxParallelism: Int): OperatorTasks = {
+    val byWatermark = timeMode == TimeMode.EventTime()
+    new OperatorTasks(
+      function.runner(conf, pythonMetrics),
+      spec,
+      child.output,
+      dataAttributes,
+      groupingAttributes,
+      output,
+      getStateInfo,
+      maxParallelism,
+      batchTimestampMs,
+      watermarkExpressionForLateEvents.filter(_ => byWatermark),
+      eventTimeWatermarkForEviction.filter(_ => byWatermark),
+      purges,
+      checkpointIds,
+      broadcastElements(),
+      new OperatorTasks.Metrics(
+        metrics,
+        Option.when(StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf))(
+          checkpointInfoAccumulator
+        ),
+        nextTimer,
+        Option.when(spec.metrics)(functionMetrics),
+        Option.when(checkBroadcast)(digests)
+      )
+    )
+  }
+
+  /** Collected once for an execution, in the order of the right child's partitions: every subtask,
+    * and every attempt of a task, sees the same.
+    */
+  private def broadcastElements(): Option[OperatorTasks.Elements] =
+    broadcast.filter(_ => broadcasts).map { side =>
+      val rows = initialState.executeBroadcast[Array[InternalRow]]()
+      new OperatorTasks.Elements(side.columns, initialState.output, rows)
+    }
+
+  /** Of the partitions' version files in the state that the batch begins with. */
+  private lazy val checkpointIds: Seq[Option[String]] =
+    getStateInfo.stateStoreCkptIds match {
+      case Some(ids) => ids.toSeq.map(_.headOption)
+      case None => Seq.fill(getStateInfo.numPartitions)(None)
+    }
+
+  private def checkBroadcast =
+    spec.broadcast.nonEmpty && Settings.BroadcastCheck.of(StoreConfig.in(conf))
+
+  /** What the subtasks made of the broadcast states in this batch. */
+  private lazy val digests = {
+    val accumulator = new CollectionAccumulator[BroadcastAgreement.Digest]
+    session.sparkContext.register(accumulator)
+    accumulator
+  }
+
+  /** Called on the query's own thread once the batch is done. */
+  override def getProgress(): StateOperatorProgress = {
+    if (checkBroadcast) {
+      BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
+    }
+    val progress = super.getProgress()
+    if (spec.metrics) {
+      functionMetrics.total.all.foreach { case (name, value) =>
+        progress.customMetrics.putIfAbsent(name, value)
+      }
+    }
+    progress
+  }
+}
+
+private[keystate] object KeyedProcessExec {
+
+  /** Each state has its own schema, as it does for the base. */
+  private val DummyKeySchema = new StructType().add("key", BinaryType)
+}

@@ -1,0 +1,271 @@
+package org.apache.spark.sql.keystate.operator
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import scala.collection.mutable
+
+import org.apache.spark.TaskContext
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, Predicate}
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperatorStateInfo,
+  StatefulOpStateStoreCheckpointInfo
+}
+import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
+
+import keystate.backend.StateFamily
+import keystate.backend.heap.HeapStateBackend
+import keystate.errors.KeystateErrors
+import keystate.settings.Settings
+import keystate.ttl.Expiry
+import org.apache.spark.sql.keystate.metadata.RecordedStates
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
+import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
+
+/** What the tasks of one execution of a keyed operator do. It travels to every task, so it holds no
+  * plan: that would be most of what there is to send for a small batch.
+  *
+  * @param input
+  *   the columns of the rows that come in; `columns` are those that the function sees
+  * @param late
+  *   true of rows behind the watermark, which are dropped
+  * @param watermark
+  *   in event time; what is due by it fires, what is older expires
+  * @param purges
+  *   whether states that the function has no more are deleted
+  * @param checkpointIds
+  *   of the partitions' version files in the state that the batch begins with
+  */
+private[keystate] final class OperatorTasks(
+    runner: FunctionRunner,
+    spec: OperatorSpec,
+    input: Seq[Attribute],
+    columns: Seq[Attribute],
+    grouping: Seq[Attribute],
+    output: Seq[Attribute],
+    stateInfo: StatefulOperatorStateInfo,
+    maxParallelism: Int,
+    batchTimestampMs: Option[Long],
+    late: Option[Expression],
+    watermark: Option[Long],
+    purges: Boolean,
+    checkpointIds: Seq[Option[String]],
+    broadcast: Option[OperatorTasks.Elements],
+    metrics: OperatorTasks.Metrics
+) extends Serializable {
+
+  def processStream(store: StateStore, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    val own = store match {
+      case own: KeyGroupStateStore => own
+      case other =>
+        throw KeystateErrors.providerMissing(other.getClass.getName, Settings.ProviderClass)
+    }
+    val started = System.nanoTime
+    val spec = this.spec.continuing(own.family)
+    if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
+    val expired = OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family)
+    val families = spec.families.map { f =>
+      val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
+      own.registerFamily(f.name, f.layout, properties).id
+    }
+    val parallelism = stateInfo.numPartitions
+    val subtask = own.provider.subtask
+    val task =
+      context(spec, own.lease, families, parallelism, streaming = true, subtask, expired)
+    task.readOperatorStates = () => own.operatorStates(checkpointIds)
+    task.watermark = watermark
+    val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
+    val due =
+      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
+    val run = runner.run(sweeps.counting(onTime(rows)), due, task)
+    CompletionIterator[InternalRow, Iterator[InternalRow]](
+      metrics.counting(run.output), {
+        own.lease.use {
+          metrics.add("numUpdatedStateRows", run.updated)
+          metrics.add("numRemovedStateRows", run.removed)
+          noteDigests(task)
+          metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
+          sweeps.run(run.updated + run.removed)
+          task.timers.flatMap(_.next(Timers.ProcessingTime)).foreach(metrics.nextTimer.add)
+        }
+        metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
+        metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
+        metrics.addStore(store)
+      }
+    )
+  }
+
+  /** A batch's state lives as long as its task. */
+  def processBatch(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    val backend = new HeapStateBackend(maxParallelism)
+    spec.families.foreach(backend.register)
+    val parallelism = TaskContext.get().numPartitions()
+    val subtask = new SubtaskScope
+    TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
+    val lease = new BackendLease(
+      backend,
+      () => (),
+      s"partition ${TaskContext.getPartitionId()}, attempt ${TaskContext.get().attemptNumber()}"
+    )
+    TaskContext.get().addTaskCompletionListener[Unit] { _ =>
+      lease.end()
+      ()
+    }
+    val task = context(
+      spec,
+      lease,
+      spec.families.map(_.id),
+      parallelism,
+      streaming = false,
+      subtask,
+      expiries = Map.empty
+    )
+
+    // When the input has ended all time has passed: timers fire until there are none. A Python worker
+    // has let them fire already.
+    def timerPasses: Iterator[InternalRow] = {
+      task.watermark = Some(Long.MaxValue)
+      task.broadcastInput = None
+      val due =
+        task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
+      if (due.isEmpty) Iterator.empty
+      else runner.run(Iterator.empty, due, task).output ++ timerPasses
+    }
+    metrics.counting(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
+  }
+
+  private def context(
+      spec: OperatorSpec,
+      lease: BackendLease,
+      families: Seq[Int],
+      parallelism: Int,
+      streaming: Boolean,
+      subtask: SubtaskScope,
+      expiries: Map[String, Expiry]
+  ): OperatorTaskContext = {
+    val context = new OperatorTaskContext(
+      spec,
+      input,
+      columns,
+      grouping,
+      output,
+      lease,
+      families,
+      maxParallelism,
+      parallelism,
+      streaming,
+      stateInfo.storeVersion,
+      stateInfo.queryRunId.toString,
+      batchTimestampMs,
+      expiries,
+      subtask
+    )
+    context.broadcastInput = broadcast.map(_.input)
+    context
+  }
+
+  private def onTime(rows: Iterator[InternalRow]): Iterator[InternalRow] = late match {
+    case None => rows
+    case Some(late) =>
+      val isLate = Predicate.create(late, input)
+      rows.filterNot { row =>
+        val drop = isLate.eval(row)
+        if (drop) metrics.add("numRowsDroppedByWatermark", 1)
+        drop
+      }
+  }
+
+  private def noteDigests(task: OperatorTaskContext): Unit = for {
+    digests <- metrics.digests
+    _ <- task.broadcastInput.filter(_.rows.nonEmpty)
+    state <- task.broadcastStates.get.states
+  } digests.add(
+    BroadcastAgreement.Digest(state.spec.name, task.task.partitionId(), state.digest)
+  )
+}
+
+private[keystate] object OperatorTasks {
+
+  /** What has expired in a task, by state name.
+    *
+    * @param recorded
+    *   finds a state as the last version has it
+    */
+  private def expiries(
+      spec: OperatorSpec,
+      processingTime: Option[Long],
+      watermark: Option[Long],
+      recorded: String => Option[StateFamily]
+  ): Map[String, Expiry] = {
+    for {
+      state <- spec.states
+      ttl <- state.ttl
+      time <- if (ttl.eventTime) watermark else processingTime
+      properties = recorded(state.name).fold(Map.empty[String, String])(_.properties)
+    } yield state.name -> Expiry(ttl, time, properties)
+  }.toMap
+
+  /** Broadcast elements with the columns `all`, of which the function sees `columns`. */
+  final class Elements(
+      columns: Seq[Attribute],
+      all: Seq[Attribute],
+      rows: Broadcast[Array[InternalRow]]
+  ) extends Serializable {
+    def input: BroadcastInput = new BroadcastInput(columns, all, rows.value)
+  }
+
+  /** What tasks tell the driver besides their rows.
+    *
+    * @param values
+    *   the operator's, by Spark's names and those of the store
+    * @param checkpoints
+    *   takes the ids of the versions that were made, with checkpoint format v2
+    * @param nextTimer
+    *   the first processing time timer that is left
+    * @param function
+    *   the function's own
+    * @param digests
+    *   what the subtasks made of the broadcast states, where that is checked
+    */
+  final class Metrics(
+      values: Map[String, SQLMetric],
+      checkpoints: Option[CollectionAccumulator[StatefulOpStateStoreCheckpointInfo]],
+      val nextTimer: EarliestTime,
+      val function: Option[FunctionMetrics],
+      val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]]
+  ) extends Serializable {
+    def add(name: String, value: Long): Unit = values(name) += value
+
+    def counting(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+      val emitted = values("numOutputRows")
+      rows.map { row =>
+        emitted += 1
+        row
+      }
+    }
+
+    /** Of a store that was committed. */
+    def addStore(store: StateStore): Unit = {
+      val metrics = store.metrics
+      add("numTotalStateRows", metrics.numKeys)
+      add("stateMemory", metrics.memoryUsedBytes)
+      add("numStateStoreInstances", 1)
+      metrics.customMetrics.foreach { case (metric, value) => add(metric.name, value) }
+      checkpoints.foreach { ids =>
+        val made = store.getStateStoreCheckpointInfo()
+        ids.add(
+          StatefulOpStateStoreCheckpointInfo(
+            made.partitionId,
+            made.batchVersion,
+            made.stateStoreCkptId.map(Array(_)),
+            made.baseStateStoreCkptId.map(Array(_))
+          )
+        )
+      }
+    }
+  }
+}

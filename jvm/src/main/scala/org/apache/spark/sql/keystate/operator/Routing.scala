@@ -1,0 +1,43 @@
+package org.apache.spark.sql.keystate.operator
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.types.{ArrayType, IntegerType, LongType}
+
+import keystate.keygroup.KeyGroups
+
+/** What rows are shuffled by, so that each comes to the subtask of its key. */
+private[keystate] object Routing {
+
+  /** The key columns with every NaN and every zero the same, as Spark's own grouping has them. */
+  def normalized(keys: Seq[Attribute]): Seq[Expression] =
+    keys.map(NormalizeFloatingNumbers.normalize)
+
+  /** What rows without keys are shuffled by: all of their columns, so that a task that runs again
+    * sends each row where it went before.
+    */
+  def spreading(columns: Seq[Attribute], parallelism: Int): Expression =
+    GetArrayItem(
+      labels(parallelism),
+      Pmod(new Murmur3Hash(columns), Literal(parallelism)),
+      failOnError = false
+    )
+
+  private def labels(parallelism: Int) = Literal.create(
+    Array.tabulate(parallelism)(KeyGroups.label),
+    ArrayType(IntegerType, containsNull = false)
+  )
+
+  /** What rows are shuffled by, so that Spark's hash partitioning into `parallelism` partitions
+    * sends every row to the subtask that owns its key group: the label of that subtask, looked up in
+    * an array. Spark places a row by the murmur3 of this one integer; see `KeyGroups.label`.
+    */
+  def routing(keys: Seq[Expression], parallelism: Int, maxParallelism: Int): Expression = {
+    val group = Pmod(new Murmur3Hash(keys), Literal(maxParallelism))
+    val subtask = IntegralDivide(
+      Multiply(Cast(group, LongType), Literal(parallelism.toLong)),
+      Literal(maxParallelism.toLong)
+    )
+    GetArrayItem(labels(parallelism), Cast(subtask, IntegerType), failOnError = false)
+  }
+}

@@ -1,0 +1,59 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan, Project}
+
+import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
+/** A function applied to rows of one input, keyed or not, and to every row of another, which all its
+  * subtasks get.
+  *
+  * @param keys
+  *   the columns of `left` that make up the key; none if the function is not keyed
+  * @param columns
+  *   the columns of `left` that the function sees
+  * @param broadcastColumns
+  *   the columns of `right`, none of which may be one of `left`
+  */
+private[keystate] case class BroadcastProcess(
+    function: OperatorFunction,
+    keys: Seq[Attribute],
+    columns: Seq[Attribute],
+    broadcastColumns: Seq[Attribute],
+    output: Seq[Attribute],
+    spec: OperatorSpec,
+    left: LogicalPlan,
+    right: LogicalPlan
+) extends BinaryNode
+    with MultiInstanceRelation {
+
+  override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override protected def withNewChildrenInternal(
+      newLeft: LogicalPlan,
+      newRight: LogicalPlan
+  ): BroadcastProcess = copy(left = newLeft, right = newRight)
+}
+
+private[keystate] object BroadcastProcess {
+
+  /** An operator's function with what is broadcast to it. */
+  def connect(operator: KeyedProcess, broadcast: LogicalPlan): BroadcastProcess = {
+    // Columns of its own: both inputs may come from one DataFrame.
+    val columns = broadcast.output.map(column => Alias(column, column.name)())
+    BroadcastProcess(
+      operator.function,
+      operator.keys,
+      operator.columns,
+      columns.map(_.toAttribute),
+      operator.output,
+      operator.spec,
+      operator.child,
+      Project(columns, broadcast)
+    )
+  }
+}

@@ -1,0 +1,108 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.apache.spark.sql.Column
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  AppendColumns,
+  EventTimeWatermark,
+  LogicalPlan,
+  Project
+}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.types.StructType
+
+import keystate.errors.KeystateErrors
+
+/** What a keyed operator reads.
+  *
+  * @param child
+  *   the Dataset's plan, with extra columns for keys that are none of its own
+  * @param columns
+  *   those that the Dataset has itself
+  */
+private[keystate] final case class KeyedInput(
+    child: LogicalPlan,
+    keys: Seq[Attribute],
+    columns: Seq[Attribute]
+) {
+
+  /** An output column of the name and type of the input's event time column carries the watermark
+    * on to the next stateful operator; with side outputs one inside the struct of an output, for
+    * Spark keeps a field's metadata when it is selected.
+    */
+  def output(schema: StructType, sideOutputs: Boolean = false): Seq[Attribute] = {
+    val eventTimes = columns.filter(_.metadata.contains(EventTimeWatermark.delayKey))
+    def marked(struct: StructType): StructType = StructType(struct.map { column =>
+      eventTimes
+        .find(in => in.name == column.name && in.dataType == column.dataType)
+        .fold(column)(in => column.copy(metadata = in.metadata))
+    })
+    val marks =
+      if (!sideOutputs) marked(schema)
+      else
+        StructType(schema.map { output =>
+          output.copy(dataType = marked(output.dataType.asInstanceOf[StructType]))
+        })
+    DataTypeUtils.toAttributes(marks)
+  }
+}
+
+private[keystate] object KeyedInput {
+
+  /** A key that is a column stays that column; any other expression becomes an extra one. */
+  def byColumns(df: ClassicDataset[_], keys: Seq[Column]): KeyedInput = {
+    val plan = df.queryExecution.analyzed
+    val resolved = df.select(keys: _*).queryExecution.analyzed match {
+      case _ if keys.isEmpty => Nil
+      case Project(list, child) if child.sameResult(plan) => list
+      case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))
+    }
+    val extra = resolved.collect { case alias: Alias => alias }
+    val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
+    KeyedInput(child, checked(resolved), plan.output)
+  }
+
+  /** A key that is no struct is a column named `key`, so that its hash is that of the value. */
+  def byFunction[T](
+      df: ClassicDataset[T],
+      function: T => Any,
+      encoder: ExpressionEncoder[Any]
+  ): KeyedInput = {
+    val plan = df.queryExecution.analyzed
+    val input = df.exprEnc
+    val keys: Seq[NamedExpression] =
+      if (encoder.isSerializedAsStructForTopLevel) encoder.namedExpressions
+      else
+        Seq(
+          Alias(
+            encoder.namedExpressions.head match {
+              case Alias(child, _) => child
+              case other => other
+            },
+            "key"
+          )()
+        )
+    val child = new AppendColumns(
+      function.asInstanceOf[Any => Any],
+      input.clsTag.runtimeClass,
+      input.schema,
+      UnresolvedDeserializer(input.deserializer, plan.output),
+      keys,
+      plan
+    )
+    KeyedInput(child, checked(keys), plan.output)
+  }
+
+  private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = keys.map { key =>
+    // Keys are compared by their bytes, which a collation may not distinguish them by.
+    val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
+    if (!comparable) {
+      throw KeystateErrors.keyType(key.name, key.dataType.sql)
+    }
+    key.toAttribute
+  }
+}

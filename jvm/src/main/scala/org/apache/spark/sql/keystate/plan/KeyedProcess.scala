@@ -1,0 +1,34 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
+
+import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
+/** A function with keyed state applied to a stream or a batch.
+  *
+  * @param keys
+  *   the columns of `child` that make up the key
+  * @param columns
+  *   the columns of `child` that the function sees; a key that is an expression is an extra one
+  */
+private[keystate] case class KeyedProcess(
+    function: OperatorFunction,
+    keys: Seq[Attribute],
+    columns: Seq[Attribute],
+    output: Seq[Attribute],
+    spec: OperatorSpec,
+    child: LogicalPlan
+) extends UnaryNode
+    with MultiInstanceRelation {
+
+  /** Lets a result be joined with itself: each side gets output columns of its own. */
+  override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override protected def withNewChildInternal(newChild: LogicalPlan): KeyedProcess =
+    copy(child = newChild)
+}

@@ -1,0 +1,99 @@
+package org.apache.spark.sql.keystate.plan
+
+import java.util.UUID
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal}
+import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.apache.spark.sql.types.NullType
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.operator.{BroadcastSide, KeyedProcessExec, OperatorFunction}
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
+/** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streaming plans and in batch plans. */
+private[keystate] object KeyedProcessStrategy extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case KeyedProcess(function, keys, columns, output, spec, child) =>
+      val none = LocalTableScanExec(Nil, Nil, None)
+      exec(function, keys, columns, output, spec, child, none, None) :: Nil
+    case BroadcastProcess(function, keys, columns, broadcast, output, spec, left, right) =>
+      val side = BroadcastSide(broadcast, once = left.isStreaming && !right.isStreaming)
+      exec(function, keys, columns, output, spec, left, planLater(right), Some(side)) :: Nil
+    case _ => Nil
+  }
+
+  private def exec(
+      function: OperatorFunction,
+      keys: Seq[Attribute],
+      columns: Seq[Attribute],
+      output: Seq[Attribute],
+      spec: OperatorSpec,
+      child: LogicalPlan,
+      right: SparkPlan,
+      broadcast: Option[BroadcastSide]
+  ): KeyedProcessExec = {
+    val streaming = child.isStreaming
+    val mode = timeMode(spec, child)
+    if (streaming && mode != TimeMode.EventTime())
+      spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
+        throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
+      }
+    new KeyedProcessExec(
+      keyDeserializer = NoExpression,
+      valueDeserializer = NoExpression,
+      groupingAttributes = keys,
+      dataAttributes = columns,
+      statefulProcessor = null,
+      mode,
+      // Only Spark's metadata sees it: the function decides what it emits in either mode.
+      OutputMode.Update(),
+      keyEncoder = null,
+      outputObjAttr = NoAttribute,
+      // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
+      stateInfo = if (streaming) None else Some(batchStateInfo(child)),
+      batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
+      prevBatchTimestampMs = None,
+      eventTimeWatermarkForLateEvents = None,
+      eventTimeWatermarkForEviction = None,
+      planLater(child),
+      streaming,
+      hasInitialState = false,
+      initialStateGroupingAttrs = keys,
+      initialStateDataAttrs = Nil,
+      initialStateDeserializer = NoExpression,
+      initialState = right,
+      output,
+      function,
+      spec,
+      broadcast
+    )
+  }
+
+  // For what Spark's own function would have in the operator that ours extends.
+  private val NoExpression = Literal(null)
+  private val NoAttribute = AttributeReference("none", NullType)()
+
+  private def timeMode(spec: OperatorSpec, child: LogicalPlan): TimeMode = spec.timeMode match {
+    case "auto" if hasWatermark(child) => TimeMode.EventTime()
+    case "auto" | "none" => TimeMode.None()
+    case "event_time" if hasWatermark(child) || !child.isStreaming => TimeMode.EventTime()
+    case "event_time" =>
+      throw KeystateErrors.eventTimeWithoutWatermark(spec.name)
+    case "processing_time" => TimeMode.ProcessingTime()
+    case other => throw new IllegalArgumentException(s"unknown time mode '$other'")
+  }
+
+  private def hasWatermark(plan: LogicalPlan): Boolean =
+    plan.output.exists(_.metadata.contains(EventTimeWatermark.delayKey))
+
+  private def batchStateInfo(child: LogicalPlan) = StatefulOperatorStateInfo(
+    checkpointLocation = "",
+    queryRunId = UUID.randomUUID(),
+    operatorId = 0,
+    storeVersion = 0,
+    numPartitions = child.conf.numShufflePartitions
+  )
+}

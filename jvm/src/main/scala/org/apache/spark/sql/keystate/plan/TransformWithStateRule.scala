@@ -1,0 +1,89 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
+import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
+
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.store.StoreConfig
+
+/** Lets Spark's own `transformWithState` run on our provider, which it refuses by class name although
+  * it needs nothing but the `StateStore` contract.
+  *
+  * `IncrementalExecution` puts its own strategies before those of an extension, so the planned nodes
+  * are replaced: columnar rules come after it has filled in state info, watermarks and batch times.
+  * A query that could not be rescaled fails here, whichever operators it has.
+  */
+private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
+
+  val asColumnarRule: ColumnarRule = new ColumnarRule {
+    override def preColumnarTransitions: Rule[SparkPlan] = TransformWithStateRule
+  }
+
+  override def apply(plan: SparkPlan): SparkPlan =
+    if (plan.conf.stateStoreProviderClass != Settings.ProviderClass) plan
+    else {
+      val stateful = plan.collectFirst { case operator: StatefulOperator => operator }
+      if (stateful.nonEmpty) Settings.check(StoreConfig.in(plan.conf))
+      // A batch of a query that may not go on is not begun.
+      stateful
+        .flatMap(_.stateInfo)
+        .map(_.checkpointLocation)
+        .filter(_.nonEmpty)
+        .foreach(state => CheckpointOwner.check(new Path(state).getParent))
+      plan.transformUp {
+        case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
+          new TransformWithStateOnKeystate(
+            t.keyDeserializer,
+            t.valueDeserializer,
+            t.groupingAttributes,
+            t.dataAttributes,
+            t.statefulProcessor,
+            t.timeMode,
+            t.outputMode,
+            t.keyEncoder,
+            t.outputObjAttr,
+            t.stateInfo,
+            t.batchTimestampMs,
+            t.prevBatchTimestampMs,
+            t.eventTimeWatermarkForLateEvents,
+            t.eventTimeWatermarkForEviction,
+            t.child,
+            t.isStreaming,
+            t.hasInitialState,
+            t.initialStateGroupingAttrs,
+            t.initialStateDataAttrs,
+            t.initialStateDeserializer,
+            t.initialState
+          )
+        case t: TransformWithStateInPySparkExec
+            if isPlain(t, classOf[TransformWithStateInPySparkExec]) =>
+          new TransformWithStateInPySparkOnKeystate(
+            t.functionExpr,
+            t.groupingAttributes,
+            t.output,
+            t.outputMode,
+            t.timeMode,
+            t.stateInfo,
+            t.batchTimestampMs,
+            t.prevBatchTimestampMs,
+            t.eventTimeWatermarkForLateEvents,
+            t.eventTimeWatermarkForEviction,
+            t.userFacingDataType,
+            t.child,
+            t.isStreaming,
+            t.hasInitialState,
+            t.initialState,
+            t.initialStateGroupingAttrs,
+            t.initialStateSchema
+          )
+      }
+    }
+
+  private def isPlain(plan: SparkPlan, spark: Class[_]): Boolean = plan.getClass == spark
+}

@@ -1,0 +1,106 @@
+package org.apache.spark.sql.keystate.python
+
+import java.io.DataOutputStream
+import java.net.StandardSocketOptions.TCP_NODELAY
+import java.nio.channels.Channels
+
+import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
+import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
+import org.apache.arrow.vector.ipc.message.MessageSerializer
+
+import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonWorker}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function whose
+  * batches are the messages of a conversation.
+  *
+  * Relies on `BaseArrowPythonRunner`: it starts (or reuses) the worker, pulls input whenever the
+  * worker can take more, by `writeNextBatchToArrowStream` and on the task's thread, and hands every
+  * Arrow batch that comes back to `deserializeColumnarBatch`.
+  */
+private[keystate] final class ConversationRunner(
+    function: ChainedPythonFunctions,
+    resultId: Long,
+    messageSchema: StructType,
+    timeZoneId: String,
+    largeVarTypes: Boolean,
+    pythonConf: Map[String, String],
+    pythonMetrics: Map[String, SQLMetric],
+    jobArtifactUUID: Option[String],
+    conversation: Conversation
+) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
+      Seq((function, resultId)),
+      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+      Array(Array(0)),
+      messageSchema,
+      timeZoneId,
+      largeVarTypes,
+      pythonMetrics,
+      jobArtifactUUID,
+      None
+    ) {
+
+  private lazy val sender = conversation.sender(root)
+  private lazy val unloader = new VectorUnloader(root, true, codec, true)
+  private var closed = false
+
+  /** A task that ends early, by failure or `limit`, never asks for the end of the input. */
+  Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit] { _ =>
+    if (!closed) {
+      root.close()
+      allocator.close()
+    }
+  })
+
+  override protected def runnerConf: Map[String, String] = super.runnerConf ++ pythonConf
+
+  override protected def writeUDF(dataOut: DataOutputStream): Unit =
+    PythonUDFRunner.writeUDFs(dataOut, Seq((function, resultId)), Array(Array(0)))
+
+  /** Messages go out at once. Of small ones the next would wait until the worker's system acknowledges
+    * the last, which takes it 40 ms when the worker has nothing to say.
+    */
+  override protected def newWriter(
+      env: SparkEnv,
+      worker: PythonWorker,
+      inputIterator: Iterator[InternalRow],
+      partitionIndex: Int,
+      context: TaskContext
+  ): Writer = {
+    val channel = worker.channel
+    if (channel.supportedOptions.contains(TCP_NODELAY))
+      channel.setOption(TCP_NODELAY, Boolean.box(true))
+    super.newWriter(env, worker, inputIterator, partitionIndex, context)
+  }
+
+  override protected def writeNextBatchToArrowStream(
+      root: VectorSchemaRoot,
+      writer: ArrowStreamWriter,
+      dataOut: DataOutputStream,
+      input: Iterator[InternalRow]
+  ): Boolean =
+    if (sender.fill(input)) {
+      val before = dataOut.size()
+      val batch = unloader.getRecordBatch
+      try {
+        MessageSerializer.serialize(new WriteChannel(Channels.newChannel(dataOut)), batch)
+      } finally batch.close()
+      sender.reset()
+      pythonMetrics("pythonDataSent") += dataOut.size() - before
+      true
+    } else {
+      closed = true
+      close()
+      false
+    }
+
+  override protected def deserializeColumnarBatch(
+      batch: ColumnarBatch,
+      schema: StructType
+  ): ColumnarBatch = batch
+}

@@ -1,0 +1,110 @@
+package org.apache.spark.sql.keystate.python
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.complex.ListVector
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonAST.JObject
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.types.{IntegerType, StructType}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.{KeyedStateBackend, StoredKeys}
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.python.columns.{
+  IntColumn,
+  KeySlots,
+  RowColumn,
+  StateColumns,
+  TimerColumns
+}
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. A question
+  * for the next page brings what was changed in the last one. So the worker never holds more than a
+  * page, and each page numbers its keys anew.
+  */
+private[keystate] final class KeyPages(
+    spec: OperatorSpec,
+    keySchema: StructType,
+    families: Seq[Int],
+    channels: Seq[StateColumns],
+    timers: Option[Timers],
+    backend: KeyedStateBackend,
+    maxParallelism: Int,
+    format: ArrowStreams
+) extends AskedKeys {
+  import KeyPages._
+  private implicit val formats: Formats = DefaultFormats
+
+  private var slots = new KeySlots
+  private var left = Iterator.empty[(Int, Array[Byte])]
+  private val row = new UnsafeRow(keySchema.length)
+
+  /** Entries that were put and removed. */
+  var updated = 0L
+  var removed = 0L
+
+  override def slotsOf(generation: Int): KeySlots = slots
+  override def readBefore(generation: Int): Int = Int.MaxValue
+
+  /** Takes the changes of the last page and gives the next one, which is empty after the last key. */
+  def next(question: JObject, changes: Array[Byte]): Array[Byte] = {
+    if (changes.isEmpty) left = keysWith((question \ Protocol.Question.State).extract[Int]).iterator
+    else format.readVectors(changes)(apply)
+    slots = new KeySlots
+    while (left.hasNext && slots.size < KeysPerPage) {
+      val (group, key) = left.next()
+      row.pointTo(key, key.length)
+      slots.add(row, row.hashCode, group)
+    }
+    format.writeVectors(schema)(write)
+  }
+
+  private def apply(changes: VectorSchemaRoot): Unit = {
+    val column = (name: String) => new ArrowColumnVector(changes.getVector(name))
+    channels.foreach { channel =>
+      val (put, gone) = channel.apply(slots, column)
+      updated += put
+      removed += gone
+    }
+    timers.foreach(TimerColumns(_, slots, column))
+  }
+
+  private def keysWith(state: Int) =
+    StoredKeys.of(families(state), spec.states(state).kind.layout, backend, maxParallelism)
+
+  private val schema = StructType(
+    Seq(
+      StateColumns.list(Protocol.Sent.Keys, keySchema),
+      StateColumns.list(Protocol.Sent.Carried, IntegerType)
+    ) ++
+      spec.states.zipWithIndex.flatMap { case (state, i) => StateColumns.sentFields(state, i) }
+  )
+
+  /** As a message of new keys with their states. */
+  private def write(root: VectorSchemaRoot): Int = {
+    def list(name: String) = root.getVector(name).asInstanceOf[ListVector]
+    val keys = new RowColumn(list(Protocol.Sent.Keys))
+    val carried = new IntColumn(list(Protocol.Sent.Carried))
+    (0 until slots.size).foreach { slot =>
+      row.pointTo(slots.key(slot), slots.key(slot).length)
+      keys.add(row)
+      carried.add(-1)
+    }
+    keys.finish()
+    carried.finish()
+    val none = Array.fill(slots.size)(-1)
+    channels.map(_.sender(list)).foreach { sender =>
+      sender.load(slots, 0, none)
+      sender.finish()
+    }
+    1
+  }
+}
+
+private object KeyPages {
+  final val KeysPerPage = 1000
+}

@@ -1,0 +1,30 @@
+package org.apache.spark.sql.keystate.python
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import org.apache.spark.sql.keystate.operator.MetricValues
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** What a worker says of the function's own metrics. */
+private[keystate] object MetricColumns {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** What it says at the end of its part; None in its other answers. */
+  def received(column: String => ArrowColumnVector): Option[MetricValues] = {
+    val report = column(Protocol.Answer.Metrics)
+    Option.when(!report.isNullAt(0)) {
+      val json = JsonMethods.parse(new String(report.getBinary(0), UTF_8))
+      def values(fold: String) = (json \ fold).extract[Map[String, Long]]
+      MetricValues(
+        values(Protocol.Metrics.Sum),
+        values(Protocol.Metrics.Min),
+        values(Protocol.Metrics.Max)
+      )
+    }
+  }
+}

@@ -1,0 +1,228 @@
+package org.apache.spark.sql.keystate.python
+
+import scala.collection.mutable
+
+import org.json4s.JsonAST.JObject
+import org.json4s.JsonDSL._
+
+import org.apache.spark.JobArtifactSet
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{PythonUDF, UnsafeProjection}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
+
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.operator.{
+  BroadcastInput,
+  FunctionRun,
+  FunctionRunner,
+  OperatorTaskContext
+}
+import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
+import org.apache.spark.sql.keystate.python.server.StateServer
+import org.apache.spark.sql.keystate.spec.StateKind
+import org.apache.spark.sql.keystate.state.{BroadcastStates, Timer}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** Runs a Python function in a worker of the task's own. */
+private[keystate] final class PythonRunner(
+    udf: PythonUDF,
+    conf: SQLConf,
+    metrics: Map[String, SQLMetric]
+) extends FunctionRunner {
+  private val function = ChainedPythonFunctions(Seq(udf.func))
+  private val resultId = udf.resultId.id
+  private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
+  private val timeZone = conf.sessionLocalTimeZone
+  // Messages are far smaller than what needs them, whatever Spark's own functions have.
+  private val largeVarTypes = false
+  private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
+  private val settings = RowConversation.Settings.from(conf)
+
+  override def run(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      context: OperatorTaskContext
+  ): FunctionRun = {
+    val channels = context.spec.states.zipWithIndex.map { case (state, i) =>
+      StateColumns(state, i, context.families(i), context.entries(i), settings.inline)
+    }
+    context.broadcastInput.filter(_.rows.nonEmpty) match {
+      case None => runRows(rows, due, channels, context)
+      case Some(input) =>
+        val first = runBroadcast(input, channels, context)
+        lazy val second = runRows(rows, due, channels, context)
+        new FunctionRun {
+          override def output: Iterator[InternalRow] = first.output ++ second.output
+          override def updated: Long = first.updated + second.updated
+          override def removed: Long = first.removed + second.removed
+        }
+    }
+  }
+
+  /** The pass of the broadcast elements. */
+  private def runBroadcast(
+      input: BroadcastInput,
+      channels: Seq[StateColumns],
+      context: OperatorTaskContext
+  ): FunctionRun = {
+    val states = context.broadcastStates.get
+    val columns = columnsOf(states)
+    val pages = new ArrowStreams(timeZone, largeVarTypes)
+    val toOutput = UnsafeProjection.create(context.output, context.output)
+    val pass =
+      new BroadcastConversation(states, columns, control(context), toOutput, settings.messageRows)
+    val keys = new KeyPages(
+      context.spec,
+      DataTypeUtils.fromAttributes(context.grouping),
+      context.families,
+      channels,
+      context.timers,
+      context.backend,
+      context.maxParallelism,
+      pages
+    )
+    val others = new StateQuestions(keys, channels, pages)
+    pass.announce(
+      serve(new BroadcastQuestions(columns, Some(keys), pages, others), context)
+    )
+    val schema = BroadcastConversation.messageSchema(DataTypeUtils.fromAttributes(input.columns))
+    val results = converse(schema, pass, input.iterator, context)
+    new FunctionRun {
+      override def output: Iterator[InternalRow] = results
+      override def updated: Long = pass.updated + keys.updated
+      override def removed: Long = pass.removed + keys.removed
+    }
+  }
+
+  private def columnsOf(states: BroadcastStates) = states.states.zipWithIndex.map {
+    case (state, i) => new BroadcastColumns(state, i)
+  }
+
+  /** The pass of the rows and timers. */
+  private def runRows(
+      rows: Iterator[InternalRow],
+      due: mutable.Queue[Timer],
+      channels: Seq[StateColumns],
+      context: OperatorTaskContext
+  ): FunctionRun = {
+    val spec = context.spec
+    val toOutput = UnsafeProjection.create(context.output, context.output)
+    val task = new RowConversation(
+      context.keyReader,
+      context.toColumns,
+      channels,
+      context.timers,
+      due,
+      context.lease,
+      toOutput,
+      control(context),
+      settings,
+      context.operatorState,
+      context.rawKeyedState
+    )
+    val results =
+      // Nothing to do without rows and timers: the worker would start for nothing.
+      if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
+      else {
+        val schema = RowConversation.messageSchema(
+          DataTypeUtils.fromAttributes(context.columns),
+          DataTypeUtils.fromAttributes(context.grouping),
+          spec
+        )
+        serveQuestions(task, schema, channels, context)
+        converse(schema, task, rows, context)
+      }
+    new FunctionRun {
+      override def output: Iterator[InternalRow] = results
+      override def updated: Long = task.updated
+      override def removed: Long = task.removed
+    }
+  }
+
+  private def serveQuestions(
+      task: RowConversation,
+      schema: StructType,
+      channels: Seq[StateColumns],
+      context: OperatorTaskContext
+  ): Unit = {
+    val spec = context.spec
+    val firesAll = spec.timers && !context.streaming
+    if (
+      firesAll || spec.broadcast.nonEmpty || spec.checkpointed ||
+      spec.states.exists(_.kind != StateKind.Value)
+    ) {
+      val pages = new ArrowStreams(timeZone, largeVarTypes)
+      val ofKeys = new StateQuestions(task, channels, pages)
+      val keyed: StateServer.Answerer =
+        if (firesAll) new BatchTimers(task, schema, pages, ofKeys) else ofKeys
+      val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
+        task.announce(Protocol.Control.OperatorTag -> own.tag)
+        val raw = context.rawKeyedState.fold[StateServer.Answerer](keyed) { state =>
+          new RawKeyedStateQuestions(state, keyed)
+        }
+        new OperatorStateQuestions(own, context.readOperatorStates, raw)
+      }
+      task.announce(context.broadcastStates match {
+        case None => serve(questions, context)
+        case Some(states) =>
+          val all = new BroadcastQuestions(columnsOf(states), None, pages, questions)
+          serve(all, context) ~ (Protocol.Control.BroadcastTag -> states.tag)
+      })
+    }
+  }
+
+  /** Answers questions until the task ends; returns what the worker must know to ask. */
+  private def serve(questions: StateServer.Answerer, context: OperatorTaskContext): JObject = {
+    val server = StateServer.ofThisJvm
+    val secret = server.register { (question, data) =>
+      context.lease.use(questions(question, data))
+    }
+    context.task.addTaskCompletionListener[Unit](_ => server.unregister(secret))
+    (Protocol.Control.Server -> server.address) ~ (Protocol.Control.Secret -> secret)
+  }
+
+  /** What a conversation makes of the worker's answers. */
+  private def converse(
+      schema: StructType,
+      conversation: Conversation,
+      input: Iterator[InternalRow],
+      context: OperatorTaskContext
+  ): Iterator[InternalRow] =
+    new ConversationRunner(
+      function,
+      resultId,
+      schema,
+      timeZone,
+      largeVarTypes,
+      pythonConf,
+      metrics,
+      artifacts,
+      conversation
+    ).compute(input, context.task.partitionId(), context.task).flatMap { answer =>
+      val column = Conversation.columns(answer)
+      if (context.spec.metrics)
+        MetricColumns.received(column).foreach { values =>
+          context.metrics = context.metrics.merge(values)
+        }
+      context.lease.use(conversation.receive(column))
+    }
+
+  /** What the function's runtime context tells. */
+  private def control(context: OperatorTaskContext): JObject =
+    (Protocol.Control.Protocol -> Protocol.Version) ~
+      (Protocol.Control.Subtask -> context.task.partitionId()) ~
+      (Protocol.Control.Parallelism -> context.parallelism) ~
+      (Protocol.Control.MaxParallelism -> context.maxParallelism) ~
+      (Protocol.Control.Attempt -> context.task.attemptNumber()) ~
+      (Protocol.Control.Streaming -> context.streaming) ~
+      (Protocol.Control.BatchId -> context.batchId) ~
+      (Protocol.Control.QueryRun -> context.queryRun) ~
+      (Protocol.Control.Watermark -> context.watermark) ~
+      (Protocol.Control.ProcessingTime -> context.processingTime) ~
+      (Protocol.Control.EventTimeColumn -> context.eventTime.column)
+}

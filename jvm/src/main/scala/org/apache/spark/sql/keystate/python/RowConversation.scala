@@ -1,0 +1,311 @@
+package org.apache.spark.sql.keystate.python
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.collection.mutable
+
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
+import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.json4s.JsonAST.{JInt, JObject}
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructType}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
+import org.apache.spark.sql.keystate.operator.KeyReader
+import org.apache.spark.sql.keystate.python.columns.{
+  Inline,
+  IntColumn,
+  KeySlots,
+  RowColumn,
+  StateColumns,
+  TimerColumns
+}
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState, Timer, Timers}
+import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
+import keystate.settings.{Settings => KeystateSettings}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** One task of a keyed operator: the conversation with the Python worker.
+  *
+  * The input goes out in messages of some thousand rows. Each key gets a slot when it first appears
+  * and its state goes with that message; later rows carry the slot alone, for the worker keeps the
+  * state. The worker's cache is bounded by generations: when enough keys are in it, the next message
+  * opens a new generation and the worker answers with everything that it changed in the old one.
+  * Keys of the old generation that come again before that answer was read are ''carried'': the
+  * worker takes the state from the key's old slot, so the JVM never has to wait. A generation is not
+  * closed before the previous one was answered. At the end of the input come the timers that are
+  * due, and then the worker returns the rest.
+  *
+  * In a batch all timers fire once the input has ended, also those that other timers set. There the
+  * worker hands its changes over and asks for timers, until there are none, see [[BatchTimers]].
+  *
+  * Messages are written and answers read by the task's own thread; only the worker's questions come
+  * in on another one. What touches the backend is done under the task's lease of it: answers are
+  * read and questions answered so, see [[PythonRunner]].
+  */
+private[keystate] final class RowConversation(
+    keys: KeyReader,
+    columns: InternalRow => InternalRow,
+    channels: Seq[StateColumns],
+    timers: Option[Timers],
+    dueTimers: mutable.Queue[Timer],
+    lease: BackendLease,
+    project: InternalRow => InternalRow,
+    context: JObject,
+    settings: RowConversation.Settings,
+    operatorState: Option[SubtaskState],
+    rawKeyedState: Option[RawKeyedState]
+) extends Conversation
+    with AskedKeys {
+  import RowConversation._
+
+  private var generation = 0
+  private var slots = new KeySlots
+  private var previous: KeySlots = _ // null once its changes were read
+  private var previousRead = 0 // its slots whose changes were read
+  private val carried = new Array[Int](LargestStep)
+  private var rowsPerMessage = settings.firstMessageRows
+  private var cachedBytes = 0L // of the states that were sent in this generation
+  private var sent = false
+
+  /** Entries that the worker put and removed so far. */
+  var updated = 0L
+  var removed = 0L
+
+  private var control = context
+
+  /** Adds to what every message tells the worker. */
+  def announce(more: JObject): Unit = control = control.merge(more)
+
+  override def slotsOf(generation: Int): KeySlots =
+    if (generation == this.generation) slots else previous
+
+  override def readBefore(generation: Int): Int =
+    if (generation == this.generation && previous != null) previousRead else Int.MaxValue
+
+  override def sender(root: VectorSchemaRoot): MessageSender = new Sender(root)
+
+  private final class Sender(root: VectorSchemaRoot) extends MessageSender {
+    private val struct = root.getVector(0).asInstanceOf[StructVector]
+    private val controls = struct.getChild(Protocol.Sent.Control).asInstanceOf[VarBinaryVector]
+    private val rows = new RowColumn(list(Protocol.Sent.Rows))
+    private val rowSlots = new IntColumn(list(Protocol.Sent.Slots))
+    private val newKeys = new RowColumn(list(Protocol.Sent.Keys))
+    private val carriedSlots = new IntColumn(list(Protocol.Sent.Carried))
+    private val states = channels.map(_.sender(list))
+    private val due = timers.map(_ => new TimerColumns(list))
+    private val timerKey = new UnsafeRow(keys.width)
+    private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
+
+    // How large states are shows only once they are loaded, so they are after ever more keys.
+    private var loaded = 0 // slots whose states are in the message or were sent
+    private var step = FirstStep
+    private var bytes = 0L // of the message's rows and states
+
+    private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
+
+    override def fill(input: Iterator[InternalRow]): Boolean =
+      if (input.hasNext) {
+        send(fillRows(input))
+        true
+      } else if (dueTimers.nonEmpty) {
+        send(fillTimers())
+        true
+      } else if (operatorState.nonEmpty && !sent) {
+        // Every subtask takes part in a checkpoint, one without rows too.
+        send(())
+        true
+      } else {
+        false
+      }
+
+    private def send(fillIn: => Unit): Unit = {
+      lease.use {
+        val full = slots.size >= settings.maxCachedKeys || cachedBytes >= settings.cachedBytes
+        if (full && previous == null) {
+          previous = slots
+          previousRead = 0
+          slots = new KeySlots
+          cachedBytes = 0
+          generation += 1
+        }
+      }
+      loaded = slots.size
+      step = FirstStep
+      bytes = 0
+      sent = true
+      fillIn
+      loadStates()
+      finish()
+    }
+
+    /** Adds the states of the keys that are new since the last call. */
+    private def loadStates(): Unit = {
+      val size = lease.use(states.map(_.load(slots, loaded, carried)).sum)
+      bytes += size
+      cachedBytes += size
+      loaded = slots.size
+      step = math.min(4 * step, LargestStep)
+    }
+
+    private def fillRows(input: Iterator[InternalRow]): Unit = {
+      while (input.hasNext && rows.count < rowsPerMessage && bytes < settings.messageBytes) {
+        val row = input.next()
+        rowSlots.add(slotOf(keys.key(row), keys.group(row)))
+        rows.add(columns(row))
+        bytes += (row match {
+          case unsafe: UnsafeRow => unsafe.getSizeInBytes
+          case _ => settings.messageBytes / settings.messageRows
+        })
+      }
+      rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
+    }
+
+    private def fillTimers(): Unit = {
+      var count = 0
+      while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
+        val timer = dueTimers.dequeue()
+        if (lease.use(timers.get.take(timer))) {
+          timerKey.pointTo(timer.key, timer.key.length)
+          due.get.add(slotOf(timerKey, timer.group), timer)
+        }
+        count += 1
+      }
+    }
+
+    private def slotOf(key: UnsafeRow, group: => Int): Int = {
+      val hash = key.hashCode
+      val known = slots.find(key, hash)
+      if (known >= 0) {
+        known
+      } else {
+        val slot = slots.add(key, hash, group)
+        val before = previous // which a worker of a batch may end meanwhile
+        val old = if (before == null) -1 else before.find(key, hash)
+        carried(slot - loaded) = old
+        carriedSlots.add(old)
+        newKeys.add(key)
+        if (slots.size - loaded == step) loadStates()
+        slot
+      }
+    }
+
+    private def finish(): Unit = {
+      val message = JObject((Protocol.Control.Generation -> JInt(generation)) :: control.obj)
+      controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
+      controls.setValueCount(1)
+      columnsOfMessage.foreach(_.finish())
+      states.foreach(_.finish())
+      due.foreach(_.finish())
+      struct.setIndexDefined(0)
+      root.setRowCount(1)
+    }
+
+    override def reset(): Unit = {
+      columnsOfMessage.foreach(_.reset())
+      states.foreach(_.reset())
+      due.foreach(_.reset())
+      controls.reset()
+      struct.reset()
+    }
+  }
+
+  /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
+  override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
+    applyChanges(column)
+    if (operatorState.exists(OperatorStateColumns.receive(_, column)))
+      rawKeyedState.foreach(OperatorStateColumns.receiveRaw(_, column))
+    val rows = new ReceivedRows(Elements(column(Protocol.Answer.Out)), isStruct = true)
+    Iterator.range(0, rows.size).map(i => project(rows(i)))
+  }
+
+  /** The next timers of a batch, of which all fire, as one more message; None when none are left. The
+    * worker asks for it when it has had all messages and has handed its changes over.
+    */
+  def timersOfBatch(schema: StructType, format: ArrowStreams): Option[Array[Byte]] = {
+    val end = Some(Long.MaxValue)
+    control = control.merge(JObject(Protocol.Control.Watermark -> JInt(Long.MaxValue)))
+    if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
+    Option.when(dueTimers.nonEmpty) {
+      format.writeVectors(schema) { root =>
+        new Sender(root).fill(Iterator.empty)
+        1
+      }
+    }
+  }
+
+  /** Takes the state changes of an answer, if it has any. */
+  def applyChanges(column: String => ArrowColumnVector): Unit = {
+    val changesOf = column(Protocol.Answer.Generation).getInt(0)
+    if (changesOf != NoChanges) {
+      channels.foreach { channel =>
+        val (put, gone) = channel.apply(slotsOf(changesOf), column)
+        updated += put
+        removed += gone
+      }
+      timers.foreach(TimerColumns(_, slotsOf(changesOf), column))
+      if (changesOf != generation) {
+        previousRead = column(Protocol.Answer.Until).getInt(0)
+        if (previousRead == previous.size) previous = null
+      }
+    }
+  }
+}
+
+private[keystate] object RowConversation {
+
+  /** Bounds of a task's messages and of the worker's cache. Messages start small, so that the worker
+    * starts early, and double up to `messageRows`; each ends with `messageBytes` of rows and states. A
+    * generation ends with `maxCachedKeys` keys or `cachedBytes` of states.
+    */
+  final case class Settings(
+      firstMessageRows: Int,
+      messageRows: Int,
+      messageBytes: Long,
+      maxCachedKeys: Int,
+      cachedBytes: Long,
+      inline: Inline
+  )
+
+  object Settings {
+    def from(conf: SQLConf): Settings = {
+      val rows = conf.arrowMaxRecordsPerBatch
+      Settings(
+        firstMessageRows = math.min(1000, if (rows > 0) rows else 1000),
+        messageRows = if (rows > 0) rows else 10000,
+        messageBytes = math.min(conf.arrowMaxBytesPerBatch, 4L << 20),
+        maxCachedKeys = KeystateSettings.MaxCachedKeys.of(StoreConfig.in(conf)),
+        cachedBytes = 256L << 20,
+        inline = Inline(KeystateSettings.InlineEntries.of(StoreConfig.in(conf)), bytes = 1L << 20)
+      )
+    }
+  }
+
+  /** After how many new keys a message's states are loaded: at first, and at most. */
+  private val FirstStep = 16
+  private val LargestStep = 256
+
+  /** An answer's `generation` when it brings no state changes. */
+  private val NoChanges = -1
+
+  /** The schema of a message to the worker: one row, its columns lists of any length. */
+  def messageSchema(rows: StructType, keys: StructType, spec: OperatorSpec): StructType = {
+    val fields = Seq(
+      StructField(Protocol.Sent.Control, BinaryType),
+      StateColumns.list(Protocol.Sent.Rows, rows),
+      StateColumns.list(Protocol.Sent.Slots, IntegerType),
+      StateColumns.list(Protocol.Sent.Keys, keys),
+      StateColumns.list(Protocol.Sent.Carried, IntegerType)
+    ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
+      StateColumns.sentFields(state, i)
+    } ++
+      (if (spec.timers) TimerColumns.sentFields else Nil)
+    Conversation.message(fields)
+  }
+}

@@ -1,0 +1,124 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.execution.arrow.ArrowWriter
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.{GroupedKey, StateEntries}
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements}
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.ListChunks
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** List state. A list larger than `inline` is not sent ahead; the worker gets a null and reads it by
+  * page.
+  */
+private[keystate] final class ListStateColumns(
+    spec: StateSpec,
+    index: Int,
+    family: Int,
+    backend: StateEntries,
+    inline: Inline
+) extends StateColumns {
+  private val name = Protocol.State.keyed(index)
+  private val lists = new ListChunks(spec)
+
+  override def sender(column: String => ListVector): StateSender = new Sender(column(name))
+
+  private final class Sender(vector: ListVector) extends StateSender {
+    private val inner = vector.getDataVector.asInstanceOf[ListVector]
+    private val elements = ArrowWriter.createFieldWriter(inner.getDataVector)
+    private val column = new ListsColumn(vector, Seq(elements))
+
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+      var bytes = 0L
+      var i = 0
+      while (from + i < slots.size) {
+        if (carried(i) >= 0) column.addNull()
+        else bytes += send(slots.group(from + i), slots.key(from + i))
+        i += 1
+      }
+      bytes
+    }
+
+    /** Returns how many bytes were sent. */
+    private def send(group: Int, key: Array[Byte]): Long = {
+      val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
+      try {
+        val found = Seq.newBuilder[ArrayData]
+        var size = 0
+        var bytes = 0L
+        while (entries.hasNext && inline.fits(size, bytes)) {
+          val stored = entries.next().value
+          val chunk = lists.decode(stored)
+          size += chunk.numElements()
+          bytes += stored.length
+          found += chunk
+        }
+        val whole = inline.fits(size, bytes)
+        if (whole) add(found.result()) else column.addNull()
+        if (whole) bytes else 0
+      } finally entries.close()
+    }
+
+    private def add(chunks: Seq[ArrayData]): Unit = {
+      column.begin()
+      chunks.foreach(chunk => (0 until chunk.numElements()).foreach(elements.write(chunk, _)))
+      column.end(chunks.map(_.numElements()).sum)
+    }
+
+    override def finish(): Unit = column.finish()
+    override def reset(): Unit = column.reset()
+  }
+
+  override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
+    val changed = columns(name + Protocol.State.Slot).getArray(0)
+    val resets = columns(name + Protocol.State.Reset).getArray(0)
+    val added = Elements(columns(name))
+    var put = 0L
+    var removed = 0L
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      val group = slots.group(slot)
+      val key = slots.key(slot)
+      if (resets.getBoolean(i)) removed += GroupedKey.clear(backend, family, group, key)
+      val elements = added.getArray(i)
+      if (elements.numElements() > 0) {
+        lists.append(backend, family, group, key, elements)
+        put += 1
+      }
+      i += 1
+    }
+    (put, removed)
+  }
+
+  override def page(
+      group: Int,
+      key: Array[Byte],
+      request: PageRequest,
+      format: ArrowStreams
+  ): Page = {
+    val start = request.start.getOrElse(GroupedKey.prefix(key))
+    val chunks = backend.scan(family, group, start, null)
+    try {
+      val data = format.write(new StructType().add(Protocol.Page.Value, spec.valueType)) {
+        writers =>
+          var size = 0
+          var bytes = 0L
+          while (chunks.hasNext && size < request.limit && bytes < StateColumns.PageBytes) {
+            val stored = chunks.next().value
+            val chunk = lists.decode(stored)
+            bytes += stored.length
+            (0 until chunk.numElements()).foreach(writers.head.write(chunk, _))
+            size += chunk.numElements()
+          }
+          size
+      }
+      Page(data, Option.when(chunks.hasNext)(chunks.next().key))
+    } finally chunks.close()
+  }
+}

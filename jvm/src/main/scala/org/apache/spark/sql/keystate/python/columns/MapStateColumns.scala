@@ -1,0 +1,216 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection}
+import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
+
+import keystate.backend.{Entry, GroupedKey, StateEntries}
+import org.apache.spark.sql.keystate.encoding.{
+  ArrowStreams,
+  Elements,
+  OrderedKeyCodec,
+  ReceivedRows,
+  StateRows,
+  StoredValueWriter
+}
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map larger than
+  * `inline` is not sent ahead; the worker gets nulls and asks for what it needs.
+  */
+private[keystate] final class MapStateColumns(
+    spec: StateSpec,
+    index: Int,
+    family: Int,
+    backend: StateEntries,
+    inline: Inline
+) extends StateColumns {
+  private val name = Protocol.State.keyed(index)
+  private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
+  private val projection = UnsafeProjection.create(spec.rowSchema)
+
+  override def sender(column: String => ListVector): StateSender =
+    new Sender(column(name + Protocol.State.Keys), column(name + Protocol.State.Values))
+
+  private final class Sender(keyVector: ListVector, valueVector: ListVector) extends StateSender {
+    private val keyWriter = elementWriter(keyVector)
+    private val valueWriter = elementWriter(valueVector)
+    private val keys = new ListsColumn(keyVector, Seq(keyWriter))
+    private val values = new ListsColumn(valueVector, Seq(valueWriter))
+    private val writer = new EntryWriter(spec, codec, keyWriter, valueWriter)
+
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+      var bytes = 0L
+      var i = 0
+      while (from + i < slots.size) {
+        if (carried(i) >= 0) addNull()
+        else bytes += send(slots.group(from + i), slots.key(from + i))
+        i += 1
+      }
+      bytes
+    }
+
+    /** Returns how many bytes were sent. */
+    private def send(group: Int, key: Array[Byte]): Long = {
+      val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
+      try {
+        val found = Array.newBuilder[Entry]
+        var bytes = 0L
+        while (entries.hasNext && inline.fits(found.length, bytes)) {
+          val entry = entries.next()
+          bytes += MapStateColumns.bytes(entry)
+          found += entry
+        }
+        val whole = inline.fits(found.length, bytes)
+        if (whole) add(found.result()) else addNull()
+        if (whole) bytes else 0
+      } finally entries.close()
+    }
+
+    private def add(entries: Array[Entry]): Unit = {
+      keys.begin()
+      values.begin()
+      entries.foreach(writer.write)
+      keys.end(entries.length)
+      values.end(entries.length)
+    }
+
+    private def addNull(): Unit = {
+      keys.addNull()
+      values.addNull()
+    }
+
+    override def finish(): Unit = {
+      keys.finish()
+      values.finish()
+    }
+
+    override def reset(): Unit = {
+      keys.reset()
+      values.reset()
+    }
+  }
+
+  private def elementWriter(vector: ListVector): ArrowFieldWriter =
+    ArrowWriter.createFieldWriter(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
+
+  override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
+    val changed = columns(name + Protocol.State.Slot).getArray(0)
+    val resets = columns(name + Protocol.State.Reset).getArray(0)
+    val putKeys = Elements(columns(name + Protocol.State.Keys))
+    val removedKeys = Elements(columns(name + Protocol.State.Removed))
+    val values =
+      new ReceivedRows(Elements(Elements(columns(name + Protocol.State.Values))), spec.isStruct)
+    var put = 0
+    var removed = 0L
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      val group = slots.group(slot)
+      val key = slots.key(slot)
+      if (resets.getBoolean(i)) removed += GroupedKey.clear(backend, family, group, key)
+      removed += remove(group, key, removedKeys.getArray(i))
+      val userKeys = putKeys.getArray(i)
+      var j = 0
+      while (j < userKeys.numElements()) {
+        val value =
+          if (spec.isStruct && values.isNull(put)) StateRows.NullStruct
+          else StateRows.encode(projection(values(put)))
+        backend.put(family, group, GroupedKey.entry(key, codec.encode(userKeys, j)), value)
+        put += 1
+        j += 1
+      }
+      i += 1
+    }
+    (put.toLong, removed)
+  }
+
+  private val pageSchema =
+    new StructType()
+      .add(Protocol.Page.Key, spec.keyType.get)
+      .add(Protocol.Page.Value, spec.valueType)
+
+  override def page(
+      group: Int,
+      key: Array[Byte],
+      request: PageRequest,
+      format: ArrowStreams
+  ): Page = {
+    val start = request.start.getOrElse(GroupedKey.prefix(key))
+    val end = request.end.orNull
+    val entries =
+      if (request.reverse) backend.scanReverse(family, group, start, end)
+      else backend.scan(family, group, start, end)
+    try {
+      var last: Array[Byte] = null
+      val data = format.write(pageSchema) { writers =>
+        val writer = new EntryWriter(spec, codec, writers(0), writers(1))
+        var size = 0
+        var bytes = 0L
+        while (entries.hasNext && size < request.limit && bytes < StateColumns.PageBytes) {
+          val entry = entries.next()
+          writer.write(entry)
+          bytes += MapStateColumns.bytes(entry)
+          last = entry.key
+          size += 1
+        }
+        size
+      }
+      // The start of a range is in it, its end is not.
+      val next = Option.when(entries.hasNext)(if (request.reverse) last else entries.next().key)
+      Page(data, next)
+    } finally entries.close()
+  }
+
+  override def find(
+      group: Int,
+      key: Array[Byte],
+      userKeys: ArrowColumnVector,
+      format: ArrowStreams
+  ): Array[Byte] = format.write(new StructType().add(Protocol.Page.Value, spec.valueType)) {
+    writers =>
+      val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, writers.head)
+      val found = entryKeys(key, userKeys).map(backend.get(family, group, _)).filter(_ != null)
+      found.foreach(writer.write)
+      found.size
+  }
+
+  override def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
+    Range(0, userKeys.getValueVector.getValueCount).map { i =>
+      GroupedKey.entry(key, codec.encode(new ColumnarArray(userKeys, i, 1), 0))
+    }
+
+  private def remove(group: Int, key: Array[Byte], userKeys: ColumnarArray): Long = {
+    var j = 0
+    while (j < userKeys.numElements()) {
+      backend.remove(family, group, GroupedKey.entry(key, codec.encode(userKeys, j)))
+      j += 1
+    }
+    userKeys.numElements().toLong
+  }
+}
+
+private object MapStateColumns {
+  private def bytes(entry: Entry): Long = entry.key.length.toLong + entry.value.length
+}
+
+/** Writes stored map entries as keys and values into Arrow. */
+private[keystate] final class EntryWriter(
+    spec: StateSpec,
+    codec: OrderedKeyCodec,
+    keys: ArrowFieldWriter,
+    values: ArrowFieldWriter
+) {
+  private val keyRow = new GenericInternalRow(1)
+  private val valueWriter = new StoredValueWriter(spec.rowSchema, spec.isStruct, values)
+
+  def write(entry: Entry): Unit = {
+    codec.decode(entry.key, GroupedKey.userKeyOffset(entry.key), keyRow, 0)
+    keys.write(keyRow, 0)
+    valueWriter.write(entry.value)
+  }
+}

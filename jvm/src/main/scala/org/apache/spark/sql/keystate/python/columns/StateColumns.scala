@@ -1,0 +1,104 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.types.{ArrayType, DataType, StructField}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.StateEntries
+import keystate.ttl.TtlEntries
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** The JVM's side of one state: sends what is stored ahead of the rows that may need it, and writes
+  * back what the function changed.
+  */
+private[keystate] trait StateColumns {
+
+  /** Makes the sender that fills these columns of a message to the worker. */
+  def sender(column: String => ListVector): StateSender
+
+  /** Writes the changes in a message from the worker back; its columns are aligned with the slots it
+    * changed. Returns how many entries were put and removed.
+    */
+  def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long)
+
+  /** For a state that may be too large to be sent ahead: the next entries of a key. */
+  def page(group: Int, key: Array[Byte], request: PageRequest, format: ArrowStreams): Page =
+    throw new UnsupportedOperationException(s"$this is always sent ahead")
+
+  /** Likewise: the values of those user keys that are there. */
+  def find(
+      group: Int,
+      key: Array[Byte],
+      userKeys: ArrowColumnVector,
+      format: ArrowStreams
+  ): Array[Byte] = throw new UnsupportedOperationException(s"$this has no user keys")
+
+  /** The entry keys of these user keys. */
+  def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
+    throw new UnsupportedOperationException(s"$this has no user keys")
+}
+
+/** Fills a state's columns of a message to the worker, one element a key that is new to it. */
+private[keystate] trait StateSender {
+
+  /** Adds the state of the keys in `slots` from `from` on; returns about how many bytes it has. A
+    * carried key's state is still with the worker; its place is filled with a null.
+    */
+  def load(slots: KeySlots, from: Int, carried: Array[Int]): Long
+
+  /** Finishes the columns; `reset` clears them once the message was written. */
+  def finish(): Unit
+  def reset(): Unit
+}
+
+/** How much of a list or map is sent ahead; one that has more is asked for by page. */
+private[keystate] final case class Inline(entries: Int, bytes: Long) {
+  def fits(entries: Int, bytes: Long): Boolean = entries <= this.entries && bytes <= this.bytes
+}
+
+private[keystate] object StateColumns {
+
+  /** A page ends when it has this many bytes: entries may be large. */
+  val PageBytes: Long = 4L << 20
+
+  /** A state's columns in a message to the worker. */
+  def sentFields(spec: StateSpec, index: Int): Seq[StructField] = {
+    val name = Protocol.State.keyed(index)
+    spec.kind match {
+      case StateKind.Value => Seq(list(name, spec.valueType))
+      case StateKind.List => Seq(list(name, ArrayType(spec.valueType)))
+      case StateKind.Map | StateKind.SortedMap =>
+        Seq(
+          list(name + Protocol.State.Keys, ArrayType(spec.keyType.get)),
+          list(name + Protocol.State.Values, ArrayType(spec.valueType))
+        )
+      case StateKind.Broadcast => StateKind.notKeyed
+    }
+  }
+
+  def list(name: String, element: DataType): StructField = StructField(name, ArrayType(element))
+
+  def apply(
+      spec: StateSpec,
+      index: Int,
+      family: Int,
+      backend: StateEntries,
+      inline: Inline
+  ): StateColumns = {
+    val channel = spec.kind match {
+      case StateKind.Value => new ValueStateColumns(spec, index, family, backend)
+      case StateKind.List => new ListStateColumns(spec, index, family, backend, inline)
+      case StateKind.Map | StateKind.SortedMap =>
+        new MapStateColumns(spec, index, family, backend, inline)
+      case StateKind.Broadcast => StateKind.notKeyed
+    }
+    backend match {
+      case entries: TtlEntries if spec.ttl.exists(_.needsNotes) =>
+        new UseNotes(channel, spec, index, family, entries)
+      case _ => channel
+    }
+  }
+}

@@ -1,0 +1,60 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** The message columns of timers that fire. */
+private[keystate] final class TimerColumns(list: String => ListVector) {
+  private val lists =
+    Seq(Protocol.Sent.TimerSlots, Protocol.Sent.TimerDomains, Protocol.Sent.TimerTimes).map(list)
+  private val columns = lists.map(new ValueColumn(_))
+  private val holder = new GenericInternalRow(3)
+
+  def add(slot: Int, timer: Timer): Unit = {
+    holder.setInt(0, slot)
+    holder.setByte(1, timer.domain)
+    holder.setLong(2, timer.time)
+    columns.zipWithIndex.foreach { case (column, i) =>
+      column.writer.write(holder, i)
+      column.added(1)
+    }
+  }
+
+  def finish(): Unit = columns.foreach(_.finish())
+  def reset(): Unit = columns.foreach(_.reset())
+}
+
+private[keystate] object TimerColumns {
+
+  /** The columns of timers in a message to the worker. */
+  val sentFields: Seq[StructField] = Seq(
+    StateColumns.list(Protocol.Sent.TimerSlots, IntegerType),
+    StateColumns.list(Protocol.Sent.TimerDomains, ByteType),
+    StateColumns.list(Protocol.Sent.TimerTimes, LongType)
+  )
+
+  /** Sets and deletes the timers that a message from the worker says. */
+  def apply(
+      timers: Timers,
+      slots: KeySlots,
+      columns: String => ArrowColumnVector
+  ): Unit = {
+    val changed = columns(Protocol.Answer.TimerSlot).getArray(0)
+    val domains = columns(Protocol.Answer.TimerDomain).getArray(0)
+    val times = columns(Protocol.Answer.TimerTime).getArray(0)
+    val set = columns(Protocol.Answer.TimerSet).getArray(0)
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      val wanted = set.getBoolean(i)
+      timers.set(domains.getByte(i), times.getLong(i), slots.group(slot), slots.key(slot), wanted)
+      i += 1
+    }
+  }
+}

@@ -1,0 +1,115 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.arrow.vector.complex.ListVector
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import keystate.backend.StateEntries
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows, StateRows, StoredValueWriter}
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** Value state, and every state that keeps an accumulator as a value: one stored entry a key. */
+private[keystate] final class ValueStateColumns(
+    spec: StateSpec,
+    index: Int,
+    family: Int,
+    backend: StateEntries
+) extends StateColumns {
+  private val name = Protocol.State.keyed(index)
+  private val projection = UnsafeProjection.create(spec.rowSchema)
+
+  override def sender(column: String => ListVector): StateSender =
+    new Sender(new ValueColumn(column(name)))
+
+  private final class Sender(column: ValueColumn) extends StateSender {
+    private val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, column.writer)
+    private var keys = new Array[Array[Byte]](0)
+    private var groups = new Array[Int](0)
+    private var values = new Array[Array[Byte]](0)
+
+    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+      val wanted = fetch(slots, from, carried)
+      val bytes = size(wanted)
+      var next = 0
+      var i = 0
+      while (i < slots.size - from) {
+        if (carried(i) < 0) {
+          writer.write(values(next))
+          values(next) = null
+          next += 1
+        } else {
+          writer.write(null)
+        }
+        i += 1
+      }
+      column.added(i)
+      assert(next == wanted)
+      bytes
+    }
+
+    private def size(wanted: Int): Long = {
+      var bytes = 0L
+      var i = 0
+      while (i < wanted) {
+        if (values(i) != null) bytes += values(i).length
+        i += 1
+      }
+      if (bytes > ValueStateColumns.MostBytes)
+        throw KeystateErrors.valuesTooLarge(spec.name, wanted, bytes)
+      bytes
+    }
+
+    /** Reads the stored values of the keys that are not carried, in one call. */
+    private def fetch(slots: KeySlots, from: Int, carried: Array[Int]): Int = {
+      val fresh = slots.size - from
+      if (keys.length < fresh) {
+        keys = new Array(fresh)
+        groups = new Array(fresh)
+        values = new Array(fresh)
+      }
+      var wanted = 0
+      var i = 0
+      while (i < fresh) {
+        if (carried(i) < 0) {
+          keys(wanted) = slots.key(from + i)
+          groups(wanted) = slots.group(from + i)
+          wanted += 1
+        }
+        i += 1
+      }
+      backend.multiGet(family, groups, keys, values, wanted)
+      wanted
+    }
+
+    override def finish(): Unit = column.finish()
+    override def reset(): Unit = column.reset()
+  }
+
+  override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
+    val changed = columns(name + Protocol.State.Slot).getArray(0)
+    val rows = new ReceivedRows(Elements(columns(name)), spec.isStruct)
+    var removed = 0L
+    var i = 0
+    while (i < changed.numElements()) {
+      val slot = changed.getInt(i)
+      if (rows.isNull(i)) {
+        backend.remove(family, slots.group(slot), slots.key(slot))
+        removed += 1
+      } else {
+        val value = StateRows.encode(projection(rows(i)))
+        backend.put(family, slots.group(slot), slots.key(slot), value)
+      }
+      i += 1
+    }
+    (changed.numElements() - removed, removed)
+  }
+}
+
+private object ValueStateColumns {
+
+  /** Of one load. Arrow's vectors double up to 2 GiB and may not have that. */
+  val MostBytes: Long = 1L << 30
+}

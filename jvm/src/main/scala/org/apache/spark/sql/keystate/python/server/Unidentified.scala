@@ -1,0 +1,36 @@
+package org.apache.spark.sql.keystate.python.server
+
+import java.nio.channels.SocketChannel
+import java.util.concurrent.TimeUnit
+
+import scala.collection.mutable
+
+import org.apache.spark.util.ThreadUtils
+
+/** Connections of those who have not said yet which task's worker they are. Any program on the machine
+  * can make one, so they are given little time, and when there are too many, the oldest goes.
+  */
+private[keystate] final class Unidentified(most: Int, timeoutMillis: Long) {
+  private val connections = mutable.LinkedHashSet.empty[SocketChannel]
+  private val timer =
+    ThreadUtils.newDaemonSingleThreadScheduledExecutor("keystate-unidentified")
+
+  def add(connection: SocketChannel): Unit = {
+    val shed = synchronized {
+      connections += connection
+      Option.when(connections.size > most) {
+        val oldest = connections.head
+        connections -= oldest
+        oldest
+      }
+    }
+    shed.foreach(_.close())
+    timer.schedule((() => close(connection)): Runnable, timeoutMillis, TimeUnit.MILLISECONDS)
+    ()
+  }
+
+  /** Whether it is still to be talked to. */
+  def remove(connection: SocketChannel): Boolean = synchronized(connections.remove(connection))
+
+  private def close(connection: SocketChannel): Unit = if (remove(connection)) connection.close()
+}

@@ -1,0 +1,172 @@
+package org.apache.spark.sql.keystate.python.server
+
+import java.io.IOException
+import java.net.{InetAddress, InetSocketAddress, StandardProtocolFamily, UnixDomainSocketAddress}
+import java.net.StandardSocketOptions.TCP_NODELAY
+import java.nio.channels.{ClosedChannelException, ServerSocketChannel, SocketChannel}
+import java.nio.file.{Files, Path}
+import java.nio.file.attribute.PosixFilePermissions
+
+import org.json4s.JsonAST.{JObject, JString}
+import org.json4s.JsonDSL._
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.util.{ShutdownHookManager, Utils}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+
+/** Listens for workers. It outlives what can go wrong: when connections can't be accepted for a while,
+  * it tries again; when its socket is gone, the next task gets another.
+  *
+  * @param folder
+  *   where to make a Unix domain socket, in a folder that only this user may enter; None for a port
+  *   of the loopback interface
+  * @param take
+  *   takes a connection over, and returns at once
+  */
+private[keystate] final class WorkerListener(
+    folder: () => Option[Path],
+    take: SocketChannel => Unit
+) extends Logging {
+  import WorkerListener._
+
+  private var listening: Listening = _
+
+  /** What a worker needs to know to connect: a path, or a host and a port. */
+  def address: JObject = synchronized {
+    val wanted = folder()
+    if (listening == null || listening.wanted != wanted || !listening.isServing) {
+      if (listening != null) {
+        if (listening.wanted == wanted)
+          logWarning(s"The state server's ${listening.socket.description} is gone: opening another")
+        listening.close()
+      }
+      listening = new Listening(wanted, open(wanted))
+      listening.start()
+    }
+    listening.socket.address
+  }
+
+  def close(): Unit = synchronized(if (listening != null) listening.close())
+
+  private def open(folder: Option[Path]): ServerSocket = folder match {
+    case None => loopback()
+    case Some(parent) =>
+      try unixDomain(parent)
+      catch {
+        // No such sockets, or a path that is longer than the system takes.
+        case e @ (_: IOException | _: UnsupportedOperationException) =>
+          logWarning(s"No Unix domain socket can be made in $parent: using a port instead", e)
+          loopback()
+      }
+  }
+
+  private final class Listening(val wanted: Option[Path], val socket: ServerSocket)
+      extends Thread("keystate-state-server") {
+    setDaemon(true)
+
+    def isServing: Boolean =
+      isAlive && socket.channel.isOpen && socket.path.forall(Files.exists(_))
+
+    override def run(): Unit = {
+      var pause = 0L
+      while (socket.channel.isOpen)
+        try {
+          accept()
+          if (pause > 0) logWarning("The state server accepts connections again")
+          pause = 0
+        } catch {
+          case _: ClosedChannelException =>
+          // Too many open files, so that no class can be loaded either; no thread to be had: it passes.
+          case e: Throwable =>
+            if (pause == 0) complain(e)
+            pause = math.min(math.max(FirstPauseMillis, 2 * pause), LongestPauseMillis)
+            Thread.sleep(pause)
+        }
+    }
+
+    private def complain(e: Throwable): Unit =
+      try logWarning("The state server can't accept a connection: trying again", e)
+      catch { case _: Throwable => } // for the same reason
+
+    private def accept(): Unit = {
+      val worker = socket.channel.accept()
+      try {
+        if (worker.supportedOptions.contains(TCP_NODELAY))
+          worker.setOption(TCP_NODELAY, Boolean.box(true))
+        take(worker)
+      } catch {
+        case e: Throwable =>
+          worker.close()
+          throw e
+      }
+    }
+
+    def close(): Unit = {
+      socket.channel.close()
+      socket.path.foreach(path => Utils.deleteRecursively(path.getParent.toFile))
+    }
+  }
+}
+
+private[keystate] object WorkerListener {
+  private final val FirstPauseMillis = 10L
+  private final val LongestPauseMillis = 1000L
+  private final val Backlog = 128
+
+  /** @param path
+    *   of a Unix domain socket
+    */
+  private final class ServerSocket(
+      val channel: ServerSocketChannel,
+      val address: JObject,
+      val path: Option[Path]
+  ) {
+    def description: String = path.fold("port")(path => s"socket $path")
+  }
+
+  /** By its number, as workers know it: `localhost` can be ::1 too. */
+  private def loopback(): ServerSocket = {
+    val any = 0
+    val ipv4 = InetAddress.getByAddress(Array[Byte](127, 0, 0, 1))
+    val channel =
+      try bound(StandardProtocolFamily.INET, new InetSocketAddress(ipv4, any))
+      catch {
+        // A machine that has none.
+        case _: IOException | _: UnsupportedOperationException =>
+          bound(
+            StandardProtocolFamily.INET6,
+            new InetSocketAddress(InetAddress.getByName("::1"), any)
+          )
+      }
+    val local = channel.getLocalAddress.asInstanceOf[InetSocketAddress]
+    val address =
+      (Protocol.Server.Host -> local.getAddress.getHostAddress) ~ (Protocol.Server.Port -> local.getPort)
+    new ServerSocket(channel, address, None)
+  }
+
+  private def unixDomain(parent: Path): ServerSocket = {
+    val onlyOwner =
+      PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+    val folder = Files.createTempDirectory(parent, "keystate-", onlyOwner)
+    try {
+      val path = folder.resolve("state.sock")
+      val channel = bound(StandardProtocolFamily.UNIX, UnixDomainSocketAddress.of(path))
+      ShutdownHookManager.registerShutdownDeleteDir(folder.toFile)
+      new ServerSocket(channel, JObject(Protocol.Server.Path -> JString(path.toString)), Some(path))
+    } catch {
+      case e: Throwable =>
+        Utils.deleteRecursively(folder.toFile)
+        throw e
+    }
+  }
+
+  private def bound(family: StandardProtocolFamily, address: java.net.SocketAddress) = {
+    val channel = ServerSocketChannel.open(family)
+    try channel.bind(address, Backlog)
+    catch {
+      case e: Throwable =>
+        channel.close()
+        throw e
+    }
+  }
+}

@@ -1,0 +1,245 @@
+package org.apache.spark.sql.keystate.rescale
+
+import java.util.UUID
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.state.StateStoreId
+import org.apache.spark.sql.internal.SQLConf
+
+import org.apache.spark.util.Utils
+
+import keystate.checkpoint.Rescaling
+import keystate.errors.KeystateErrors
+import keystate.files.LocalFolder
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.{
+  CheckpointOwner,
+  OffsetEntry,
+  QueryLogs,
+  SparkCheckpointStorage
+}
+import org.apache.spark.sql.keystate.metadata.{OperatorRecord, SparkStoreMetadata}
+
+/** Changes the number of partitions of a stopped query.
+  *
+  * Spark runs a query with the number of partitions in its last offset log entry. So the stores of
+  * the last committed version get version files for the new layout ([[Rescaling]]; the old files
+  * stay), and then that number is changed in the log: with checkpoint format v2 first the ids in the
+  * last commit, then the offset entry of the last committed batch, and last the entry of a pending
+  * batch, which keeps its id and its offsets and simply runs with the new number. Each of these is
+  * one atomic replacement of a file. After a crash between them the old layout, the new one, or, for
+  * a pending batch, Spark's refusal of an unfinished repartitioning is what a start without Keystate
+  * would find; doing the change again, which a restart does by itself, completes it.
+  *
+  * The caller has taken the checkpoint ([[CheckpointOwner]]). A driver that had it before can still
+  * commit the batch that it is in, with the old number. So the number that counts is that of the
+  * committed state ([[CommittedLayout]]); where the log says another one, the log is corrected.
+  *
+  * With format v1 the pending batch's own version gets the new layout too where all of it was written:
+  * a sink that has the batch already skips it, and then it is not computed again.
+  */
+private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: String)
+    extends Logging {
+  import QueryRescaling._
+
+  private val hadoopConf = session.sessionState.newHadoopConf()
+  private val root = new Path(checkpoint)
+  private val files = CheckpointFileManager.create(root, hadoopConf)
+  private val offsets = QueryLogs.offsets(session, root)
+  private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
+  private val commits = QueryLogs.commits(session, root)
+
+  /** Returns the number of partitions before; the same as `wanted` when nothing was to do.
+    *
+    * @param wanted
+    *   None keeps the number that the committed state has, whatever the logs say
+    */
+  def run(wanted: Option[Int]): Int =
+    try {
+      checkProvider()
+      change(wanted)
+    } finally local.close()
+
+  def checkProvider(): Unit = provider.filter(_ != Settings.ProviderClass).foreach { other =>
+    throw KeystateErrors.foreignProvider(checkpoint, other)
+  }
+
+  /** The state store provider that the query ran with; none before its first batch. */
+  def provider: Option[String] = latest.flatMap { case (_, entry) =>
+    OffsetEntry.setting(entry, Provider)
+  }
+
+  /** Whether this is another number than the logs have. */
+  def changesTo(partitions: Int): Boolean =
+    latest.exists { case (batch, _) => !offsets.partitions(batch).contains(partitions) }
+
+  private lazy val latest = offsets.getLatest()
+
+  private def change(wanted: Option[Int]): Int = latest match {
+    case None => wanted.getOrElse(0)
+    case Some((latest, _)) =>
+      val committed = commits.getLatest()
+      val before = offsets.partitions(latest).get
+      val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
+      val pinned = entries.flatMap(offsets.partitions)
+      val layout = committed.fold(before) { case (id, commit) =>
+        committedLayout.of(id, commit, offsets.partitions(id).getOrElse(before))
+      }
+      val partitions = wanted.getOrElse(layout)
+      if (layout != partitions) {
+        committed.foreach { case (id, commit) => rescaleStores(id, commit, layout, partitions) }
+      }
+      if (layout != partitions || pinned.exists(_ != partitions)) {
+        if (!committed.exists(_._1 == latest)) rescalePending(latest, partitions)
+        dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
+        entries.foreach(id =>
+          replace(id, OffsetEntry.withPartitions(offsets.get(id).get, partitions))
+        )
+        logInfo(s"Rescaled $checkpoint from $layout to $partitions partitions")
+      }
+      layout
+  }
+
+  private lazy val committedLayout = new CommittedLayout(
+    operators(),
+    operator => record(operator).isDefined,
+    operator => sparkStores.get(operator).exists(isUnpartitioned),
+    operator =>
+      (
+        storageOf(operator),
+        sparkStores.get(operator).fold(Seq(StateStoreId.DEFAULT_STORE_NAME))(_.map(_.name))
+      )
+  )
+
+  /** The stores of the operators that are not Keystate's. */
+  private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] = {
+    val sparks = operators().filter(record(_).isEmpty).toSet
+    if (sparks.isEmpty) Map.empty
+    else
+      commits.getLatest().fold(Map.empty[Long, Seq[SparkStoreMetadata]]) { case (batch, _) =>
+        SparkStoreMetadata.all(session, root, batch).filter { case (operator, _) =>
+          sparks(operator)
+        }
+      }
+  }
+
+  private def rescaleStores(
+      batch: Long,
+      commit: CommitMetadataBase,
+      layout: Int,
+      partitions: Int
+  ): Unit = {
+    checkOperators(partitions)
+    val ids = operators().map { operator =>
+      val old = commit.stateUniqueIds.flatMap(_.get(operator))
+      val stores = sparkStores.get(operator)
+      def idsOf(store: Int): Seq[Option[String]] =
+        old.fold(Seq.fill(layout)(Option.empty[String]))(
+          _.toSeq.map(of => Some(of(if (of.length > 1) store else 0)))
+        )
+      operator -> (stores match {
+        case Some(spark) if isUnpartitioned(spark) => old.getOrElse(Array.empty)
+        case Some(spark) =>
+          val byStore = spark.zipWithIndex.map { case (store, i) =>
+            rescaleSparkStore(store, batch, batch + 1, idsOf(i), partitions)
+          }
+          byStore.transpose.map(_.flatten.toArray).toArray
+        case None =>
+          rescaleStore(operator, batch + 1, idsOf(0), partitions).map(_.toArray).toArray
+      })
+    }
+    if (commit.stateUniqueIds.isDefined) {
+      CheckpointOwner.check(root)
+      commits.replace(batch, commit.withStateUniqueIds(Some(ids.toMap)))
+    }
+  }
+
+  private def replace(batch: Long, entry: OffsetSeqBase): Unit = {
+    CheckpointOwner.check(root)
+    offsets.replace(batch, entry)
+  }
+
+  private def isUnpartitioned(stores: Seq[SparkStoreMetadata]): Boolean =
+    stores.forall(_.isUnpartitioned)
+
+  private def checkOperators(partitions: Int): Unit =
+    operators().flatMap(record).foreach(_.checkParallelism(partitions))
+
+  private def record(operator: Long): Option[OperatorRecord] =
+    OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf)
+
+  private def rescaleSparkStore(
+      store: SparkStoreMetadata,
+      batch: Long,
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Seq[Option[String]] = {
+    val encoding =
+      offsets.get(batch).flatMap(OffsetEntry.setting(_, Encoding)).getOrElse(DefaultEncoding)
+    new SparkStoreRescaling(session, new Path(root, "state"), store, encoding)
+      .run(version, ids, partitions)
+  }
+
+  private def rescaleStore(
+      operator: Long,
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Seq[Option[String]] = Rescaling.run(
+    storageOf(operator),
+    operator,
+    StateStoreId.DEFAULT_STORE_NAME,
+    version,
+    ids,
+    partitions,
+    () => UUID.randomUUID.toString,
+    local
+  )
+
+  /** Gives what a pending batch wrote of the state the wanted layout too, from one in which all of it
+    * is there.
+    */
+  private def rescalePending(batch: Long, partitions: Int): Unit = {
+    checkOperators(partitions)
+    val version = batch + 1
+    operators().filterNot(sparkStores.get(_).exists(isUnpartitioned)).foreach { operator =>
+      val layouts = committedLayout.complete(operator, version)
+      if (!layouts.contains(partitions))
+        layouts.headOption.foreach { layout =>
+          val ids = Seq.fill(layout)(Option.empty[String])
+          sparkStores.get(operator) match {
+            case Some(stores) =>
+              stores.foreach(rescaleSparkStore(_, batch, version, ids, partitions))
+            case None => rescaleStore(operator, version, ids, partitions)
+          }
+        }
+    }
+  }
+
+  private def storageOf(operator: Long) =
+    new SparkCheckpointStorage(new Path(root, s"state/$operator"), hadoopConf)
+
+  private def operators(): Seq[Long] = {
+    val state = new Path(root, "state")
+    if (files.exists(state)) files.list(state).toSeq.flatMap(_.getPath.getName.toLongOption).sorted
+    else Nil
+  }
+
+  /** The metadata that a pending batch wrote tells the old number; it is written again. */
+  private def dropMetadataOf(batches: Seq[Long]): Unit = for {
+    operator <- operators()
+    batch <- batches
+  } files.delete(new Path(root, s"state/$operator/_metadata/v2/$batch"))
+}
+
+private object QueryRescaling {
+  private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
+  private val Encoding = SQLConf.STREAMING_STATE_STORE_ENCODING_FORMAT.key
+  private val DefaultEncoding =
+    "unsaferow" // of queries that were begun before the setting was made
+}

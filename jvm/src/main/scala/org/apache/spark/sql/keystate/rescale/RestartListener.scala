@@ -1,0 +1,93 @@
+package org.apache.spark.sql.keystate.rescale
+
+import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.streaming.StreamingQueryListener
+import org.apache.spark.sql.streaming.StreamingQueryListener._
+
+import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.store.StoreConfig
+
+/** Takes the checkpoint of a query that starts, so that no other driver goes on with it, and rescales
+  * it if it is started with another `spark.sql.shuffle.partitions` than its state has.
+  *
+  * Relies on `StreamExecution.runStream`, which posts the started event synchronously on the query's
+  * own thread before it reads the offset and commit logs. The setting counts only where it was set,
+  * not by its default. What a listener throws is only logged, so a failure is kept for the checkpoint,
+  * and fails the query when it is planned or writes its log.
+  */
+class RestartListener extends StreamingQueryListener with Logging {
+  import RestartListener._
+
+  /** The checkpoints of this driver's queries. */
+  private val running = new ConcurrentHashMap[UUID, Path]
+
+  override def onQueryStarted(event: QueryStartedEvent): Unit =
+    SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).foreach { any =>
+      any.streams.get(event.id) match {
+        case wrapper: StreamingQueryWrapper => start(wrapper.streamingQuery)
+        case query: StreamExecution => start(query)
+        case _ =>
+      }
+    }
+
+  private def start(query: StreamExecution): Unit = {
+    val session = query.sparkSession
+    val conf = session.sessionState.conf
+    val checkpoint = new Path(query.resolvedCheckpointRoot)
+    running.put(query.runId, checkpoint)
+    try {
+      val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
+      // What runs on another provider stays as Spark has it.
+      if (rescaling.provider.getOrElse(conf.stateStoreProviderClass) == Settings.ProviderClass) {
+        CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
+        val wanted = if (enabled(conf)) partitions(conf) else None
+        try rescaling.run(wanted)
+        catch {
+          // Stores look for themselves; what is damaged has a better error where it is used.
+          case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
+            logWarning(s"Could not look for the number of partitions in $checkpoint", e)
+        }
+        ()
+      }
+    } catch {
+      case NonFatal(e) =>
+        logWarning(s"The query on $checkpoint can't start", e)
+        CheckpointOwner.fail(
+          checkpoint,
+          e match {
+            case known: KeystateException =>
+              known
+            case other => KeystateErrors.rescaleFailed(other)
+          }
+        )
+    }
+  }
+
+  override def onQueryProgress(event: QueryProgressEvent): Unit = ()
+
+  override def onQueryTerminated(event: QueryTerminatedEvent): Unit =
+    Option(running.remove(event.runId)).foreach(CheckpointOwner.release(_, nameOf(event.runId)))
+}
+
+private[keystate] object RestartListener {
+
+  private def nameOf(run: UUID) = s"query run $run"
+
+  private def enabled(conf: SQLConf): Boolean =
+    Settings.OnRestart.of(StoreConfig.in(conf)) == "auto"
+
+  private def partitions(conf: SQLConf): Option[Int] =
+    Option.when(conf.contains(SQLConf.SHUFFLE_PARTITIONS.key))(conf.numShufflePartitions)
+}

@@ -1,0 +1,155 @@
+package org.apache.spark.sql.keystate.rescale
+
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.types.{BinaryType, IntegerType, StructType}
+import org.apache.spark.util.{SerializableConfiguration, Utils}
+
+import keystate.checkpoint.{PartitionState, Repartitioning}
+import keystate.errors.KeystateErrors
+import keystate.files.LocalFolder
+import keystate.keygroup.KeyGroups
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
+
+/** Rescales a store of one of Spark's own stateful operators. Spark sends a row to partition
+  * `pmod(hash, n)`, which no contiguous groups follow. Unless the new number divides the old one, a
+  * job reads the entries of the old partitions, shuffles them as Spark does rows, and writes one run
+  * for each new partition.
+  */
+private[keystate] final class SparkStoreRescaling(
+    session: SparkSession,
+    state: Path,
+    store: SparkStoreMetadata,
+    encoding: String
+) {
+  import SparkStoreRescaling._
+
+  private val conf = session.sessionState.newHadoopConf()
+
+  /** Writes the version files of the new layout; see `keystate.checkpoint.Rescaling`.
+    *
+    * @param ids
+    *   the ids of the old partitions' version files, as many as there are old partitions; None with
+    *   checkpoint format v1
+    */
+  def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
+    withStore(state, store, version, conf) { target =>
+      val old = ids.zipWithIndex.map { case (id, p) => target.manifest(p, id, ids.size) }
+      val states = target.regrouped(old, partitions).getOrElse {
+        val rewritten = rewrite(version, ids, partitions)
+        (0 until partitions).map(rewritten.getOrElse(_, PartitionState.Empty))
+      }
+      val newId = ids.head.map(_ => () => UUID.randomUUID.toString)
+      target.writeVersions(old, states, newId)
+    }
+  }
+
+  private def rewrite(
+      version: Long,
+      ids: Seq[Option[String]],
+      partitions: Int
+  ): Map[Int, PartitionState] = {
+    // A task must not take this object along.
+    val (root, of, format, layout) = (state.toString, store, encoding, ids.size)
+    val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)
+    val entries =
+      session.sparkContext.parallelize(ids.zipWithIndex, layout).flatMap { case (id, partition) =>
+        val local = taskFolder()
+        val source = repartitioning(root, of, version, shared.value.value, local)
+        val owners = new Owners(of, format, partitions)
+        source
+          .entries(source.manifest(partition, id, layout))
+          .map { case (family, change) =>
+            val label = KeyGroups.label(owners.of(family.name, change.key))
+            new GenericInternalRow(
+              Array[Any](label, Repartitioning.runKey(change), change.value)
+            ): InternalRow
+          }
+      }
+    session
+      .internalCreateDataFrame(entries, Entries)
+      .repartition(partitions, col("partition"))
+      .sortWithinPartitions("key")
+      .queryExecution
+      .toRdd
+      .mapPartitions { rows =>
+        val partition = TaskContext.getPartitionId()
+        val target = repartitioning(root, of, version, shared.value.value, taskFolder())
+        target
+          .writeRun(
+            partition,
+            rows.map(row => Repartitioning.entry(row.getBinary(1), row.getBinary(2)))
+          )
+          .map(partition -> _)
+          .iterator
+      }
+      .collect()
+      .toMap
+  }
+}
+
+private[keystate] object SparkStoreRescaling {
+  private val Entries = new StructType()
+    .add("partition", IntegerType)
+    .add("key", BinaryType)
+    .add("value", BinaryType)
+
+  /** Finds the partition of an entry. */
+  private final class Owners(store: SparkStoreMetadata, encoding: String, partitions: Int) {
+    private val byFamily = store.families
+      .filter(store.hasEntries)
+      .map { family =>
+        val decode = store.keyDecoder(family, encoding)
+        val hash = store.shuffleHash(family)
+        family.name -> ((key: Array[Byte]) => Math.floorMod(hash(decode(key)), partitions))
+      }
+      .toMap
+
+    def of(family: String, key: Array[Byte]): Int =
+      byFamily.getOrElse(family, throw KeystateErrors.unknownFamily(store.toString, family))(key)
+  }
+
+  private def repartitioning(
+      root: String,
+      store: SparkStoreMetadata,
+      version: Long,
+      conf: Configuration,
+      local: LocalFolder
+  ) = new Repartitioning(
+    new SparkCheckpointStorage(new Path(root, store.operator.toString), conf),
+    store.operator,
+    store.name,
+    version,
+    local,
+    asSst = conf.get(Settings.Backend.key) == "rocksdb"
+  )
+
+  private def withStore[T](
+      state: Path,
+      store: SparkStoreMetadata,
+      version: Long,
+      conf: Configuration
+  )(body: Repartitioning => T): T = {
+    val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
+    try body(repartitioning(state.toString, store, version, conf, local))
+    finally local.close()
+  }
+
+  /** Scratch files that go with the task. */
+  private def taskFolder(): LocalFolder = {
+    val folder =
+      new LocalFolder(() => Utils.createExecutorLocalTempDir(SparkEnv.get.conf, "keystate-rescale"))
+    TaskContext.get().addTaskCompletionListener[Unit](_ => folder.close())
+    folder
+  }
+}

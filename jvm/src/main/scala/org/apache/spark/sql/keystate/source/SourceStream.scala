@@ -1,0 +1,200 @@
+package org.apache.spark.sql.keystate.source
+
+import java.io.IOException
+import java.nio.channels.ClosedChannelException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
+
+import net.razorvine.pickle.Unpickler
+import org.apache.hadoop.fs.Path
+import org.json4s._
+import org.json4s.jackson.JsonMethods.{compact, parse, parseOpt, render}
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
+import org.apache.spark.sql.connector.read.streaming.{
+  MicroBatchStream,
+  Offset,
+  ReadLimit,
+  SupportsAdmissionControl,
+  SupportsTriggerAvailableNow
+}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset
+import org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner
+import org.apache.spark.util.SerializableConfiguration
+
+import keystate.checkpoint.{SegmentName, SourceSegments}
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+
+/** A stateful source in a query. Its function runs in a Python process next to the driver, from the
+  * first batch on; `latestOffset` takes what was collected since the last one and writes it to the
+  * source's log with the state after it, and tasks read the log. An offset is the name of a file in
+  * the log: its batch and, for another driver on the checkpoint may write that batch too, its id. What
+  * no offset names is not read: the function does it again from the state before.
+  *
+  * Relies on `PythonStreamingSourceRunner`, which starts the process and calls the methods of a
+  * `DataSourceStreamReader` in it. Their arguments and results carry more than offsets here; see
+  * `keystate/_worker/source.py`.
+  */
+private[keystate] final class SourceStream(source: StatefulSource, location: String)
+    extends MicroBatchStream
+    with SupportsAdmissionControl
+    with SupportsTriggerAvailableNow {
+  import SourceStream._
+
+  private val session = SparkSession.active
+  private val conf = session.sessionState.newHadoopConf()
+  private val sharedConf = session.sparkContext.broadcast(new SerializableConfiguration(conf))
+  private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
+  private var runner: Option[PythonStreamingSourceRunner] = None
+
+  /** What Spark committed last in this run. */
+  private var committed: Option[SegmentName] = None
+
+  /** The newest batch in the log, once the function runs. */
+  private var newest = Beginning
+
+  /** With the trigger availableNow: how much more to take. */
+  private var availableNow: Option[Budget] = None
+
+  override def initialOffset(): Offset = offset(Beginning)
+
+  override def deserializeOffset(json: String): Offset = PythonStreamingSourceOffset(json)
+
+  override def getDefaultReadLimit: ReadLimit = ReadLimit.allAvailable()
+
+  override def prepareForTriggerAvailableNow(): Unit =
+    availableNow = Some(new Budget(source.limits))
+
+  override def latestOffset(): Offset =
+    throw new IllegalStateException("Spark asks a source with admission control for its start")
+
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+    val from = segment(start)
+    if (runner.isEmpty) begin(from)
+    if (from == newest) collect()
+    offset(newest)
+  }
+
+  /** Takes what the function has collected, if there is any. */
+  private def collect(): Unit =
+    if (!availableNow.exists(_.isSpent)) {
+      var answer = ask(JObject())
+      while (answer.rows == 0 && !answer.waiting && availableNow.exists(!_.isSpent))
+        answer = ask(JObject())
+      if (answer.rows > 0) {
+        newest = write(newest.batch + 1)
+        availableNow.foreach(_.took(answer.rows))
+      }
+    }
+
+  private def begin(from: SegmentName): Unit = {
+    val restored =
+      if (from == Beginning) JNull else JString(new String(segments.read(from).header, UTF_8))
+    newest = from
+    val started = new PythonStreamingSourceRunner(source.reader, source.rows)
+    runner = Some(started)
+    started.init()
+    val _ = ask(JObject("begin" -> JInt(from.batch), "restored" -> restored))
+  }
+
+  private def ask(request: JObject): Answer = {
+    val json = PythonStreamingSourceOffset(compact(render(request)))
+    val answer = parse(calling(_.latestOffset(json, ReadLimit.allAvailable())))
+    (answer \ "rows", answer \ "waiting") match {
+      case (JInt(rows), JBool(waiting)) => Answer(rows.toLong, waiting)
+      case _ => throw new IllegalStateException(s"Source ${source.name} answered $answer")
+    }
+  }
+
+  private def write(number: Long): SegmentName = {
+    val name = SegmentName(number, Some(UUID.randomUUID.toString))
+    val next = compact(render(JObject("batch" -> JInt(number))))
+    val unpickler = new Unpickler
+    val parts = calling(_.partitions("{}", next))._1.toSeq.map { pickled =>
+      unpickler.loads(pickled).asInstanceOf[Array[Byte]]
+    }
+    segments.write(name, parts.head, parts.tail)
+    name
+  }
+
+  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
+    between(segment(start), segment(end))
+      .flatMap(segments.read(_).chunks)
+      .map(SourcePartition(_): InputPartition)
+      .toArray
+
+  /** A batch of Spark's has one file; those before the last could only be of earlier releases. */
+  private def between(start: SegmentName, end: SegmentName): Seq[SegmentName] =
+    if (end.batch <= start.batch) Nil
+    else (start.batch + 1 until end.batch).map(SegmentName(_, None)) :+ end
+
+  override def createReaderFactory(): PartitionReaderFactory =
+    new SourceReaderFactory(location, sharedConf)
+
+  /** Rows up to the end are not needed any more; the state after them is. At first, what earlier runs
+    * and other drivers left of these batches goes too.
+    */
+  override def commit(end: Offset): Unit = {
+    val last = segment(end)
+    val before = committed.fold(segments.list().filter(_.batch <= last.batch))(Seq(_))
+    before.filterNot(_ == last).foreach(segments.delete)
+    committed = Some(last)
+    if (runner.nonEmpty) calling(_.commit(end.json))
+  }
+
+  private def calling[T](call: PythonStreamingSourceRunner => T): T =
+    try call(runner.get)
+    catch {
+      // When the query is stopped, this thread is interrupted and the channel closed.
+      case e: ClosedChannelException => throw e
+      case e: IOException => throw KeystateErrors.sourceDied(source.name, e)
+    }
+
+  override def stop(): Unit = {
+    runner.foreach(_.stop())
+    sharedConf.destroy()
+  }
+
+  override def toString: String = source.name
+
+  private def offset(name: SegmentName): Offset = {
+    val fields = ("batch" -> JInt(name.batch)) +: name.id.map(id => "id" -> JString(id)).toSeq
+    PythonStreamingSourceOffset(compact(render(JObject(fields: _*))))
+  }
+
+  private def segment(offset: Offset): SegmentName =
+    segmentOf(offset.json).getOrElse(throw KeystateErrors.foreignOffset(source.name, offset.json))
+}
+
+private[keystate] object SourceStream {
+
+  /** Before the first batch; there is no such file. */
+  val Beginning = SegmentName(0, None)
+
+  /** The file that an offset names; None where it is not one of a stateful source. */
+  def segmentOf(offset: String): Option[SegmentName] =
+    parseOpt(offset).flatMap { json =>
+      (json \ "batch", json \ "id") match {
+        case (JInt(batch), JNothing) => Some(SegmentName(batch.toLong, None))
+        // Only a name that a source gives: the log could be anybody's.
+        case (JInt(batch), JString(id)) =>
+          SourceSegments.parse(SegmentName(batch.toLong, Some(id)).file)
+        case _ => None
+      }
+    }
+}
+
+/** What the function's process has: rows for the next batch, or none, and whether it is waiting
+  * because every subtask has ended or is idle.
+  */
+private final case class Answer(rows: Long, waiting: Boolean)
+
+private final class Budget(limits: AvailableNowLimits) {
+  private lazy val deadline = System.nanoTime() + limits.millis * 1000000L
+  private var rows = limits.rows
+
+  def took(number: Long): Unit = rows -= number
+  def isSpent: Boolean = rows <= 0 || System.nanoTime() > deadline
+}

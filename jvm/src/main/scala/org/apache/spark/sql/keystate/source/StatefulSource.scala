@@ -1,0 +1,53 @@
+package org.apache.spark.sql.keystate.source
+
+import java.util.{EnumSet, Set => JSet}
+
+import org.apache.spark.api.python.{PythonFunction => PickledFunction}
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession}
+import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.read.{Scan, ScanBuilder}
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** A stateful source written in Python, as a table to stream from. Spark's own table for Python data
+  * sources does not pass on where the checkpoint is, which this one needs for its log.
+  *
+  * @param reader
+  *   a pickled `pyspark.sql.datasource.DataSource`
+  */
+private[keystate] final case class StatefulSource(
+    name: String,
+    rows: StructType,
+    reader: PickledFunction,
+    limits: AvailableNowLimits
+) extends Table
+    with SupportsRead
+    with ScanBuilder
+    with Scan {
+  override def capabilities(): JSet[TableCapability] = EnumSet.of(TableCapability.MICRO_BATCH_READ)
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = this
+  override def build(): Scan = this
+  override def schema(): StructType = rows
+  override def readSchema(): StructType = rows
+  override def description(): String = name
+  override def toString: String = name
+
+  override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream =
+    new SourceStream(this, checkpointLocation)
+
+  def toDF(session: SparkSession): DataFrame = {
+    val columns = DataTypeUtils.toAttributes(rows)
+    val options = CaseInsensitiveStringMap.empty()
+    ClassicDataset.ofRows(
+      session,
+      StreamingRelationV2(None, name, this, options, columns, None, None, None)
+    )
+  }
+}
+
+/** How much a query with the trigger availableNow takes of a source that does not end. */
+private[keystate] final case class AvailableNowLimits(rows: Long, millis: Long)

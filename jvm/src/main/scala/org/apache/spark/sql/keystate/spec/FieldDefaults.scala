@@ -1,0 +1,85 @@
+package org.apache.spark.sql.keystate.spec
+
+import java.util.Base64
+
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.encoders.AgnosticEncoder
+import org.apache.spark.sql.catalyst.encoders.AgnosticEncoders._
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.apache.spark.sql.types._
+
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
+
+/** Says in the type of a JVM function's state which fields may be null and what their defaults are:
+  * by these a field that is new is read from old state, see [[SchemaEvolution]]. The default is that
+  * of a whole value, where there is one, else that of the case class's parameter.
+  */
+private[keystate] object FieldDefaults {
+
+  /** @param whole
+    *   a value of the type, or null
+    */
+  def in(dataType: DataType, encoder: AgnosticEncoder[_], whole: Any): DataType =
+    (dataType, encoder) match {
+      case (struct: StructType, of: StructEncoder[_]) =>
+        val values = whole match {
+          case row: Row => row.toSeq
+          case product: Product => product.productIterator.toSeq
+          case _ => parameters(of)
+        }
+        StructType(struct.zip(of.fields).zip(values).map { case ((field, part), value) =>
+          val typed = field.copy(dataType = in(field.dataType, part.enc, null))
+          encoded(field.dataType, part.enc, value) match {
+            case Some(default) =>
+              val metadata = new MetadataBuilder().putString(SchemaEvolution.Default, default)
+              typed.copy(nullable = true, metadata = metadata.build())
+            case None => typed.copy(nullable = part.nullable)
+          }
+        })
+      case (_, option: OptionEncoder[_]) => in(dataType, option.elementEncoder, null)
+      case (ArrayType(element, nullable), of: ArrayEncoder[_]) =>
+        ArrayType(in(element, of.element, null), nullable)
+      case (ArrayType(element, nullable), of: IterableEncoder[_, _]) =>
+        ArrayType(in(element, of.element, null), nullable)
+      case (MapType(key, value, nullable), of: MapEncoder[_, _, _]) =>
+        MapType(key, in(value, of.valueEncoder, null), nullable)
+      case _ => dataType
+    }
+
+  /** The defaults of a case class's parameters; null where there are none. Only a class that is not
+    * inside another one, or a method, has them where they can be found.
+    */
+  private def parameters(encoder: StructEncoder[_]): Seq[Any] = {
+    val cls = encoder.clsTag.runtimeClass
+    val companion =
+      try {
+        val found = Class.forName(s"${cls.getName}$$", true, cls.getClassLoader)
+        Some(found.getField("MODULE$").get(null))
+      } catch { case _: ClassNotFoundException | _: NoSuchFieldException => None }
+    encoder.fields.indices.map { i =>
+      companion
+        .flatMap(_.getClass.getMethods.find(_.getName == s"$$lessinit$$greater$$default$$${i + 1}"))
+        .map(_.invoke(companion.get))
+        .orNull
+    }
+  }
+
+  /** A value as the text that a field's metadata has; None for null. */
+  private def encoded(
+      dataType: DataType,
+      encoder: AgnosticEncoder[_],
+      value: Any
+  ): Option[String] =
+    Option(value)
+      .map(new ObjectCodec(ObjectCodec.expression(encoder).resolveAndBind()).field)
+      .filter(_ != null)
+      .map { stored =>
+        val row = new GenericInternalRow(Array[Any](stored))
+        val schema = new StructType().add("value", dataType)
+        val stream = new ArrowStreams("UTC", largeVarTypes = false).write(schema) { writers =>
+          writers.head.write(row, 0)
+          1
+        }
+        Base64.getEncoder.encodeToString(stream)
+      }
+}

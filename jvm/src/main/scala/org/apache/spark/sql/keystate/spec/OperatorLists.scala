@@ -1,0 +1,41 @@
+package org.apache.spark.sql.keystate.spec
+
+import org.json4s.JsonAST.{JField, JObject}
+import org.json4s.jackson.JsonMethods.{compact, parse}
+
+import keystate.backend.StateFamily
+import keystate.checkpoint.OperatorState
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.StoredOrder
+
+/** The types of the lists of operator state, as a version keeps them. */
+private[keystate] object OperatorLists {
+  private val Types = "types"
+
+  /** What a version keeps of the operator state: the types of its lists' elements, by name. */
+  def properties(lists: Seq[StateSpec]): Map[String, String] = {
+    val types = lists.map(list => list.name -> parse(SchemaEvolution.bare(list.valueType).json))
+    Map("kind" -> "operator_state") ++
+      Option.when(types.nonEmpty)(Types -> compact(JObject(types: _*)))
+  }
+
+  /** The lists, and those that the function no longer asks for: they are kept. The worker reads the
+    * elements of an older type itself.
+    */
+  def continuing(declared: Seq[StateSpec], recorded: Option[StateFamily]): Seq[StateSpec] = {
+    val types = recorded.flatMap(_.properties.get(Types)).fold(List.empty[JField]) { json =>
+      StoredTypes.reading(OperatorState.FamilyName)(parse(json).asInstanceOf[JObject].obj)
+    }
+    val before = types.map { case (name, json) =>
+      val elements = StoredTypes.parse(compact(json), name)
+      StateSpec(name, StateKind.List, "list", elements, None, StoredOrder.Natural)
+    }
+    declared.foreach { list =>
+      for {
+        old <- before.find(_.name == list.name)
+        reason <- SchemaEvolution.check(old.valueType, list.valueType)
+      } throw KeystateErrors.stateChanged(list.name, old.describe, list.describe, reason)
+    }
+    declared ++ before.filterNot(old => declared.exists(_.name == old.name))
+  }
+}

@@ -1,0 +1,90 @@
+package org.apache.spark.sql.keystate.spec
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import keystate.backend.StateFamily
+import keystate.checkpoint.OperatorState
+
+/** What Python says of one keyed operator.
+  *
+  * @param timers
+  *   whether the function can have timers
+  * @param broadcast
+  *   the broadcast states; none if no stream is broadcast to the operator
+  * @param checkpointed
+  *   whether the function takes part in checkpoints: each of its subtasks then has operator state, and
+  *   runs in every batch
+  * @param rawKeyed
+  *   whether it can have raw keyed state as well
+  * @param operatorStates
+  *   the lists of that operator state
+  * @param sideOutputs
+  *   whether its output has a struct column for the main output and for each side output
+  * @param metrics
+  *   whether the function has metrics of its own
+  */
+private[keystate] final case class OperatorSpec(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    timeMode: String,
+    timers: Boolean,
+    states: Seq[StateSpec],
+    broadcast: Seq[StateSpec] = Nil,
+    checkpointed: Boolean = false,
+    rawKeyed: Boolean = false,
+    operatorStates: Seq[StateSpec] = Nil,
+    sideOutputs: Boolean = false,
+    metrics: Boolean = false
+) {
+
+  /** The operator as it goes on from a version; refuses a state that what is stored does not fit.
+    *
+    * @param recorded
+    *   finds a state as the version has it
+    */
+  def continuing(recorded: String => Option[StateFamily]): OperatorSpec = {
+    def continue(state: StateSpec) = SchemaEvolution.continue(state, recorded(state.name))
+    copy(
+      states = states.map(continue),
+      broadcast = broadcast.map(continue),
+      operatorStates = OperatorLists.continuing(operatorStates, recorded(OperatorState.FamilyName))
+    )
+  }
+
+  /** What the operator keeps in its store: its states, its broadcast states and their tag, its raw
+    * keyed state, its operator state, and last its timers, as far as it has them. The ids are for a
+    * store of its own; one that lives on assigns them.
+    */
+  def families: Seq[StateFamily] = {
+    val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
+      Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
+      Option.when(rawKeyed)(OwnFamilies.rawKeyedFamily) ++
+      Option.when(checkpointed)(OwnFamilies.operatorStateFamily(operatorStates)) ++
+      Option.when(timers)(OwnFamilies.timerFamily)
+    stored.zipWithIndex.map { case ((name, layout, properties), id) =>
+      StateFamily(id, name, layout, properties)
+    }
+  }
+}
+
+private[keystate] object OperatorSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  def fromJson(json: String): OperatorSpec = {
+    val root = JsonMethods.parse(json)
+    OperatorSpec(
+      name = (root \ "name").extractOpt[String],
+      maxParallelism = (root \ "max_parallelism").extractOpt[Int],
+      timeMode = (root \ "time_mode").extract[String],
+      timers = (root \ "timers").extract[Boolean],
+      states = (root \ "states").children.map(StateSpec.fromJson),
+      broadcast = (root \ "broadcast").children.map(StateSpec.fromJson),
+      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
+      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
+      operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
+      sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
+      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false)
+    )
+  }
+}

@@ -1,0 +1,23 @@
+package org.apache.spark.sql.keystate.spec
+
+import keystate.backend.Layout
+import keystate.checkpoint.OperatorState
+
+/** The families that Keystate keeps for itself beside a function's states: name, layout and
+  * properties. They are part of the file format.
+  */
+private[keystate] object OwnFamilies {
+  type Definition = (String, Layout, Map[String, String])
+
+  val TimersName = "$timers"
+  val RawKeyedName = "$raw_keyed"
+  private val BroadcastTag = "$broadcast"
+
+  val timerFamily: Definition = (TimersName, Layout.Ordered, Map("kind" -> "timers"))
+  val rawKeyedFamily: Definition = (RawKeyedName, Layout.Ordered, Map("kind" -> "raw_keyed"))
+  val broadcastTagFamily: Definition =
+    (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))
+
+  def operatorStateFamily(lists: Seq[StateSpec]): Definition =
+    (OperatorState.FamilyName, Layout.Ordered, OperatorLists.properties(lists))
+}

@@ -1,0 +1,187 @@
+package org.apache.spark.sql.keystate.spec
+
+import java.util.Base64
+
+import org.json4s.JsonAST.JArray
+import org.json4s.jackson.JsonMethods.{compact, parse}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  ArrayTransform,
+  BoundReference,
+  Cast,
+  CreateNamedStruct,
+  Expression,
+  GetStructField,
+  If,
+  IsNull,
+  LambdaFunction,
+  Literal,
+  NamedLambdaVariable,
+  TransformValues,
+  UnsafeProjection
+}
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.vectorized.ColumnarArray
+
+import keystate.backend.StateFamily
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
+
+/** Which changes of a state's value type what is stored can be read through. Fields are found by their
+  * names: they may be added, if they have a default or may be null, removed, reordered and widened, at
+  * any depth but in the keys of a map.
+  */
+private[keystate] object SchemaEvolution {
+
+  /** In a field's metadata: its value in what was stored before it was added, as an Arrow stream. */
+  final val Default = "keystate.default"
+
+  /** The state as it goes on from what is stored: with the types that its entries may have.
+    *
+    * @param recorded
+    *   how the last version has it
+    */
+  def continue(declared: StateSpec, recorded: Option[StateFamily]): StateSpec =
+    recorded.fold(declared) { family =>
+      val before = StateSpec.of(family)
+      def refuse(reason: String) =
+        throw KeystateErrors.stateChanged(declared.name, before.describe, declared.describe, reason)
+
+      if (before.kind != declared.kind) refuse("It is of another kind.")
+      if (!before.keyType.zip(declared.keyType).forall((same _).tupled))
+        refuse("The type of a map's keys can't change.")
+      if (before.order != declared.order) refuse("The order of its keys can't change.")
+      if (same(before.valueType, declared.valueType)) declared.copy(schemas = before.schemas)
+      else {
+        check(before.valueType, declared.valueType).foreach(refuse)
+        val old = if (before.schemas.isEmpty) Seq(before.valueType) else before.schemas
+        declared.copy(schemas = old :+ withDefaults(before.valueType, declared.valueType))
+      }
+    }
+
+  /** Why a value of one type can't be read as one of another. */
+  def check(from: DataType, to: DataType): Option[String] =
+    convert(BoundReference(0, from, nullable = true), from, to, "The value").left.toOption
+
+  /** The columns of a row of one schema as those of another. */
+  def project(from: StructType, to: StructType): Seq[Expression] =
+    fields(from, to, "The value")(i => BoundReference(i, from(i).dataType, nullable = true))
+      .fold(reason => throw new IllegalStateException(reason), identity)
+
+  /** Whether values of both are stored alike. */
+  def same(a: DataType, b: DataType): Boolean = bare(a) == bare(b)
+
+  /** Without what makes no difference to a stored value. */
+  def bare(dataType: DataType): DataType = dataType match {
+    case struct: StructType =>
+      StructType(struct.map(field => StructField(field.name, bare(field.dataType))))
+    case ArrayType(element, _) => ArrayType(bare(element))
+    case MapType(key, value, _) => MapType(bare(key), bare(value))
+    case other => other
+  }
+
+  /** The new type with the defaults of those fields that the old one does not have. */
+  private def withDefaults(from: DataType, to: DataType): DataType = (from, to) match {
+    case (a: StructType, b: StructType) =>
+      StructType(b.map { field =>
+        a.find(_.name == field.name) match {
+          case Some(old) => StructField(field.name, withDefaults(old.dataType, field.dataType))
+          case None => field.copy(dataType = bare(field.dataType), nullable = true)
+        }
+      })
+    case (ArrayType(a, _), ArrayType(b, _)) => ArrayType(withDefaults(a, b))
+    case (MapType(_, a, _), MapType(key, b, _)) => MapType(bare(key), withDefaults(a, b))
+    case _ => bare(to)
+  }
+
+  def toJson(schemas: Seq[DataType]): String = schemas.map(_.json).mkString("[", ",", "]")
+
+  /** The types of such a list, in JSON. */
+  def schemas(json: String): Seq[String] = parse(json) match {
+    case JArray(schemas) => schemas.map(compact(_))
+    case other => throw new IllegalArgumentException(s"not a list of types: $other")
+  }
+
+  private def convert(
+      input: Expression,
+      from: DataType,
+      to: DataType,
+      place: String
+  ): Either[String, Expression] = (from, to) match {
+    case _ if same(from, to) => Right(input)
+    case (a: StructType, b: StructType) =>
+      fields(a, b, place)(GetStructField(input, _)).map { values =>
+        val named = b.fieldNames.toSeq.zip(values)
+        val struct = CreateNamedStruct(named.flatMap { case (name, v) => Seq(Literal(name), v) })
+        If(IsNull(input), Literal(null, struct.dataType), struct)
+      }
+    case (ArrayType(a, nullable), ArrayType(b, _)) =>
+      val element = NamedLambdaVariable("element", a, nullable)
+      convert(element, a, b, s"An element of ${inside(place)}").map { body =>
+        ArrayTransform(input, LambdaFunction(body, Seq(element)))
+      }
+    case (MapType(k, a, nullable), MapType(l, b, _)) if same(k, l) =>
+      val key = NamedLambdaVariable("key", k, nullable = false)
+      val value = NamedLambdaVariable("value", a, nullable)
+      convert(value, a, b, s"A value of ${inside(place)}").map { body =>
+        TransformValues(input, LambdaFunction(body, Seq(key, value)))
+      }
+    case _ if isWider(from, to) => Right(Cast(input, to))
+    case _ => Left(s"$place was ${from.sql} and can't become ${to.sql}.")
+  }
+
+  private def fields(from: StructType, to: StructType, place: String)(
+      get: Int => Expression
+  ): Either[String, Seq[Expression]] = {
+    val twice = Seq(from, to).find(struct => struct.fieldNames.distinct.length < struct.length)
+    val converted = to.fields.toSeq.map { field =>
+      from.fieldNames.indexOf(field.name) match {
+        case -1 => added(field, place)
+        case i =>
+          convert(
+            get(i),
+            from(i).dataType,
+            field.dataType,
+            s"Field '${field.name}' of ${inside(place)}"
+          )
+      }
+    }
+    if (twice.isDefined) Left(s"$place has two fields of one name.")
+    else
+      converted.collectFirst { case Left(reason) => reason }.toLeft(converted.flatMap(_.toOption))
+  }
+
+  private def inside(place: String): String = s"${place.head.toLower}${place.tail}"
+
+  private def added(field: StructField, place: String): Either[String, Expression] =
+    if (field.metadata.contains(Default)) Right(default(field))
+    else if (field.nullable) Right(Literal(null, field.dataType))
+    else
+      Left(
+        s"Field '${field.name}' of ${inside(place)} is new and must not be null: give it a default."
+      )
+
+  private def default(field: StructField): Literal = {
+    val stream = Base64.getDecoder.decode(field.metadata.getString(Default))
+    val schema = new StructType().add("value", field.dataType)
+    // The format is that of what is written, not of what is read.
+    new ArrowStreams("UTC", largeVarTypes = false).read(stream) { column =>
+      val first = new ColumnarArray(column, 0, 1).get(0, field.dataType)
+      val row = UnsafeProjection.create(schema)(InternalRow(first)).copy()
+      Literal(row.get(0, field.dataType), field.dataType)
+    }
+  }
+
+  private val integers = Seq(ByteType, ShortType, IntegerType, LongType)
+
+  /** Whether every value of one type is one of the other. */
+  private def isWider(from: DataType, to: DataType): Boolean = (from, to) match {
+    case (FloatType, DoubleType) => true
+    case (a: DecimalType, b: DecimalType) =>
+      b.scale >= a.scale && b.precision - b.scale >= a.precision - a.scale
+    case _ =>
+      val i = integers.indexOf(from)
+      i >= 0 && i < integers.indexOf(to)
+  }
+}

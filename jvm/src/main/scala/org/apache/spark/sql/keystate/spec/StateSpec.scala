@@ -1,0 +1,147 @@
+package org.apache.spark.sql.keystate.spec
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
+
+import keystate.backend.{Layout, StateFamily}
+import keystate.errors.KeystateErrors
+import keystate.ttl.TimeToLive
+import org.apache.spark.sql.keystate.encoding.StoredOrder
+
+/** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
+  * value.
+  */
+private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
+
+private[keystate] object StateKind {
+  case object Value extends StateKind("value", Layout.Point)
+  case object List extends StateKind("list", Layout.Grouped)
+  case object Map extends StateKind("map", Layout.Grouped)
+  case object SortedMap extends StateKind("sorted_map", Layout.Grouped)
+  case object Broadcast extends StateKind("broadcast", Layout.Ordered)
+
+  /** Where only a state with keys can be. */
+  def notKeyed: Nothing = throw new IllegalArgumentException("broadcast state has no key")
+
+  val all: Seq[StateKind] = Seq(Value, List, Map, SortedMap, Broadcast)
+
+  def byName(name: String): StateKind = all
+    .find(_.name == name)
+    .getOrElse(throw new IllegalArgumentException(s"unknown state kind '$name'"))
+}
+
+/** One state that a function declared.
+  *
+  * @param descriptor
+  *   the kind the user asked for, for messages: `reducing` where `kind` is `value`
+  * @param valueType
+  *   type of the value, of a list's element, or of a map's value
+  * @param keyType
+  *   type of a map's key
+  * @param order
+  *   the order of a sorted map's keys
+  * @param schemas
+  *   if `valueType` has changed: all value types that entries may be stored with, by their schema id,
+  *   the newest last
+  */
+private[keystate] final case class StateSpec(
+    name: String,
+    kind: StateKind,
+    descriptor: String,
+    valueType: DataType,
+    keyType: Option[DataType],
+    order: StoredOrder,
+    ttl: Option[TimeToLive] = None,
+    schemas: Seq[DataType] = Nil
+) {
+  if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
+
+  val rowSchema: StructType = StateSpec.rowSchema(kind, valueType)
+
+  /** Whether the stored row is the value itself rather than a row around it. */
+  val isStruct: Boolean = kind != StateKind.List && valueType.isInstanceOf[StructType]
+
+  def describe: String = {
+    val value = SchemaEvolution.bare(valueType).sql
+    keyType.fold(s"$descriptor<$value>")(key => s"$descriptor<${key.sql}, $value>")
+  }
+
+  /** What the checkpoint keeps of this state. */
+  def properties: Map[String, String] = Map(
+    "kind" -> kind.name,
+    "valueType" -> SchemaEvolution.bare(valueType).json,
+    "order" -> order.name
+  ) ++ keyType.map("keyType" -> _.json) ++
+    Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas))
+}
+
+private[keystate] object StateSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
+    * stores rows of one array each.
+    */
+  def rowSchema(kind: StateKind, valueType: DataType): StructType = (kind, valueType) match {
+    case (StateKind.List, element) => new StructType().add("value", ArrayType(element))
+    case (_, struct: StructType) => struct
+    case (_, other) => new StructType().add("value", other)
+  }
+
+  /** Spark's and Keystate's own families have such names. */
+  private def isReserved(name: String): Boolean =
+    name.isEmpty || name != name.trim || name == "default" || name.startsWith("$")
+
+  /** Whether a family is a state that a function declared. */
+  def isOne(family: StateFamily): Boolean =
+    family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
+
+  /** A declared state as a version has it. */
+  def of(family: StateFamily): StateSpec = StoredTypes.reading(family.name) {
+    val recorded = family.properties
+    def dataType(json: String) = StoredTypes.parse(json, family.name)
+    StateSpec(
+      family.name,
+      StateKind.byName(recorded("kind")),
+      recorded("kind").replace('_', ' '),
+      dataType(recorded("valueType")),
+      recorded.get("keyType").map(dataType),
+      recorded.get("order").fold[StoredOrder](StoredOrder.Natural)(StoredOrder.byName),
+      schemas = recorded
+        .get("schemas")
+        .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType))
+    )
+  }
+
+  /** A state as Python declares it. */
+  def fromJson(json: JValue): StateSpec = StateSpec(
+    name = (json \ "name").extract[String],
+    kind = StateKind.byName((json \ "kind").extract[String]),
+    descriptor = (json \ "descriptor").extract[String],
+    valueType = DataType.fromJson(JsonMethods.compact(json \ "value_type")),
+    keyType = (json \ "key_type") match {
+      case JNothing | JNull => None
+      case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
+    },
+    order = StoredOrder.byName((json \ "order").extract[String]),
+    ttl = timeToLive(json \ "ttl")
+  )
+
+  /** None when Python says nothing of it. */
+  private def timeToLive(json: JValue): Option[TimeToLive] = json match {
+    case JNothing | JNull => None
+    case _ =>
+      Some(
+        TimeToLive(
+          millis = (json \ "millis").extract[Long],
+          eventTime = (json \ "event_time").extract[Boolean],
+          updatedOnRead = (json \ "updated_on_read").extract[Boolean],
+          returnExpired = (json \ "return_expired").extract[Boolean],
+          sweepSize = (json \ "sweep_size").extract[Int],
+          sweepOnRecords = (json \ "sweep_on_records").extract[Boolean],
+          dropOnMerge = (json \ "drop_on_merge").extract[Boolean]
+        )
+      )
+  }
+}

@@ -1,0 +1,49 @@
+package org.apache.spark.sql.keystate.spec
+
+import scala.util.control.NonFatal
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.types.{DataType, UserDefinedType}
+import org.apache.spark.util.Utils
+
+import keystate.errors.{KeystateErrors, KeystateException}
+
+/** Types as a checkpoint has them, in JSON. One of a user's names a class, of which Spark would make
+  * an object whatever it is: here it has to be a type. Types of Python's come as a pickle, and
+  * Keystate never writes them.
+  */
+private[keystate] object StoredTypes {
+
+  /** @param state
+    *   whose type it is, for messages
+    */
+  def parse(json: String, state: String): DataType = reading(state) {
+    check(JsonMethods.parse(json))
+    DataType.fromJson(json)
+  }
+
+  /** Names the state of which the checkpoint says what can't be understood. */
+  def reading[T](state: String)(read: => T): T =
+    try read
+    catch {
+      case e: KeystateException => throw e
+      case NonFatal(e) => throw KeystateErrors.damagedState(state, e)
+    }
+
+  private def check(json: JValue): Unit = json match {
+    case JObject(fields) =>
+      if (fields.contains(JField("type", JString("udt")))) json \ "class" match {
+        case JString(name) if isType(name) =>
+        case other => throw new IllegalArgumentException(s"$other is no type")
+      }
+      fields.foreach { case (_, value) => check(value) }
+    case JArray(elements) => elements.foreach(check)
+    case _ =>
+  }
+
+  private def isType(name: String): Boolean = classOf[UserDefinedType[_]].isAssignableFrom(
+    Utils.classForName[Any](name, initialize = false)
+  )
+}

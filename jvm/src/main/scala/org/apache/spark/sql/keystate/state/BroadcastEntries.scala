@@ -1,0 +1,60 @@
+package org.apache.spark.sql.keystate.state
+
+import java.util.zip.CRC32C
+
+import keystate.backend.{Entry, EntryIterator, StateEntries}
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** One broadcast state: an entry a key, in the order of the keys. Keys are as a codec of their order
+  * encodes them, values as states store them.
+  */
+private[keystate] final class BroadcastEntries(
+    val spec: StateSpec,
+    family: Int,
+    backend: StateEntries,
+    group: Int
+) {
+
+  /** Removes all entries; returns how many there were. */
+  def clear(): Long = {
+    val keys = entries(_.key)
+    keys.foreach(remove)
+    keys.size.toLong
+  }
+
+  def get(key: Array[Byte]): Array[Byte] = backend.get(family, group, key)
+  def put(key: Array[Byte], value: Array[Byte]): Unit = backend.put(family, group, key, value)
+  def remove(key: Array[Byte]): Unit = backend.remove(family, group, key)
+
+  /** The entries from this one on; close them. */
+  def scan(from: Option[Array[Byte]]): EntryIterator =
+    backend.scan(family, group, from.orNull, null)
+
+  /** What `use` makes of each entry, at once. */
+  def entries[T](use: Entry => T): Seq[T] = {
+    val entries = backend.scan(family, group, null, null)
+    try entries.map(use).toVector
+    finally entries.close()
+  }
+
+  def isEmpty: Boolean = {
+    val entries = backend.scan(family, group, null, null)
+    try !entries.hasNext
+    finally entries.close()
+  }
+
+  /** The same for the same entries. */
+  def digest: Long = {
+    val crc = new CRC32C
+    val entries = backend.scan(family, group, null, null)
+    var count = 0L
+    try
+      entries.foreach { entry =>
+        crc.update(entry.key)
+        crc.update(entry.value)
+        count += 1
+      }
+    finally entries.close()
+    count << 32 ^ crc.getValue
+  }
+}

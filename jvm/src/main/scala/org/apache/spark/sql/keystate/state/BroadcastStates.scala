@@ -1,0 +1,35 @@
+package org.apache.spark.sql.keystate.state
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import keystate.backend.KeyedStateBackend
+import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** A subtask's broadcast states. Their entries are in the operator group, and with them a tag that
+  * is drawn anew whenever broadcast elements were processed: a worker that holds the states under
+  * the same tag has just what is stored, and need not be sent it.
+  *
+  * @param families
+  *   the backend's ids of the states, and then of the tag
+  */
+private[keystate] final class BroadcastStates(
+    specs: Seq[StateSpec],
+    families: Seq[Int],
+    backend: KeyedStateBackend,
+    maxParallelism: Int
+) {
+  private val group = KeyGroups.operatorGroup(maxParallelism)
+  private val tagFamily = families.last
+  private val tagKey = Array.emptyByteArray
+
+  val states: Seq[BroadcastEntries] = specs.zipWithIndex.map { case (spec, i) =>
+    new BroadcastEntries(spec, families(i), EvolvedEntries.of(spec, backend), group)
+  }
+
+  /** Empty before the first element. */
+  def tag: String =
+    Option(backend.get(tagFamily, group, tagKey)).fold("")(new String(_, UTF_8))
+
+  def tag_=(tag: String): Unit = backend.put(tagFamily, group, tagKey, tag.getBytes(UTF_8))
+}

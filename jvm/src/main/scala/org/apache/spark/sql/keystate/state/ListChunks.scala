@@ -1,0 +1,91 @@
+package org.apache.spark.sql.keystate.state
+
+import java.nio.ByteBuffer
+
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
+
+import keystate.backend.{Entry, GroupedKey, StateEntries}
+import keystate.ttl.TtlEntries
+import org.apache.spark.sql.keystate.encoding.StateRows
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** How a list is stored: in chunks under the user keys 0, 1, 2 ... (int64 big-endian), each an array
+  * of elements, so that appending rewrites at most the last, small chunk.
+  */
+private[keystate] final class ListChunks(spec: StateSpec) {
+  import ListChunks._
+
+  private val projection = UnsafeProjection.create(spec.rowSchema)
+  private val holder = new GenericInternalRow(1)
+
+  /** The elements of a chunk. */
+  def decode(value: Array[Byte]): ArrayData = {
+    val row = new UnsafeRow(1)
+    StateRows.point(row, value)
+    row.getArray(0)
+  }
+
+  /** All chunks of a key's list, to be decoded. */
+  def read(
+      backend: StateEntries,
+      family: Int,
+      group: Int,
+      key: Array[Byte]
+  ): Vector[Entry] = {
+    val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
+    try entries.toVector
+    finally entries.close()
+  }
+
+  /** Adds elements that were used at a time; returns the key of the chunk that has them. */
+  def append(
+      backend: StateEntries,
+      family: Int,
+      group: Int,
+      key: Array[Byte],
+      elements: ArrayData,
+      time: Long = Long.MinValue
+  ): Array[Byte] = {
+    val chunks = backend.scanReverse(family, group, GroupedKey.prefix(key), null)
+    val last =
+      try Option.when(chunks.hasNext)(chunks.next())
+      finally chunks.close()
+    val (at, chunk) = last match {
+      case Some(chunk) if chunk.value.length < SmallChunk && joins(backend, chunk.value, time) =>
+        (chunk.key, concat(decode(chunk.value), elements))
+      case Some(chunk) =>
+        val number = ByteBuffer.wrap(chunk.key).getLong(GroupedKey.userKeyOffset(chunk.key)) + 1
+        (chunkKey(key, number), elements)
+      case None =>
+        (chunkKey(key, 0), elements)
+    }
+    backend.put(family, group, at, encode(chunk))
+    at
+  }
+
+  /** The elements of a chunk have one time to live. */
+  private def joins(backend: StateEntries, chunk: Array[Byte], time: Long): Boolean =
+    backend match {
+      case ttl: TtlEntries => ttl.isOf(time, chunk)
+      case _ => true
+    }
+
+  private def encode(array: ArrayData): Array[Byte] = {
+    holder.update(0, array)
+    StateRows.encode(projection(holder))
+  }
+
+  private def concat(a: ArrayData, b: ArrayData): ArrayData = new GenericArrayData(
+    a.toObjectArray(spec.valueType) ++ b.toObjectArray(spec.valueType)
+  )
+}
+
+private object ListChunks {
+
+  /** Bytes below which the last chunk takes the next elements instead of a chunk of their own. */
+  private val SmallChunk = 4096
+
+  private def chunkKey(key: Array[Byte], number: Long): Array[Byte] =
+    GroupedKey.entry(key, ByteBuffer.allocate(8).putLong(number).array())
+}

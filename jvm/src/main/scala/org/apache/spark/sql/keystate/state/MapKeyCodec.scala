@@ -1,0 +1,24 @@
+package org.apache.spark.sql.keystate.state
+
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.{ObjectCodec, OrderedKeyCodec}
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** The keys of a map, as objects and as the bytes that its entries are found by. */
+private[keystate] final class MapKeyCodec(spec: StateSpec, codec: ObjectCodec) {
+  private val order = OrderedKeyCodec(spec.keyType.get, spec.order)
+  private val row = new GenericInternalRow(1)
+
+  def encode(key: Any): Array[Byte] = {
+    if (key == null) throw KeystateErrors.nullUserKey(spec.name, spec.describe)
+    KeystateErrors.inState(spec.name, spec.describe)(order.encode(codec.asField(key), 0))
+  }
+
+  /** The key that the bytes from `offset` on encode. */
+  def decode(bytes: Array[Byte], offset: Int): Any = {
+    order.decode(bytes, offset, row, 0)
+    codec.fromField(row, 0)
+  }
+}

@@ -1,0 +1,54 @@
+package org.apache.spark.sql.keystate.state
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+
+import keystate.backend.StateEntries
+import keystate.keygroup.KeyGroupRange
+import keystate.ttl.{TtlEntries, TtlSweep}
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** Removes expired entries at the end of a task, of those states that ask for it.
+  *
+  * @param entries
+  *   what each state is read and written through
+  * @param families
+  *   the backend's ids of the states
+  * @param sweeps
+  *   the store's, by family
+  */
+private[keystate] final class StateSweeps(
+    states: Seq[StateSpec],
+    entries: Seq[StateEntries],
+    families: Seq[Int],
+    groups: KeyGroupRange,
+    sweeps: mutable.HashMap[Int, TtlSweep]
+) {
+  private val swept = states.zipWithIndex.flatMap { case (state, i) =>
+    entries(i) match {
+      case expiring: TtlEntries =>
+        state.ttl.filter(_.sweepSize > 0).map((_, families(i), expiring))
+      case _ => None
+    }
+  }
+  private val countsRecords = swept.exists { case (ttl, _, _) => ttl.sweepOnRecords }
+  private var records = 0L
+
+  /** The task's rows, counted if that matters. */
+  def counting(rows: Iterator[InternalRow]): Iterator[InternalRow] =
+    if (!countsRecords) rows
+    else
+      rows.map { row =>
+        records += 1
+        row
+      }
+
+  /** @param changes
+    *   how many entries the function wrote and removed
+    */
+  def run(changes: Long): Unit = swept.foreach { case (ttl, family, entries) =>
+    val uses = if (ttl.sweepOnRecords) records else changes
+    sweeps.getOrElseUpdate(family, new TtlSweep).run(entries, family, groups, uses * ttl.sweepSize)
+  }
+}

@@ -1,0 +1,49 @@
+package org.apache.spark.sql.keystate.store
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state.{
+  RecordType,
+  StateStoreIterator,
+  UnsafeRowPair
+}
+
+import keystate.backend.{Change, StateFamily}
+import keystate.checkpoint.VersionedStore
+
+/** One column family of an open store, in Spark's terms: rows in, rows out. Rows that are handed out
+  * may be reused by the next call, as Spark's own stores do.
+  */
+private[keystate] trait ColumnFamily {
+  def get(key: UnsafeRow): UnsafeRow
+  def multiGet(keys: Array[UnsafeRow]): Iterator[UnsafeRow] = keys.iterator.map(get)
+  def valuesIterator(key: UnsafeRow): Iterator[UnsafeRow]
+
+  def put(key: UnsafeRow, value: UnsafeRow): Unit
+  def putList(key: UnsafeRow, values: Array[UnsafeRow]): Unit
+  def mergeList(key: UnsafeRow, values: Array[UnsafeRow]): Unit
+  def remove(key: UnsafeRow): Unit
+  def deleteRange(begin: UnsafeRow, end: UnsafeRow): Unit
+
+  def iterator(): StateStoreIterator[UnsafeRowPair]
+  def iteratorWithMultiValues(): StateStoreIterator[UnsafeRowPair]
+  def prefixScan(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair]
+  def prefixScanWithMultiValues(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair]
+  def rangeScan(
+      start: Option[UnsafeRow],
+      end: Option[UnsafeRow]
+  ): StateStoreIterator[UnsafeRowPair]
+  def rangeScanWithMultiValues(
+      start: Option[UnsafeRow],
+      end: Option[UnsafeRow]
+  ): StateStoreIterator[UnsafeRowPair]
+}
+
+/** How a column family is stored. */
+private[keystate] trait FamilyCodec {
+
+  /** The column family in an open store. */
+  def open(family: StateFamily, versions: VersionedStore): ColumnFamily
+
+  /** What a stored change was, as Spark's change feed tells it; the rows are the caller's. */
+  def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)]
+}

@@ -1,0 +1,75 @@
+package org.apache.spark.sql.keystate.store
+
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  CollationAwareMurmur3Hash,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.execution.streaming.state._
+
+import keystate.backend.{Change, Layout, StateFamily}
+import keystate.checkpoint.VersionedStore
+import keystate.keygroup.KeyGroups
+
+/** How one of Spark's own operators wants a column family stored. Rows become bytes by the encoders
+  * that Spark's RocksDB provider uses: what scans of each key encoding may expect is theirs to know.
+  */
+private[keystate] final class SparkCodec(
+    val spec: KeyStateEncoderSpec,
+    val keys: RocksDBKeyStateEncoder,
+    val values: RocksDBValueStateEncoder
+) extends FamilyCodec {
+  val layout: Layout = spec match {
+    case _: NoPrefixKeyStateEncoderSpec => Layout.Point
+    case _ => Layout.Ordered
+  }
+
+  /** Whether all entries with one prefix are in one key group. */
+  val prefixInOneGroup: Boolean = !spec.isInstanceOf[RangeKeyScanStateEncoderSpec]
+
+  // What Spark shuffles rows by, as far as the key tells: the hash of the key's columns without
+  // those that only order or tell apart the entries of one key.
+  private val hash = {
+    val columns = spec.keySchema.indices
+    val grouping = spec match {
+      case _: NoPrefixKeyStateEncoderSpec => columns
+      case PrefixKeyScanStateEncoderSpec(_, count) => columns.take(count)
+      case RangeKeyScanStateEncoderSpec(_, ordering) =>
+        val rest = columns.diff(ordering)
+        if (rest.isEmpty) columns else rest
+      case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
+        columns.dropRight(1)
+    }
+    val references = grouping.map { i =>
+      val column = spec.keySchema(i)
+      BoundReference(i, column.dataType, column.nullable)
+    }
+    UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(references)))
+  }
+
+  /** The group of a key, or of a prefix: grouping columns come first wherever there are prefixes. */
+  def group(key: UnsafeRow, maxParallelism: Int): Int =
+    KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
+
+  override def open(family: StateFamily, versions: VersionedStore): ColumnFamily =
+    new SparkColumnFamily(
+      this,
+      family.id,
+      versions.backend,
+      versions.manifest.groups,
+      versions.maxParallelism
+    )
+
+  override def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
+    val key = keys.decodeKey(change.key).copy()
+    if (change.value == null) Seq((RecordType.DELETE_RECORD, key, null))
+    else if (!values.supportsMultipleValuesPerKey)
+      Seq((RecordType.PUT_RECORD, key, values.decodeValue(change.value).copy()))
+    else
+      values.decodeValues(change.value).map(_.copy()).toSeq.zipWithIndex.map {
+        case (value, 0) => (RecordType.PUT_RECORD, key, value)
+        case (value, _) => (RecordType.MERGE_RECORD, key, value)
+      }
+  }
+}

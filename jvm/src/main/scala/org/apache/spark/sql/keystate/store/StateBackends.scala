@@ -1,0 +1,59 @@
+package org.apache.spark.sql.keystate.store
+
+import scala.util.control.NonFatal
+
+import keystate.backend.StateBackendFactory
+import keystate.backend.heap.HeapStateBackendFactory
+import keystate.backend.rocksdb.{RocksDBConfig, RocksDBStateBackendFactory}
+import keystate.errors.BadSettingException
+import keystate.settings.Settings
+
+/** The backend that the settings name. */
+object StateBackends {
+  final val OptionPrefix = "spark.keystate.backend.option."
+
+  /** @param withPrefix
+    *   the settings whose names begin so, without that beginning
+    */
+  def configured(
+      backend: Option[String],
+      withPrefix: String => Map[String, String]
+  ): StateBackendFactory = backend.getOrElse("hashmap") match {
+    case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
+    case "rocksdb" => withOptions(new RocksDBStateBackendFactory, withPrefix(RocksDBConfig.Prefix))
+    case className => withOptions(instance(className), withPrefix(OptionPrefix))
+  }
+
+  private def withOptions(
+      factory: StateBackendFactory,
+      options: Map[String, String]
+  ): StateBackendFactory = {
+    factory.configure(options)
+    factory
+  }
+
+  private def instance(className: String): StateBackendFactory = {
+    def unusable(problem: String, cause: Throwable = null) = throw new BadSettingException(
+      Settings.Backend.key,
+      className,
+      "'hashmap', 'rocksdb', or a class that implements " +
+        s"${classOf[StateBackendFactory].getName}, in a jar that the driver and the executors have " +
+        s"(spark.jars); $problem",
+      cause
+    )
+    val loader =
+      Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
+    val instance =
+      try Class.forName(className, true, loader).getConstructor().newInstance()
+      catch {
+        case e: ClassNotFoundException => unusable("there is no such class", e)
+        case e: NoSuchMethodException =>
+          unusable("its class has no public constructor without parameters", e)
+        case NonFatal(e) => unusable(s"its class cannot be instantiated: $e", e)
+      }
+    instance match {
+      case factory: StateBackendFactory => factory
+      case _ => unusable("its class is not a StateBackendFactory")
+    }
+  }
+}

@@ -1,0 +1,73 @@
+package org.apache.spark.sql.keystate.store
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.backend.StateBackendFactory
+import keystate.checkpoint.StoreSettings
+import keystate.settings.Settings
+
+/** Settings of a store, on the executor.
+  *
+  * Spark's `StateStoreConf` carries only its own keys to the executors and what the operator adds
+  * as `extraOptions`; but the Hadoop configuration that comes along has all of the session's
+  * settings (`SessionState.newHadoopConf`). So an operator's word counts first, then the session's.
+  */
+private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf: Configuration) {
+
+  val settings: StoreSettings = {
+    val parallelism = Settings.Parallelism.in(storeConf.extraOptions.get)
+    StoreSettings(
+      maxParallelism = Settings.MaxParallelism.in(text),
+      parallelism = parallelism,
+      // A running query's session has it always.
+      hashPartitions =
+        if (parallelism.isEmpty) positive(SQLConf.STATEFUL_SHUFFLE_PARTITIONS_INTERNAL.key)
+        else None,
+      minVersionsToRetain = storeConf.minVersionsToRetain,
+      minVersionsToDelete = storeConf.minVersionsToDelete
+    )
+  }
+
+  val backends: StateBackendFactory =
+    StateBackends.configured(Settings.Backend.in(text), withPrefix)
+
+  val lockTimeoutMillis: Long = Settings.LockTimeoutMs.of(text).toLong
+
+  private def withPrefix(prefix: String): Map[String, String] =
+    hadoopConf.getPropsWithPrefix(prefix).asScala.toMap
+
+  private def text(key: String): Option[String] =
+    storeConf.extraOptions.get(key).orElse(Option(hadoopConf.get(key))).map(_.trim)
+
+  private def positive(key: String): Option[Int] = text(key).map { value =>
+    value.toIntOption.filter(_ > 0).getOrElse {
+      throw new IllegalArgumentException(s"$key must be a positive number, and is '$value'")
+    }
+  }
+}
+
+private[keystate] object StoreConfig {
+
+  /** A session's settings, by their names. */
+  def in(conf: SQLConf): String => Option[String] = key => Option(conf.getConfString(key, null))
+
+  /** On the driver: fails where a task would, before anything is started. */
+  def check(conf: SQLConf): Unit = {
+    val settings = conf.getAllConfs
+    Settings.check(settings.get)
+    StateBackends.configured(
+      Settings.Backend.in(settings.get),
+      prefix =>
+        settings.collect {
+          case (key, value) if key.startsWith(prefix) =>
+            key.drop(prefix.length) -> value
+        }
+    )
+    ()
+  }
+}

@@ -1,0 +1,81 @@
+package org.apache.spark.sql.keystate.store
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.spark.sql.execution.streaming.state.{
+  AcquiredThreadInfo,
+  StateStoreErrors,
+  StateStoreId
+}
+
+import keystate.errors.{ErrorCode, KeystateException}
+import keystate.settings.Settings
+
+/** Lets one store of a provider be open at a time: two attempts of a task can run in one JVM. Whoever
+  * opens the store gets a stamp and shows it at every use, so that an attempt which lost the store
+  * cannot touch what its successor does.
+  */
+private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
+  private var lastStamp = 0L
+  private var owner: Option[AcquiredThreadInfo] = None
+  private var closed = false
+  // The stamp of who has the store open.
+  @volatile private var owningStamp = StoreLock.NoStamp
+
+  def acquire(): Long = synchronized {
+    await("acquire")
+    if (closed) throw new IllegalStateException(s"the provider of $id is closed")
+    owner = Some(AcquiredThreadInfo())
+    lastStamp += 1
+    owningStamp = lastStamp
+    lastStamp
+  }
+
+  /** Asked with each operation on a store. */
+  def check(stamp: Long): Unit =
+    if (stamp != owningStamp) throw StateStoreErrors.invalidStamp(stamp, owningStamp)
+
+  /** Does nothing when the stamp is not the owner's any more. */
+  def release(stamp: Long): Unit = synchronized {
+    if (stamp == owningStamp) {
+      owner = None
+      owningStamp = StoreLock.NoStamp
+      notifyAll()
+    }
+  }
+
+  def isClosed: Boolean = synchronized(closed)
+
+  /** Returns whether this was the first call. */
+  def close(): Boolean = synchronized {
+    val first = !closed
+    if (first) {
+      await("close")
+      closed = true
+    }
+    first
+  }
+
+  private def await(operation: String): Unit = {
+    val start = System.nanoTime
+    def waited: Long = NANOSECONDS.toMillis(System.nanoTime - start)
+    while (owner.isDefined && waited < timeoutMillis) wait(timeoutMillis - waited)
+    owner.foreach(holder => throw inUse(operation, holder, waited))
+  }
+
+  private def inUse(operation: String, holder: AcquiredThreadInfo, waited: Long) = {
+    val stack = holder.threadRef.get.fold("")(_.getStackTrace.mkString("\n  at ", "\n  at ", ""))
+    new KeystateException(
+      ErrorCode.StoreInUse,
+      s"${AcquiredThreadInfo()} could not $operation $id within $waited ms, for $holder holds it. If that is " +
+        "an attempt of the same task that still works, raise " +
+        s"${Settings.LockTimeoutMs.key}; else it is stuck here:$stack"
+    )
+  }
+}
+
+private object StoreLock {
+
+  /** Less than every stamp. */
+  private final val NoStamp = 0L
+}

@@ -1,0 +1,66 @@
+package org.apache.spark.sql.keystate.store
+
+import org.apache.spark.sql.execution.streaming.state.{
+  StateStoreCustomMetric,
+  StateStoreCustomSizeMetric,
+  StateStoreCustomSumMetric,
+  StateStoreCustomTimingMetric
+}
+
+import keystate.checkpoint.VersionedStore
+
+/** The metrics of a store besides Spark's own. Spark lists them from a provider that was never
+  * initialised, and wants exactly these from each store.
+  */
+private[keystate] object StoreMetrics {
+  private val loadTime =
+    StateStoreCustomTimingMetric("keystateLoadMs", "Keystate: time to load the state")
+  private val runsLoaded =
+    StateStoreCustomSumMetric("keystateRunsLoaded", "Keystate: runs read by loading the state")
+  private val commitTime =
+    StateStoreCustomTimingMetric("keystateCommitSyncMs", "Keystate: time to write the changes")
+  private val filesWritten =
+    StateStoreCustomSumMetric("keystateFilesWritten", "Keystate: files written by the commit")
+  private val bytesWritten =
+    StateStoreCustomSizeMetric("keystateBytesWritten", "Keystate: bytes written by the commit")
+  private val runs = StateStoreCustomSumMetric("keystateRuns", "Keystate: runs of the version")
+  private val runBytes =
+    StateStoreCustomSizeMetric("keystateRunBytes", "Keystate: bytes of the version's runs")
+  private val merges = StateStoreCustomSumMetric(
+    "keystateMerges",
+    "Keystate: background merges since the store was opened here"
+  )
+  // The name is Spark's. Each of our versions is as good as a snapshot, so there is nothing to force.
+  private val forceSnapshot = StateStoreCustomSumMetric(
+    "forceSnapshotCount",
+    "Keystate: commits that Spark wanted a snapshot of"
+  )
+
+  val all: Seq[StateStoreCustomMetric] = Seq(
+    loadTime,
+    runsLoaded,
+    commitTime,
+    filesWritten,
+    bytesWritten,
+    runs,
+    runBytes,
+    merges,
+    forceSnapshot
+  )
+
+  def of(store: VersionedStore, snapshotForced: Boolean): Map[StateStoreCustomMetric, Long] = {
+    val load = store.loadStatistics
+    val commit = store.commitStatistics
+    Map(
+      loadTime -> load.millis,
+      runsLoaded -> load.runs.toLong,
+      commitTime -> commit.millis,
+      filesWritten -> commit.filesWritten.toLong,
+      bytesWritten -> commit.bytesWritten,
+      runs -> store.manifest.runs.size.toLong,
+      runBytes -> store.manifest.runs.map(_.bytes).sum,
+      merges -> store.compactions,
+      forceSnapshot -> (if (snapshotForced) 1L else 0L)
+    )
+  }
+}

@@ -1,0 +1,118 @@
+package keystate
+
+import scala.jdk.CollectionConverters._
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.Dataset
+
+import keystate.errors.KeystateException
+
+class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
+  import spark.implicits._
+
+  private val partitions = "spark.sql.shuffle.partitions"
+
+  test(
+    "no element is lost or doubled over restarts and rescales, and union lists are everybody's"
+  ) {
+    def build(size: Int)(in: Dataset[Long]) = in.stream.process(new Buffer(size))
+    val stream = new Stream[Long]("buffer")
+    var fed = 0L
+    def more(n: Int): Seq[Long] = {
+      fed += n
+      (fed - n) until fed
+    }
+    for (n <- Seq("1", "3", "1", "4", "3"))
+      withSetting(partitions, n) {
+        // In the second batch an instance goes on with what it has.
+        assert(stream.run(build(1000000))(more(7), more(6)).isEmpty)
+      }
+    withSetting(partitions, "2") {
+      val out = stream.run(build(1))(more(40))
+      assert(out.map(_.value).sorted == (0L until fed))
+      assert(out.map(_.subtask).toSet == Set(0, 1))
+      assert(out.forall(emitted => emitted.restored && emitted.seen == 13))
+    }
+  }
+
+  test("an attempt that fails leaves no trace, and batches that count are told of") {
+    def build(in: Dataset[Long]) = in.keyBy(identity).process(new Tally)
+    val stream = new Stream[Long]("tally")
+    Tally.log.clear()
+    Tally.fail.set(true)
+    withSetting(partitions, "1") {
+      val out = stream.run(build)(Seq(1L, 2L), Seq(4L, 13L), Seq(5L))
+      assert(!Tally.fail.get, "it did not fail")
+      assert(out.takeRight(1) == Seq((5L, 1L, 25L)) && out.map(_._3).max == 25)
+      // The instance of batch 0 was in use until the failure; a new one took over batch 1.
+      assert(
+        Tally.log.asScala.toSeq ==
+          Seq("snapshot 0", "complete 0", "snapshot 1", "complete 1", "snapshot 2")
+      )
+      assert(stream.run(build)(Seq(1L)) == Seq((1L, 2L, 26L)))
+      assert(Tally.log.asScala.toSeq.takeRight(1) == Seq("snapshot 3"))
+    }
+  }
+
+  test("a list goes on with wider elements and is refused with others") {
+    val stream = new Stream[Long]("holds")
+    withSetting(partitions, "1") {
+      def holds[T](descriptor: ListStateDescriptor[T], next: T) =
+        stream.run(_.stream.flatMap(new Holds(descriptor, next)))(Seq(1L))
+      assert(holds(ListStateDescriptor[(Int, String)]("l"), (1, "a")) == Seq(""))
+      assert(holds(ListStateDescriptor[String]("other"), "o") == Seq(""))
+      assert(
+        holds(ListStateDescriptor[(Long, String, Option[Int])]("l"), (2L, null, Some(3))) ==
+          Seq("(1,a,None)")
+      )
+      assert(
+        holds(ListStateDescriptor[(Long, String, Option[Int])]("l"), null) == Seq(
+          "(2,null,Some(3))"
+        )
+      )
+      assert(holds(ListStateDescriptor[String]("other"), "p") == Seq("o"))
+      val failure = intercept[Exception](holds(ListStateDescriptor[String]("l"), ""))
+      assert(failure.getMessage.contains("KEYSTATE_STATE_CHANGED"))
+    }
+  }
+
+  test("streams without keys, of plain functions and in a batch") {
+    val data = spark.range(0, 100, 1, 3).as[Long]
+    assert(data.stream.map((n: Long) => n * 2).collect().sum == 9900)
+    assert(data.stream.filter((n: Long) => n < 10).count() == 10)
+    assert(data.stream.flatMap((n: Long) => Seq(n, n)).count() == 200)
+    val out = data.stream.process(new Buffer(2)).collect()
+    // Each of three partitions is left with at most one element.
+    assert(out.length >= 97 && out.map(_.value).distinct.length == out.length)
+    assert(out.forall(emitted => !emitted.restored))
+  }
+
+  test("mistakes") {
+    def declared(initialize: FunctionInitializationContext => Any) =
+      intercept[KeystateException](
+        spark.range(3).as[Long].stream.process(new Does(initialize(_): Unit))
+      ).getMessage
+    def list(name: String) = ListStateDescriptor[Long](name)
+    assert(declared { context =>
+      context.getOperatorStateStore.getListState(list("twice"))
+      context.getOperatorStateStore.getUnionListState(list("twice"))
+    } == "[KEYSTATE_DECLARATION] Two states are named 'twice'.")
+    assert(
+      declared(_.getKeyedStateStore.getListState(list("keyed")))
+        .contains("State 'keyed' needs a key: use data.keyed(column)")
+    )
+    assert(
+      declared(_ => throw new IllegalStateException("mine"))
+        .contains("initializeState failed on the driver: java.lang.IllegalStateException: mine")
+    )
+    assert(declared { context =>
+      val descriptor = list("t")
+      descriptor.enableTimeToLive(StateTtlConfig.newBuilder(Time.hours(1)).build())
+      context.getOperatorStateStore.getListState(descriptor)
+    }.contains("'t' is operator state, which has no time to live"))
+    val timer = new Does(_ => (), _.timerService().registerEventTimeTimer(1))
+    val failure = intercept[Exception](spark.range(3).as[Long].stream.process(timer).collect())
+    assert(failure.getMessage.contains("timers need a key"))
+  }
+}

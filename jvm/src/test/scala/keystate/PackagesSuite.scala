@@ -1,0 +1,87 @@
+package keystate
+
+import java.io.{File, PrintWriter, StringWriter}
+import java.nio.file.{Files, Path, Paths}
+import java.util.spi.ToolProvider
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** The structure of the code, by its classes and folders; docs/how-it-works.md tells it. */
+class PackagesSuite extends AnyFunSuite {
+  private val root = "org.apache.spark.sql.keystate"
+  private val most = 17
+
+  private val classes: Path =
+    Paths.get(classOf[RichFunction].getProtectionDomain.getCodeSource.getLocation.toURI)
+
+  /** Which class uses which, by the JDK's jdeps. */
+  private def uses: Seq[(String, String)] = {
+    val jdeps = ToolProvider.findFirst("jdeps").get
+    val out = new StringWriter
+    val writer = new PrintWriter(out)
+    assert(jdeps.run(writer, writer, "-verbose:class", "-filter:none", classes.toString) == 0)
+    val arrow = """   (\S+) +-> (\S+).*""".r
+    out.toString.linesIterator.collect {
+      case arrow(from, to) if isOurs(from) && isOurs(to) => (from, to)
+    }.toSeq
+  }
+
+  private def isOurs(name: String) =
+    name.startsWith("keystate.") || name.startsWith(s"$root.")
+
+  private def packageOf(name: String) =
+    // What `import keystate._` adds to a Dataset is made by a package above.
+    if (name.startsWith("keystate.package")) "import keystate._"
+    else name.take(name.lastIndexOf('.'))
+
+  test("no package uses one that uses it, directly or by others") {
+    val arrows = uses
+      .map { case (from, to) => (packageOf(from), packageOf(to)) }
+      .filter { case (from, to) => from != to }
+      .groupMap(_._1)(_._2)
+      .map { case (from, to) => from -> to.toSet }
+    assert(arrows.size > 20, "jdeps told too little")
+    def reached(from: String): Set[String] = {
+      val seen = mutable.Set.empty[String]
+      def visit(name: String): Unit =
+        arrows.getOrElse(name, Set.empty).filter(seen.add).foreach(visit)
+      visit(from)
+      seen.toSet
+    }
+    assert(arrows.keys.filter(name => reached(name)(name)).toSeq.sorted == Nil)
+  }
+
+  test("what is below keystate uses of Spark's namespace only what API functions are made by") {
+    val allowed = Map(
+      "keystate" -> Set(s"$root.encoding"),
+      "keystate.stream" -> Set(s"$root.jvm"),
+      "import keystate._" -> Set.empty[String]
+    ).withDefaultValue(Set.empty[String])
+    val found = uses.collect {
+      case (from, to) if from.startsWith("keystate.") && to.startsWith(root) =>
+        (packageOf(from), packageOf(to))
+    }.distinct
+    assert(found.filterNot { case (from, to) => allowed(from)(to) } == Nil)
+  }
+
+  test("every package has a doc and few files") {
+    val sources = Iterator
+      .iterate(new File("").getAbsoluteFile)(_.getParentFile)
+      .map(folder => new File(folder, "jvm/src/main/scala"))
+      .find(_.isDirectory)
+      .get
+    val stream = Files.walk(sources.toPath)
+    val folders =
+      try stream.iterator.asScala.filter(_.toString.endsWith(".scala")).toSeq.groupBy(_.getParent)
+      finally stream.close()
+    folders.foreach { case (folder, files) =>
+      val doc = folder.resolve("package.scala")
+      assert(files.contains(doc), s"$folder has no package.scala")
+      assert(new String(Files.readAllBytes(doc)).contains("/** "), s"$doc says nothing")
+      assert(files.size <= most, s"$folder has ${files.size} files")
+    }
+  }
+}

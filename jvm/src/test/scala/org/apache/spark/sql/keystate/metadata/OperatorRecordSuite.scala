@@ -1,0 +1,61 @@
+package org.apache.spark.sql.keystate.metadata
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import keystate.errors.{DamagedFileException, KeystateException}
+import keystate.faults.Fuzzing
+
+class OperatorRecordSuite extends AnyFunSuite {
+  private def decode(json: String): OperatorRecord =
+    OperatorRecord.decode(json.getBytes(UTF_8), "here/_keystate/operator")
+
+  test("a record comes back, and one of an earlier build") {
+    assert(decode(OperatorRecord.encode(OperatorRecord(77))) == OperatorRecord(77))
+    assert(decode("""{"format":1,"maxParallelism":128}""") == OperatorRecord(128))
+  }
+
+  test("a record of a later release is said to be one") {
+    val e = intercept[KeystateException](decode("""{"format":2,"maxParallelism":128}"""))
+    assert(e.code == "KEYSTATE_NEWER_FORMAT")
+  }
+
+  for (
+    json <- Seq(
+      "",
+      "{",
+      "[]",
+      "null",
+      """{"format":1}""",
+      """{"format":1,"maxParallelism":0}""",
+      """{"format":0,"maxParallelism":128}""",
+      """{"format":1,"maxParallelism":128,"crc32c":1}""",
+      """{"format":1,"maxParallelism":99999999999}"""
+    )
+  ) test(s"no record: $json") {
+    val e = intercept[DamagedFileException](decode(json))
+    assert(e.code == "KEYSTATE_CORRUPT_FILE" && e.file == "here/_keystate/operator")
+  }
+
+  test("a flipped bit is noticed, or does no harm") {
+    val good = OperatorRecord.encode(OperatorRecord(128)).getBytes(UTF_8)
+    for (at <- good.indices; bit <- 0 to 7) {
+      val flipped = good.clone
+      flipped(at) = (flipped(at) ^ 1 << bit).toByte
+      try assert(OperatorRecord.decode(flipped, "f") == OperatorRecord(128), s"$at, $bit")
+      catch { case _: DamagedFileException => }
+    }
+  }
+
+  test("damaged records") {
+    val good = OperatorRecord.encode(OperatorRecord(128)).getBytes(UTF_8)
+    Fuzzing.run("operator records", 8L << 20) { random =>
+      val damaged =
+        if (random.nextBoolean()) Fuzzing.damage(random, good)
+        else Fuzzing.damageJson(random, good)
+      try Some(OperatorRecord.decode(damaged, "f"))
+      catch { case _: DamagedFileException | _: KeystateException => None }
+    }
+  }
+}

@@ -1,0 +1,287 @@
+package org.apache.spark.sql.keystate.store
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, UnsafeRow}
+import org.apache.spark.sql.catalyst.util.GenericArrayData
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+import keystate.backend.{GroupedKey, Layout, StateValue}
+import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
+import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
+
+/** What each of Spark's key encodings may do, and Keystate's states as Spark's reader sees them. */
+class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
+  private val rangeSchema = new StructType().add("time", LongType).add("name", StringType)
+  private val times = Seq(Long.MinValue, -100L, -1L, 0L, 1L, 255L, 256L, 1L << 40, Long.MaxValue)
+
+  private def withStore(spec: KeyStateEncoderSpec, multipleValues: Boolean = false)(
+      body: StateStore => Any
+  ): Any = withProvider(newProvider()) { provider =>
+    val store = provider.getStore(0, None)
+    store.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
+    body(store)
+    store.commit()
+    val committed = contentOf(provider)
+    withProvider(newProvider(provider.stateStoreId.checkpointRootLocation)) { reader =>
+      val declaring = reader.getStore(1, None)
+      declaring.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
+      declaring.abort()
+      assert(contentOf(reader) == committed)
+    }
+  }
+
+  private def contentOf(provider: KeyGroupStateStoreProvider): Set[(UnsafeRow, UnsafeRow)] = {
+    val store = provider.getReadStore(1, None)
+    try store.iterator("cf").map(pair => (pair.key.copy(), pair.value.copy())).toSet
+    finally store.release()
+  }
+
+  private def longs(pairs: Iterator[UnsafeRowPair], ordinal: Int): Seq[Long] =
+    pairs.map(_.key.getLong(ordinal)).toVector
+
+  test("prefix encoding: scans of a prefix, which is in one key group") {
+    withStore(PrefixKeyScanStateEncoderSpec(keySchema, 1)) { store =>
+      val prefixSchema = StructType(keySchema.take(1))
+      for (name <- Seq("a", "b", "aa", ""); n <- 0 until 50)
+        store.put(key(name, n.toLong), value(n), "cf")
+      Seq("a", "b", "aa", "").foreach { name =>
+        val found = longs(store.prefixScan(row(prefixSchema, name), "cf"), 1)
+        assert(found.sorted == (0 until 50))
+      }
+      assert(store.prefixScan(row(prefixSchema, "c"), "cf").isEmpty)
+      assert(store.iterator("cf").size == 200)
+      store.remove(key("a", 7), "cf")
+      assert(store.prefixScan(row(prefixSchema, "a"), "cf").size == 49)
+      intercept[IllegalArgumentException](store.rangeScan(None, None, "cf"))
+      intercept[IllegalStateException](store.deleteRange(key("a", 0), key("a", 9), "cf"))
+    }
+  }
+
+  test("range encoding: the order of the column over all key groups, both iterator and scans") {
+    withStore(RangeKeyScanStateEncoderSpec(rangeSchema, Seq(0))) { store =>
+      def at(time: Long) = row(rangeSchema, time, s"k$time")
+      Random.shuffle(times).foreach(time => store.put(at(time), value(1), "cf"))
+      assert(longs(store.iterator("cf"), 0) == times)
+      def bound(time: Long) = row(rangeSchema, time, "")
+      assert(longs(store.rangeScan(None, Some(bound(0)), "cf"), 0) == times.takeWhile(_ < 0))
+      assert(longs(store.rangeScan(Some(bound(0)), None, "cf"), 0) == times.dropWhile(_ < 0))
+      assert(
+        longs(store.rangeScan(Some(bound(-1)), Some(bound(256)), "cf"), 0) == Seq(-1L, 0L, 1L, 255L)
+      )
+      val prefix = row(StructType(rangeSchema.take(1)), 255L)
+      assert(longs(store.prefixScan(prefix, "cf"), 0) == Seq(255L))
+      store.deleteRange(bound(-1), bound(256), "cf")
+      assert(longs(store.iterator("cf"), 0) == times.filter(t => t < -1 || t >= 256))
+    }
+  }
+
+  test("timestamp encodings: by time over all keys, and by time within a key") {
+    val schema = TimestampKeyStateEncoder.keySchemaWithTimestamp(
+      new StructType().add("name", StringType)
+    )
+    def at(name: String, time: Long) = row(schema, name, time)
+
+    withStore(TimestampAsPrefixKeyStateEncoderSpec(schema)) { store =>
+      Random.shuffle(times).foreach(time => store.put(at(s"$time", time), value(1), "cf"))
+      assert(longs(store.iterator("cf"), 1) == times)
+      assert(
+        longs(store.rangeScan(Some(at("", -1L)), Some(at("", 2L)), "cf"), 1) == Seq(-1L, 0L, 1L)
+      )
+    }
+    withStore(TimestampAsPostfixKeyStateEncoderSpec(schema)) { store =>
+      for (name <- Seq("a", "b"); time <- Random.shuffle(times))
+        store.put(at(name, time), value(1), "cf")
+      val prefix = row(StructType(schema.take(1)), "a")
+      assert(longs(store.prefixScan(prefix, "cf"), 1) == times)
+      assert(
+        longs(store.rangeScan(Some(at("b", 0)), Some(at("b", 256)), "cf"), 1) == Seq(0L, 1L, 255L)
+      )
+    }
+  }
+
+  test("several values of a key") {
+    withStore(NoPrefixKeyStateEncoderSpec(keySchema), multipleValues = true) { store =>
+      def values(name: String) = store.valuesIterator(key(name, 1), "cf").map(_.getInt(0)).toSeq
+      assert(values("a").isEmpty)
+      store.merge(key("a", 1), value(1), "cf")
+      store.mergeList(key("a", 1), Array(value(2), value(3)), "cf")
+      store.putList(key("b", 1), Array(value(4), value(5)), "cf")
+      assert(values("a") == Seq(1, 2, 3) && values("b") == Seq(4, 5))
+      assert(store.get(key("a", 1), "cf").getInt(0) == 1)
+      val all = store.iteratorWithMultiValues("cf").map { pair =>
+        pair.key.getString(0) -> pair.value.getInt(0)
+      }
+      assert(all.toSet == Set("a" -> 1, "a" -> 2, "a" -> 3, "b" -> 4, "b" -> 5))
+      store.put(key("a", 1), value(9), "cf")
+      assert(values("a") == Seq(9))
+    }
+    withStore(NoPrefixKeyStateEncoderSpec(keySchema)) { store =>
+      intercept[IllegalStateException](store.merge(key("a", 1), value(1), "cf"))
+      intercept[IllegalStateException](store.valuesIterator(key("a", 1), "cf"))
+    }
+  }
+
+  test("a key's group is by the hash that Spark shuffles by") {
+    withProvider(newProvider()) { provider =>
+      val store = provider.getStore(0, None).asInstanceOf[KeyGroupStateStore]
+      store.put(key("a", 1), value(1))
+      val id = store.family("default").get.id
+      val hash = new Murmur3Hash(
+        Seq(Literal("a"), Literal(1L))
+      ).eval().asInstanceOf[Int]
+      val group = KeyGroups.groupOf(hash, 128)
+      assert(store.lease.backend.scan(id, group, null, null).size == 1)
+      store.abort()
+    }
+  }
+
+  test("rows are checked against the schema once, unless that is switched off") {
+    withProvider(newProvider(columnFamilies = false)) { provider =>
+      val store = provider.getStore(0, None)
+      store.put(key("a", 1), row(new StructType().add("not", LongType), Long.MaxValue))
+      intercept[StateStoreValueRowFormatValidationFailure](store.get(key("a", 1)))
+      store.abort()
+    }
+    val off = Map(SQLConf.STATE_STORE_FORMAT_VALIDATION_ENABLED.key -> "false")
+    withProvider(newProvider(columnFamilies = false, conf = off)) { provider =>
+      val store = provider.getStore(0, None)
+      store.put(key("a", 1), row(new StructType().add("not", LongType), Long.MaxValue))
+      assert(store.get(key("a", 1)) != null)
+      store.abort()
+    }
+  }
+
+  // Keystate's own states, written the way the keyed operator does.
+
+  private val grouping = new StructType().add("id", LongType)
+  private def group(id: Long): Int = {
+    val hash = new Murmur3Hash(
+      Seq(Literal(id))
+    ).eval().asInstanceOf[Int]
+    KeyGroups.groupOf(hash, 128)
+  }
+
+  private def keystateStore(name: String, layout: Layout, properties: (String, String)*)(
+      write: (KeyGroupStateStore, Int) => Any
+  )(read: ReadStateStore => Any)(columnFamily: StateStore => Unit): Any =
+    withProvider(newProvider()) { provider =>
+      val store = provider.getStore(0, None).asInstanceOf[KeyGroupStateStore]
+      write(store, store.registerFamily(name, layout, properties.toMap).id)
+      store.commit()
+      // As Spark's reader of state does it.
+      val declaring = provider.getStore(1, None)
+      columnFamily(declaring)
+      declaring.abort()
+      val reading = provider.getReadStore(1, None)
+      read(reading)
+      reading.release()
+    }
+
+  test("a value state read through Spark's interface") {
+    val schema = new StructType().add("sum", LongType).add("name", StringType)
+    keystateStore("state", Layout.Point, "kind" -> "value", "valueType" -> schema.json) {
+      (store, family) =>
+        (1L to 20).foreach { id =>
+          val stored = StateValue.encode(row(schema, id * 10, s"v$id").getBytes)
+          store.lease.backend.put(family, group(id), row(grouping, id).getBytes, stored)
+        }
+        intercept[SparkThrowable](store.put(row(grouping, 1L), row(schema, 1L, "x"), "state"))
+    } { store =>
+      assert(store.get(row(grouping, 3L), "state").getString(1) == "v3")
+      assert(store.get(row(grouping, 99L), "state") == null)
+      val all = store.iterator("state").map(p => p.key.getLong(0) -> p.value.getLong(0)).toMap
+      assert(all == (1L to 20).map(id => id -> id * 10).toMap)
+    } {
+      _.createColFamilyIfAbsent("state", grouping, schema, NoPrefixKeyStateEncoderSpec(grouping))
+    }
+  }
+
+  test("a map state read through Spark's interface") {
+    val userKey = new StructType().add("key", StringType)
+    val entryKey = new StructType().add("key", grouping).add("userKey", userKey)
+    keystateStore(
+      "state",
+      Layout.Grouped,
+      "kind" -> "map",
+      "keyType" -> StringType.json,
+      "valueType" -> IntegerType.json
+    ) { (store, family) =>
+      val codec = OrderedKeyCodec(StringType)
+      for (id <- 1L to 5; user <- Seq("x", "y", "")) {
+        val entry =
+          GroupedKey.entry(row(grouping, id).getBytes, codec.encode(row(userKey, user), 0))
+        store.lease.backend.put(
+          family,
+          group(id),
+          entry,
+          StateValue.encode(value(id.toInt).getBytes)
+        )
+      }
+    } { store =>
+      val all = store.iterator("state").map { pair =>
+        val entry = (pair.key.getStruct(0, 1).getLong(0), pair.key.getStruct(1, 1).getString(0))
+        entry -> pair.value.getInt(0)
+      }
+      assert(
+        all.toSet == (for (i <- 1 to 5; u <- Seq("x", "y", "")) yield (i.toLong, u) -> i).toSet
+      )
+      val one = row(entryKey, row(grouping, 2L), row(userKey, "y"))
+      assert(store.get(one, "state").getInt(0) == 2)
+      val prefix = row(StructType(entryKey.take(1)), row(grouping, 2L))
+      val users = store.prefixScan(prefix, "state").map(_.key.getStruct(1, 1).getString(0)).toSeq
+      assert(users == Seq("", "x", "y"))
+    } {
+      _.createColFamilyIfAbsent(
+        "state",
+        entryKey,
+        valueSchema,
+        PrefixKeyScanStateEncoderSpec(entryKey, 1)
+      )
+    }
+  }
+
+  test("a list state read through Spark's interface") {
+    val chunk = new StructType().add("value", ArrayType(IntegerType))
+    keystateStore(
+      "state",
+      Layout.Grouped,
+      "kind" -> "list",
+      "valueType" -> IntegerType.json
+    ) { (store, family) =>
+      for (id <- 1L to 5; n <- 0L to 2) {
+        val number = java.nio.ByteBuffer.allocate(8).putLong(n).array
+        val array = new GenericArrayData(
+          Array[Any]((n * 10).toInt, null, id.toInt)
+        )
+        store.lease.backend.put(
+          family,
+          group(id),
+          GroupedKey.entry(row(grouping, id).getBytes, number),
+          StateValue.encode(row(chunk, array).getBytes)
+        )
+      }
+    } { store =>
+      assert(store.iterator("state").map(_.key.getLong(0)).toSet == (1L to 5).toSet)
+      def int(row: UnsafeRow) = Option.when(!row.isNullAt(0))(row.getInt(0))
+      val expected = (0 to 2).flatMap(n => Seq(Some(n * 10), None, Some(4)))
+      assert(store.valuesIterator(row(grouping, 4L), "state").map(int).toSeq == expected)
+      assert(store.valuesIterator(row(grouping, 9L), "state").isEmpty)
+      assert(store.iteratorWithMultiValues("state").size == 45)
+    } {
+      _.createColFamilyIfAbsent(
+        "state",
+        grouping,
+        valueSchema,
+        NoPrefixKeyStateEncoderSpec(grouping),
+        useMultipleValuesPerKey = true
+      )
+    }
+  }
+}

@@ -1,0 +1,96 @@
+package org.apache.spark.sql.keystate.suites
+
+import org.scalatest.tags.Slow
+
+import org.apache.spark.sql.streaming._
+
+// Spark's own suites of stateful operators, on our provider.
+
+@Slow class KeystateAggregationSuite extends StreamingAggregationSuite with OnKeystate
+@Slow class KeystateAggregationOnRocksDBSuite extends StreamingAggregationSuite with OnRocksDB
+@Slow class KeystateDeduplicationSuite extends StreamingDeduplicationSuite with OnKeystate
+@Slow class KeystateDeduplicationOnRocksDBSuite extends StreamingDeduplicationSuite with OnRocksDB
+@Slow class KeystateDeduplicationWithinWatermarkSuite
+    extends StreamingDeduplicationWithinWatermarkSuite
+    with OnKeystate
+@Slow class KeystateSessionWindowSuite extends StreamingSessionWindowSuite with OnKeystate
+@Slow class KeystateFlatMapGroupsSuite extends FlatMapGroupsWithStateSuite with OnKeystate
+@Slow class KeystateFlatMapGroupsInitialStateSuite
+    extends FlatMapGroupsWithStateWithInitialStateSuite
+    with OnKeystate
+@Slow class KeystateMultiStatefulOperatorsSuite extends MultiStatefulOperatorsSuite with OnKeystate
+@Slow class KeystateEventTimeWatermarkSuite extends EventTimeWatermarkSuite with OnKeystate
+@Slow class KeystateStreamSuite extends StreamSuite with OnKeystate
+@Slow class KeystateStreamingQuerySuite extends StreamingQuerySuite with OnKeystate
+@Slow class KeystateQueryListenerSuite extends StreamingQueryListenerSuite with OnKeystate
+@Slow class KeystateQueryStatusAndProgressSuite
+    extends StreamingQueryStatusAndProgressSuite
+    with OnKeystate
+@Slow class KeystateSelfUnionSuite extends StreamingSelfUnionSuite with OnKeystate
+@Slow class KeystateOptimizationCorrectnessSuite
+    extends StreamingQueryOptimizationCorrectnessSuite
+    with OnKeystate
+@Slow class KeystateTriggerAvailableNowSuite extends TriggerAvailableNowSuite with OnKeystate
+@Slow class KeystateAggregationDistributionSuite
+    extends StreamingAggregationDistributionSuite
+    with OnKeystate
+@Slow class KeystateDeduplicationDistributionSuite
+    extends StreamingDeduplicationDistributionSuite
+    with OnKeystate
+@Slow class KeystateSessionWindowDistributionSuite
+    extends StreamingSessionWindowDistributionSuite
+    with OnKeystate
+@Slow class KeystateFlatMapGroupsDistributionSuite
+    extends FlatMapGroupsWithStateDistributionSuite
+    with OnKeystate
+
+@Slow class KeystateInnerJoin2Suite extends StreamingInnerJoinWithoutVCFSuite with OnKeystate
+@Slow class KeystateInnerJoin3Suite extends StreamingInnerJoinWithVCFSuite with OnKeystate
+@Slow class KeystateInnerJoin4Suite extends StreamingInnerJoinV4Suite with OnKeystate
+@Slow class KeystateOuterJoin2Suite extends StreamingOuterJoinWithoutVCFSuite with OnKeystate
+@Slow class KeystateOuterJoin3Suite extends StreamingOuterJoinWithVCFSuite with OnKeystate
+@Slow class KeystateOuterJoin4Suite extends StreamingOuterJoinV4Suite with OnKeystate
+@Slow class KeystateFullOuterJoin2Suite
+    extends StreamingFullOuterJoinWithoutVCFSuite
+    with OnKeystate
+@Slow class KeystateFullOuterJoin3Suite extends StreamingFullOuterJoinWithVCFSuite with OnKeystate
+@Slow class KeystateFullOuterJoin4Suite extends StreamingFullOuterJoinV4Suite with OnKeystate
+@Slow class KeystateLeftSemiJoin2Suite extends StreamingLeftSemiJoinWithoutVCFSuite with OnKeystate
+@Slow class KeystateLeftSemiJoin3Suite extends StreamingLeftSemiJoinWithVCFSuite with OnKeystate
+@Slow class KeystateLeftSemiJoin4Suite extends StreamingLeftSemiJoinV4Suite with OnKeystate
+
+@Slow class KeystateTransformWithStateAvroSuite extends TransformWithStateAvroSuite with OnKeystate
+@Slow class KeystateTransformWithStateUnsafeRowSuite
+    extends TransformWithStateUnsafeRowSuite
+    with OnKeystate
+@Slow class KeystateTransformWithStateValidationSuite
+    extends TransformWithStateValidationSuite
+    with OnKeystate
+@Slow class KeystateTransformWithListStateSuite extends TransformWithListStateSuite with OnKeystate
+@Slow class KeystateTransformWithMapStateSuite extends TransformWithMapStateSuite with OnKeystate
+@Slow class KeystateTransformWithValueStateTTLSuite
+    extends TransformWithValueStateTTLSuite
+    with OnKeystate
+@Slow class KeystateTransformWithListStateTTLSuite
+    extends TransformWithListStateTTLSuite
+    with OnKeystate
+@Slow class KeystateTransformWithMapStateTTLSuite
+    extends TransformWithMapStateTTLSuite
+    with OnKeystate
+@Slow class KeystateTransformWithStateInitialStateSuite
+    extends TransformWithStateInitialStateSuite
+    with OnKeystate
+@Slow class KeystateTransformWithStateInitialStateV2Suite
+    extends TransformWithStateInitialStateSuiteCheckpointV2
+    with OnKeystate
+@Slow class KeystateTransformWithStateChainingSuite
+    extends TransformWithStateChainingSuite
+    with OnKeystate
+
+// With row checksums.
+@Slow class KeystateTransformWithListStateChecksumSuite
+    extends TransformWithListStateSuiteWithRowChecksum
+    with OnKeystate
+@Slow class KeystateTransformWithMapStateChecksumSuite
+    extends TransformWithMapStateSuiteWithRowChecksum
+    with OnKeystate

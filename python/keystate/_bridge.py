@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.udf import UserDefinedFunction, _wrap_function
 from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
@@ -89,8 +90,6 @@ def process(
     broadcast: DataFrame | None = None,
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
-    from pyspark.sql.udf import UserDefinedFunction
-
     session = df.sparkSession
     function = UserDefinedFunction(
         task,
@@ -117,8 +116,6 @@ def source(
     available_now_millis: int,
 ) -> DataFrame:
     """The streaming DataFrame of a stateful source."""
-    from pyspark.sql.udf import _wrap_function
-
     function = _wrap_function(session.sparkContext, data_source)  # type: ignore[arg-type]
     jdf = getattr(_jvm(session), _BRIDGE).source(
         session._jsparkSession,

@@ -25,7 +25,7 @@ class BatchOperator(Operator):
 
     _results: Results
 
-    _make_state = staticmethod(
+    _open_state = staticmethod(
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
     )
 

@@ -400,13 +400,3 @@ class BroadcastOperator(Operator):
         element = self._elements.row
         where = "" if element is None else f"while processing broadcast element {shorten(element)}"
         return ", ".join(filter(None, [where, super()._where()]))
-
-
-def make_operator(broadcast_type: T.StructType | None) -> Callable[..., Operator]:
-    """Makes operators for broadcast elements of this type."""
-    assert broadcast_type is not None
-
-    def make(*arguments: Any) -> Operator:
-        return BroadcastOperator(broadcast_type, *arguments)
-
-    return make

@@ -152,12 +152,12 @@ class WorkerRuntimeContext(RuntimeContext):
         spec: OperatorSpec,
         control: dict[str, Any],
         cursor: RowContext,
-        make_state: StateFactory,
+        open_state: StateFactory,
         key_type: T.StructType,
     ) -> None:
         self.metrics = MetricGroup() if spec.metrics else None
         self._key_type = key_type
-        self._make_state = make_state
+        self._open_state = open_state
         self._spec = spec
         self._control = control
         self._cursor = cursor
@@ -173,7 +173,7 @@ class WorkerRuntimeContext(RuntimeContext):
             )
         if descriptor.name in self.states:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
-        state = self._make_state(self._spec.states[index], index, self._cursor, descriptor)
+        state = self._open_state(self._spec.states[index], index, self._cursor, descriptor)
         self.states[descriptor.name] = state
         return state
 

@@ -17,9 +17,10 @@ from keystate._codec import codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.messages import Columns, list_column
+from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.results import make_results
-from keystate._worker.states import StateFactory, WorkerState, make_state
+from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import FunctionError, KeystateError
 
@@ -68,7 +69,7 @@ class FunctionPlan:
 class Operator:
     """An opened function with its states; serves task after task while its worker lives."""
 
-    _make_state: StateFactory = staticmethod(make_state)
+    _open_state: StateFactory = staticmethod(open_state)
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Operator:
         self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
-        runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state, key_type)
+        runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
         self._context.control = control
         self._keeper: InstanceKeeper | None = None
         if spec.checkpointed:

@@ -26,7 +26,6 @@ from keystate.state import (
     ReducingState,
     ReducingStateDescriptor,
     State,
-    StateDescriptor,
     ValueState,
     ValueStateDescriptor,
 )
@@ -325,29 +324,6 @@ def _is_immutable(value: Any) -> bool:
 
 #: Makes the state of a spec at an index, for a cursor, from a descriptor.
 StateFactory = Callable[[StateSpec, int, Any, Any], WorkerState]
-
-
-def make_state(
-    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
-) -> WorkerState:
-    """The state of a descriptor."""
-    from keystate._worker.collections import WorkerListState, WorkerMapState
-    from keystate._worker.sorted_map import WorkerSortedMapState
-    from keystate._worker.ttl import noting
-
-    classes: dict[str, Any] = {
-        "value": WorkerValueState,
-        "reducing": WorkerReducingState,
-        "aggregating": WorkerAggregatingState,
-        "folding": WorkerFoldingState,
-        "list": WorkerListState,
-        "map": WorkerMapState,
-        "sorted map": WorkerSortedMapState,
-    }
-    state: WorkerState = noting(classes[descriptor.descriptor], spec)(
-        spec, index, cursor, descriptor
-    )
-    return state
 
 
 def flatten(values: Iterable[Iterable[Any]]) -> list[Any]:

@@ -6,12 +6,14 @@ import gc
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._spec import OperatorSpec
+from keystate._worker.broadcast import BroadcastOperator
 from keystate._worker.messages import Columns
 from keystate._worker.operator import FunctionPlan, Operator
 
@@ -85,18 +87,17 @@ class KeyedTask:
     def open(self, control: dict[str, Any]) -> Operator:
         """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
-        operator = Operator
-        if plan.style == "batches":
-            from keystate._worker.batches import BatchOperator  # needs numpy, which others don't
+        types = (self.key_type, self.row_type, self.output_type)
+        if self.broadcast_type is not None:
+            return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
+        operator = _batch_operator() if plan.style == "batches" else Operator
+        return operator(plan, self.spec, *types, control)
 
-            operator = BatchOperator
-        elif plan.on_broadcast:
-            from keystate._worker.broadcast import make_operator
 
-            return make_operator(self.broadcast_type)(
-                plan, self.spec, self.key_type, self.row_type, self.output_type, control
-            )
-        return operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
+def _batch_operator() -> type[Operator]:
+    """The operator of functions of batches, loaded late: it needs numpy, which others don't."""
+    operator: type[Operator] = import_module("keystate._worker.batches").BatchOperator
+    return operator
 
 
 def _keep(identity: tuple[str, str, int], operator: Operator) -> None:

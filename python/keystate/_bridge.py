@@ -16,7 +16,7 @@ from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
 from keystate._worker.pickled import SETTING
-from keystate._worker.task import KeyedTask
+from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY, check_spark_version
 
@@ -84,7 +84,7 @@ def _jvm(session: SparkSession) -> Any:
 def process(
     df: DataFrame,
     keys: list[Column],
-    task: KeyedTask,
+    task: TaskFunction,
     output_type: T.StructType,
     spec: OperatorSpec,
     broadcast: DataFrame | None = None,

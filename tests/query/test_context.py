@@ -220,7 +220,7 @@ def test_discovery_opens_a_copy() -> None:
         def close(self) -> None:
             del self.opened
 
-    from keystate._worker.operator import FunctionPlan
+    from keystate._worker.plan import FunctionPlan
     from pyspark.sql.types import LongType
 
     Stateful.element = LongType()  # type: ignore[attr-defined]

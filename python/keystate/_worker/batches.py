@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keystate._spec import StateSpec
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import Operator
 from keystate._worker.results import Results
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
@@ -20,7 +20,7 @@ from keystate.state import StateDescriptor, ValueState
 _MANY_CHUNKS = 32
 
 
-class BatchOperator(Operator):
+class BatchOperator(KeyedOperator):
     """An operator whose function takes a message's rows at once."""
 
     _results: Results

@@ -17,8 +17,9 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec, shorten
 from keystate._spec import OperatorSpec, StateSpec
 from keystate._worker.context import PlainRowContext, RowContext, event_time
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns, empty_column, list_column
-from keystate._worker.operator import FunctionPlan, Operator
+from keystate._worker.plan import FunctionPlan
 from keystate.errors import DeclarationError, OutputTypeError, StateAccessError, StateTypeError
 from keystate.state import BroadcastState, ReadOnlyBroadcastState, StateDescriptor
 
@@ -284,7 +285,7 @@ def _find(states: dict[str, Any], descriptor: Any) -> Any:
     return state
 
 
-class BroadcastOperator(Operator):
+class BroadcastOperator(KeyedOperator):
     """A function of rows and broadcast elements."""
 
     _context: _BroadcastRowContext
@@ -320,7 +321,7 @@ class BroadcastOperator(Operator):
         self._context.control = control
         if self._tag != control["broadcast_tag"]:
             for i, state in enumerate(self._broadcast):
-                state.load(self._context.channel.broadcast(i, _ENTRIES_PER_PAGE))
+                state.load(self._context.client.broadcast(i, _ENTRIES_PER_PAGE))
             self._tag = control["broadcast_tag"]
         self._new_tag = control.get("new_tag")
 
@@ -372,7 +373,7 @@ class BroadcastOperator(Operator):
         changes = None
         try:
             while True:
-                page = Columns(context.channel.keys(index, changes))
+                page = Columns(context.client.keys(index, changes))
                 context.keys = self._new_keys()
                 self._load(page)
                 if not context.keys:

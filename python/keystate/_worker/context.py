@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec
 from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
-from keystate._worker.channel import Channel, open_channel
+from keystate._worker.state_client import StateClient, open_client
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
@@ -32,7 +32,7 @@ class RowContext:
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
         self.control: dict[str, Any] = {}
-        self._channel: Channel | None = None
+        self._client: StateClient | None = None
 
     def get_current_key(self) -> Any:
         """The key: the bare value for one key column, a Row for several."""
@@ -105,12 +105,12 @@ class RowContext:
         return self.keys[slot]
 
     @property
-    def channel(self) -> Channel:
-        """The task's side channel."""
-        if self._channel is None:
-            self._channel = open_channel(self.control)
-        self._channel.generation = self.control["generation"]
-        return self._channel
+    def client(self) -> StateClient:
+        """Asks on the task's side channel."""
+        if self._client is None:
+            self._client = open_client(self.control)
+        self._client.generation = self.control["generation"]
+        return self._client
 
     def end_task(self) -> None:
         """Lets go of what belongs to a task."""
@@ -118,9 +118,9 @@ class RowContext:
         self.row = None
         self.timer = None
         self.keys = []
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
 
 def event_time(time: Any) -> int | None:

@@ -9,6 +9,12 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+
+#: Of slots, and of other small numbers.
+INTEGERS = codec(T.IntegerType())
 
 
 class Columns:

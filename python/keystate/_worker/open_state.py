@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from keystate._spec import StateSpec
-from keystate._worker.collections import WorkerListState, WorkerMapState
+from keystate._worker.list_state import WorkerListState
+from keystate._worker.map_state import WorkerMapState
 from keystate._worker.sorted_map import WorkerSortedMapState
 from keystate._worker.states import (
     WorkerAggregatingState,

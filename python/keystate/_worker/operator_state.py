@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from keystate._hash import key_groups_of
 from keystate._spec import OperatorSpec
-from keystate._worker.channel import Channel
 from keystate._worker.instance_state import InstanceStates
 from keystate._worker.messages import list_column
 from keystate._worker.raw_state import RawKeyedState
+from keystate._worker.state_client import StateClient
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 
@@ -31,21 +31,21 @@ class InstanceKeeper:
         function: Any,
         spec: OperatorSpec,
         keyed: KeyedStateStore,
-        channel: Channel,
+        client: StateClient,
         control: dict[str, Any],
     ) -> None:
         self._function = function
         self._unions = {state.name for state, union in spec.operator_states if union}
         self._tag: str = control["operator_tag"]
         self._snapshot_of: int | None = None
-        stored = channel.operator_state(bool(self._unions))
+        stored = client.operator_state(bool(self._unions))
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
         self._raw_keyed: RawKeyedState | None = None
         if spec.raw_keyed:
             place = (control["subtask"], control["parallelism"], control["max_parallelism"])
             # A batch's subtasks have keys of any group.
             groups = key_groups_of(*(place if control["streaming"] else (0, 1, place[2])))
-            self._raw_keyed = RawKeyedState(groups, channel.raw_keyed)
+            self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
         self._states = InstanceStates(
             {state.name: state for state, _ in spec.operator_states},
             restored["batch"],

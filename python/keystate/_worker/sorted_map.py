@@ -14,7 +14,7 @@ from weakref import ref
 
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
-from keystate._worker.collections import (
+from keystate._worker.map_state import (
     LARGEST_PAGE,
     MapCell,
     RemoteMapCell,

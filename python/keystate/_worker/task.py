@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 
 from keystate._spec import OperatorSpec
 from keystate._worker.broadcast import BroadcastOperator
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import FunctionPlan, Operator
+from keystate._worker.plan import FunctionPlan
 
 _KEPT_OPERATORS = 64
 
@@ -24,10 +25,10 @@ _KEPT_OPERATORS = 64
 _GC_THRESHOLD = (50_000, 20, 50)
 
 # Opened operators of this process, the last used one last: (function, query run, subtask).
-_operators: OrderedDict[tuple[str, str, int], Operator] = OrderedDict()
+_operators: OrderedDict[tuple[str, str, int], KeyedOperator] = OrderedDict()
 
 
-class KeyedTask:
+class TaskFunction:
     """What Spark calls with a task's messages.
 
     The user's function travels as bytes and is unpickled once for a subtask in a worker process: a
@@ -84,23 +85,23 @@ class KeyedTask:
         else:
             operator.close()
 
-    def open(self, control: dict[str, Any]) -> Operator:
+    def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
         types = (self.key_type, self.row_type, self.output_type)
         if self.broadcast_type is not None:
             return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
-        operator = _batch_operator() if plan.style == "batches" else Operator
+        operator = _batch_operator() if plan.style == "batches" else KeyedOperator
         return operator(plan, self.spec, *types, control)
 
 
-def _batch_operator() -> type[Operator]:
+def _batch_operator() -> type[KeyedOperator]:
     """The operator of functions of batches, loaded late: it needs numpy, which others don't."""
-    operator: type[Operator] = import_module("keystate._worker.batches").BatchOperator
+    operator: type[KeyedOperator] = import_module("keystate._worker.batches").BatchOperator
     return operator
 
 
-def _keep(identity: tuple[str, str, int], operator: Operator) -> None:
+def _keep(identity: tuple[str, str, int], operator: KeyedOperator) -> None:
     _operators[identity] = operator
     while len(_operators) > _KEPT_OPERATORS:
         _, oldest = _operators.popitem(last=False)

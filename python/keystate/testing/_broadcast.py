@@ -87,7 +87,7 @@ class BroadcastStates:
         return keys if form is None else list(map(form, keys))
 
 
-class BroadcastChannel:
+class BroadcastClient:
     """Answers one subtask's questions, as a query's side channel does.
 
     Args:

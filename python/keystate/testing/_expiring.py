@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
 from keystate.testing._stores import BOOLEANS, ListStore, MapStore, Store
 from keystate.ttl import StateTtlConfig, needs_notes
 

@@ -21,7 +21,7 @@ from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import MapStateDescriptor, TypeLike
 from keystate.stream import BroadcastElements, broadcast_plan, function_plan, keyed_task
-from keystate.testing._broadcast import BroadcastChannel, BroadcastStates
+from keystate.testing._broadcast import BroadcastClient, BroadcastStates
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._operator_state import OperatorStates
 from keystate.testing._snapshot import Snapshot, readable
@@ -388,8 +388,8 @@ class KeyedProcessHarness:
         def message(keys: Sequence[Any]) -> dict[str, pa.Array]:
             return subtask.new_keys(keys, self._stores)
 
-        channel = BroadcastChannel(states, keys_with, message, self._apply)
-        return {"broadcast_tag": states.tag, "channel": channel}
+        client = BroadcastClient(states, keys_with, message, self._apply)
+        return {"broadcast_tag": states.tag, "client": client}
 
     def _forget(self) -> None:
         """Leaves nothing in the stores."""

@@ -9,11 +9,10 @@ from typing import Any
 from keystate._hash import key_groups_of
 from keystate._spec import OperatorSpec
 from keystate._worker.instance_state import redistribute
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
 
 
-class SubtaskChannel:
+class SubtaskClient:
     """Answers one subtask's questions, as a query's side channel does."""
 
     generation = 0
@@ -49,7 +48,7 @@ class OperatorStates:
         """What a task is told of it."""
         if not self._spec.checkpointed:
             return {}
-        return {"operator_tag": self._tags[subtask], "channel": SubtaskChannel(self, subtask)}
+        return {"operator_tag": self._tags[subtask], "client": SubtaskClient(self, subtask)}
 
     def groups(self, subtask: int) -> range:
         """The key groups of a subtask."""

@@ -16,8 +16,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Shape, codec
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
 
 BOOLEANS = codec(T.BooleanType())
 

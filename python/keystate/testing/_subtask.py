@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import codec
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import Operator
-from keystate._worker.task import KeyedTask
+from keystate._worker.task import TaskFunction
 from keystate.testing._stores import Store, Timer
 
 Control = dict[str, Any]
@@ -40,11 +40,11 @@ class Answer:
 class Subtask:
     """One subtask of an operator."""
 
-    def __init__(self, task: KeyedTask, control: Control) -> None:
+    def __init__(self, task: TaskFunction, control: Control) -> None:
         self._task = task
         self._keys = codec(task.key_type)
         self._control = control
-        self._operator: Operator | None = None
+        self._operator: KeyedOperator | None = None
 
     def open(self, now: Control) -> None:
         """Opens a function of its own, unless there is one that can go on.

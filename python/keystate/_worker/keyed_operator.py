@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from types import GeneratorType, TracebackType
+from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
@@ -16,57 +13,21 @@ from pyspark.sql import types as T
 from keystate._codec import codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
-from keystate._worker.messages import Columns, list_column
+from keystate._worker.function_errors import function_error
+from keystate._worker.messages import INTEGERS, Columns, list_column
 from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
+from keystate._worker.plan import FunctionPlan
 from keystate._worker.results import make_results
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
-from keystate.errors import FunctionError, KeystateError
+from keystate.errors import KeystateError
 
 _MANY = (list, GeneratorType)
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
 
 
-@dataclass(frozen=True)
-class FunctionPlan:
-    """How a user's function is called for each row.
-
-    Attributes:
-        function: the user's function object, or a plain callable.
-        method: the method that takes a row; empty for a plain callable.
-        style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
-            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``sink`` (row and
-            context, no result), ``batches`` (many rows at once).
-        on_timer: the method that takes a timer; empty when the function has no timers.
-        on_broadcast: the method that takes a broadcast element; empty when there are none.
-    """
-
-    function: Any
-    method: str
-    style: str
-    on_timer: str = ""
-    on_broadcast: str = ""
-
-    def call(self) -> Callable[..., Any]:
-        """What is called for each row."""
-        called: Callable[..., Any] = (
-            getattr(self.function, self.method) if self.method else self.function
-        )
-        return called
-
-    def open(self, context: Any) -> None:
-        """Opens the function, if it is more than a callable."""
-        if hasattr(self.function, "open"):
-            self.function.open(context)
-
-    def close(self) -> None:
-        """Closes it likewise."""
-        if hasattr(self.function, "close"):
-            self.function.close()
-
-
-class Operator:
+class KeyedOperator:
     """An opened function with its states; serves task after task while its worker lives."""
 
     _open_state: StateFactory = staticmethod(open_state)
@@ -92,7 +53,7 @@ class Operator:
         self._keeper: InstanceKeeper | None = None
         if spec.checkpointed:
             self._keeper = InstanceKeeper(
-                plan.function, spec, runtime, self._context.channel, control
+                plan.function, spec, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: plan.open(runtime))
@@ -167,7 +128,7 @@ class Operator:
 
     def _fire_all(self) -> Iterator[pa.RecordBatch]:
         """Lets a batch's timers fire, those too that timers set; the JVM knows all changes."""
-        while (batch := self._context.channel.timers()) is not None:
+        while (batch := self._context.client.timers()) is not None:
             message = Columns(batch)
             yield from self.answer(message, message.control())
             yield from self._flush()
@@ -230,7 +191,7 @@ class Operator:
             fitting = step * _ANSWER_BYTES // max(answer.nbytes, 1)
             step = max(1, min(4 * step, fitting, _MOST_SLOTS))
             if self._fires_all:
-                self._context.channel.changes(answer)
+                self._context.client.changes(answer)
             else:
                 yield answer
 
@@ -350,35 +311,3 @@ class Operator:
 
     def _encode(self, results: list[Any]) -> pa.Array:
         return self._results.encode(results)
-
-
-INTEGERS = codec(T.IntegerType())
-
-_PACKAGE = str(Path(__file__).parents[1])
-
-
-_MAX_TEXT = 20_000  # characters of an error's message, and of its traceback
-
-
-def function_error(error: BaseException, where: str) -> FunctionError:
-    """An error of the user's code as Keystate reports it: with its own traceback first."""
-    own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
-    said = f"{type(error).__name__}: {_bounded(str(error))}"
-    return FunctionError(f"{said}\n{_bounded(own)}{where}")
-
-
-def _bounded(text: str) -> str:
-    """Beginning and end of a text: Spark sends and logs it several times over."""
-    left_out = len(text) - _MAX_TEXT
-    if left_out <= 0:
-        return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]}\n... {left_out:,} characters are left out here ...\n{text[-half:]}"
-
-
-def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback from the user's first frame on."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-        frames = frames.tb_next
-    return frames or error.__traceback__

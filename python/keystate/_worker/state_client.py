@@ -25,8 +25,8 @@ _CONNECT_SECONDS = 30.0
 _RETRY_SECONDS = 0.05
 
 
-class Channel:
-    """A task's side channel.
+class StateClient:
+    """A task's end of the side channel.
 
     Args:
         server: where the JVM listens: a ``path``, or a ``host`` and a ``port``.
@@ -184,23 +184,23 @@ class Channel:
         """Connects, again and again if need be: a server under siege lets go of strangers."""
         end = time.monotonic() + _CONNECT_SECONDS
         while True:
-            channel = self._new_socket()
+            connection = self._new_socket()
             try:
-                channel.settimeout(max(_RETRY_SECONDS, end - time.monotonic()))
-                channel.connect(self._peer())
-                channel.sendall(_frame(self._secret.encode()))
-                known = struct.unpack(">i", _exactly(channel, 4)) == (1,)
+                connection.settimeout(max(_RETRY_SECONDS, end - time.monotonic()))
+                connection.connect(self._peer())
+                connection.sendall(_frame(self._secret.encode()))
+                known = struct.unpack(">i", _exactly(connection, 4)) == (1,)
             except OSError as e:
-                channel.close()
+                connection.close()
                 if time.monotonic() + _RETRY_SECONDS > end or _is_gone(e):
                     raise
                 time.sleep(_RETRY_SECONDS)
             else:
                 if not known:
-                    channel.close()
+                    connection.close()
                     raise ConnectionAbortedError("it does not know the task")
-                channel.settimeout(None)
-                return channel
+                connection.settimeout(None)
+                return connection
 
     def _peer(self) -> Any:
         path = self._server.get("path")
@@ -210,15 +210,15 @@ class Channel:
         if "path" in self._server:
             return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         family = socket.AF_INET6 if ":" in self._server["host"] else socket.AF_INET
-        channel = socket.socket(family, socket.SOCK_STREAM)
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return channel
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
 
-def open_channel(control: dict[str, Any]) -> Any:
+def open_client(control: dict[str, Any]) -> Any:
     """The side channel of a task; one that runs without a JVM brings its own."""
-    own = control.get("channel")
-    return Channel(control["server"], control["secret"]) if own is None else own
+    own = control.get("client")
+    return StateClient(control["server"], control["secret"]) if own is None else own
 
 
 def _is_gone(error: OSError) -> bool:
@@ -226,15 +226,15 @@ def _is_gone(error: OSError) -> bool:
     return isinstance(error, (ConnectionRefusedError, FileNotFoundError, PermissionError))
 
 
-def _read(channel: socket.socket) -> bytes:
-    (length,) = struct.unpack(">i", _exactly(channel, 4))
-    return _exactly(channel, length)
+def _read(connection: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, length)
 
 
-def _exactly(channel: socket.socket, length: int) -> bytes:
+def _exactly(connection: socket.socket, length: int) -> bytes:
     parts = bytearray()
     while len(parts) < length:
-        part = channel.recv(min(1 << 20, length - len(parts)))
+        part = connection.recv(min(1 << 20, length - len(parts)))
         if not part:
             raise ConnectionResetError("it closed the connection")
         parts += part

@@ -31,7 +31,8 @@ def check_session(df: Any) -> None:
         raise TypeError(f"expected a DataFrame, got {type(df).__name__}")
     if not hasattr(df, "_jdf"):
         raise ConfigurationError(
-            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect"
+            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect",
+            code="KEYSTATE_SPARK_CONNECT",
         )
     session = df.sparkSession
     _check_jar(session)
@@ -39,11 +40,15 @@ def check_session(df: Any) -> None:
     if EXTENSION not in [name.strip() for name in extensions.split(",")]:
         raise ConfigurationError(
             f"spark.sql.extensions lacks {EXTENSION}: {_HINT}. An extension can't be added to a "
-            "session that is already running"
+            "session that is already running",
+            code="KEYSTATE_EXTENSION_MISSING",
         )
     provider = session.conf.get(PROVIDER_KEY)
     if df.isStreaming and provider != PROVIDER:
-        raise ConfigurationError(f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}")
+        raise ConfigurationError(
+            f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}",
+            code="KEYSTATE_PROVIDER_MISSING",
+        )
 
 
 def allowed_pickles(session: SparkSession) -> tuple[str, ...]:
@@ -56,7 +61,10 @@ def check_source_session(session: SparkSession) -> None:
     """Raises ConfigurationError when a session can't stream from a stateful source."""
     check_spark_version()
     if not hasattr(session, "_jsparkSession"):
-        raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
+        raise ConfigurationError(
+            "Keystate needs a classic Spark session, not Spark Connect",
+            code="KEYSTATE_SPARK_CONNECT",
+        )
     _check_jar(session)
 
 
@@ -64,7 +72,8 @@ def _check_jar(session: SparkSession) -> None:
     if not _has_class(session):
         raise ConfigurationError(
             f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
-            "keystate.jar_path() gives to --jars"
+            "keystate.jar_path() gives to --jars",
+            code="KEYSTATE_JAR_MISSING",
         )
 
 

@@ -87,7 +87,8 @@ class _ReadBroadcastState(ReadOnlyBroadcastState[Any, Any]):
     def _refuse(self) -> NoReturn:
         raise StateAccessError(
             f"broadcast state '{self.spec.name}' can only be read here: change it in "
-            "process_broadcast_element, which every subtask runs with the same elements"
+            "process_broadcast_element, which every subtask runs with the same elements",
+            code="KEYSTATE_DECLARATION",
         )
 
 
@@ -119,7 +120,8 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self._check_open()
         if key is None:
             raise StateTypeError(
-                f"broadcast state '{self.spec.name}': a map can't have the key None"
+                f"broadcast state '{self.spec.name}': a map can't have the key None",
+                code="KEYSTATE_NULL_KEY",
             )
         key = self._as_key(key)
         try:
@@ -248,7 +250,8 @@ class BroadcastElementContext:
         if self.apply is None or self.row is None:
             raise StateAccessError(
                 "apply_to_keyed_state can only be called in process_broadcast_element of a keyed "
-                "function, and not within itself"
+                "function, and not within itself",
+                code="KEYSTATE_NOT_IN_CALL",
             )
         self.apply(state_descriptor, function)
 

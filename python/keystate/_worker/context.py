@@ -53,7 +53,7 @@ class RowContext:
     def time_domain(self) -> TimeDomain:
         """Which clock the timer that fires goes by."""
         if self.timer is None:
-            raise StateAccessError("no timer is firing")
+            raise StateAccessError("no timer is firing", code="KEYSTATE_NOT_IN_CALL")
         return TimeDomain(self.timer[0])
 
     def timer_service(self) -> RowContext:
@@ -65,7 +65,8 @@ class RowContext:
         if self.control["streaming"] and self.control.get("watermark") is None:
             raise DeclarationError(
                 "event-time timers need a watermark: call df.withWatermark(column, delay) before "
-                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'"
+                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'",
+                code="KEYSTATE_NO_WATERMARK",
             )
         self._set_timer(TimeDomain.EVENT_TIME, timestamp, True)
 
@@ -141,7 +142,7 @@ class PlainRowContext(RowContext):
 
     def get_current_key(self) -> Any:
         """There is none."""
-        raise StateAccessError(NOT_KEYED)
+        raise StateAccessError(NOT_KEYED, code="KEYSTATE_DECLARATION")
 
 
 class WorkerRuntimeContext(RuntimeContext):

@@ -61,7 +61,8 @@ class KeyedOperator:
         if missing:
             raise KeystateError(
                 f"state '{missing[0]}' was declared when the query was planned, but open() did not "
-                "ask for it in the worker: get every state in open(), unconditionally"
+                "ask for it in the worker: get every state in open(), unconditionally",
+                code="KEYSTATE_DECLARATION",
             )
         self._metrics = runtime.metrics
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]

@@ -102,7 +102,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         cell = self._cell()
         if key is None:
-            self._refuse_none("a map can't have the key None")
+            self._refuse_none("a map can't have the key None", code="KEYSTATE_NULL_KEY")
         if type(key) is not self._key_class:
             key = self._as_key(key)
         if type(value) is not self._plain:

@@ -9,6 +9,7 @@ A question is ``[int32 length][JSON]`` followed by
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -160,7 +161,7 @@ class StateClient:
         self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], bytes]:
         if self._broken is not None:
-            raise KeystateError(self._broken)
+            raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED")
         question["generation"] = self.generation
         try:
             if self._socket is None:
@@ -175,9 +176,12 @@ class StateClient:
                 f"{e or type(e).__name__}. The task has ended (it was cancelled, or its result was "
                 "not read to the end), or the executor is gone"
             )
-            raise KeystateError(self._broken) from e
+            raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED") from e
         if "error" in answer:
-            raise KeystateError(f"the state could not be read: {answer['error']}")
+            error = answer["error"]
+            own = re.search(r"\[(KEYSTATE_[A-Z_]+)\]", error)
+            code = own[1] if own else "KEYSTATE_NOT_ANSWERED"
+            raise KeystateError(f"the state could not be read: {error}", code=code)
         return answer, data
 
     def _connect(self) -> socket.socket:

@@ -121,9 +121,9 @@ class WorkerState(State):
             "in process_element, map, flat_map and the like, not in open or after the call"
         ) from None
 
-    def _refuse_none(self, reason: str) -> NoReturn:
+    def _refuse_none(self, reason: str, code: str | None = None) -> NoReturn:
         key = self._cursor.key_of(self._slot())
-        raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}")
+        raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}", code=code)
 
     def _misfit(self, error: Misfit, slot: int) -> NoReturn:
         raise StateTypeError(

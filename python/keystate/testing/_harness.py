@@ -106,7 +106,9 @@ class KeyedProcessHarness:
         )
         by_event_time = time_mode in ("auto", "event_time") and event_time is not None
         if time_mode == "event_time" and not by_event_time:
-            raise DeclarationError("time_mode 'event_time' needs the event_time column")
+            raise DeclarationError(
+                "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
+            )
         key_type = T.StructType([row_type.fields[i] for i in self._key_columns])
         elements = None
         if broadcast_schema is not None:
@@ -137,7 +139,8 @@ class KeyedProcessHarness:
             if isinstance(store, ExpiringStore) and store.by_event_time and not by_event_time:
                 raise DeclarationError(
                     f"state '{store.spec.name}' has a time to live by event time, but there is no "
-                    "watermark: give the harness the event_time column"
+                    "watermark: give the harness the event_time column",
+                    code="KEYSTATE_NO_WATERMARK",
                 )
         self._timers = Timers()
         self._operator_states = OperatorStates(self._task.spec, parallelism, max_parallelism)
@@ -311,7 +314,8 @@ class KeyedProcessHarness:
         if self._watermark is None:
             raise DeclarationError(
                 "there is no watermark: give the harness the event_time column, with time_mode "
-                "'auto' or 'event_time'"
+                "'auto' or 'event_time'",
+                code="KEYSTATE_NO_WATERMARK",
             )
         return max(watermark, self._watermark)
 

@@ -45,7 +45,8 @@ def readable(
         if before[what] != now[what]:
             raise CheckpointError(
                 f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
-                f"{before[what]}, not {now[what]}"
+                f"{before[what]}, not {now[what]}",
+                code="KEYSTATE_STATE_CHANGED",
             )
     value_type = declared.type_with_defaults()
     alone = declared.kind in ("value", "broadcast")
@@ -58,5 +59,6 @@ def readable(
     except Unreadable as e:
         raise CheckpointError(
             f"state '{kept.name}' has another value type in the snapshot: "
-            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}"
+            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}",
+            code="KEYSTATE_STATE_CHANGED",
         ) from None

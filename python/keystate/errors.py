@@ -148,6 +148,10 @@ CODES: dict[str, Explained] = {
         "an element of a function's list is a pickle of more than plain data",
         "return plain data, or permit its class by spark.keystate.pickle.allow",
     ),
+    "KEYSTATE_PROTOCOL": Explained(
+        "the Python package and the jar are of different releases",
+        "install the same version of both, on the driver and on all executors",
+    ),
     "KEYSTATE_PROVIDER_MISSING": Explained(
         "the session has another state store provider",
         "build it with keystate.configure(SparkSession.builder)",

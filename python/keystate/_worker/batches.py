@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from keystate._spec import StateSpec
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
+from keystate._worker.protocol import state_column
 from keystate._worker.results import Results
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
@@ -132,7 +133,7 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         self._old = (self._chunks, self._where)
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
-        sent = message.elements(f"s{self.index}")
+        sent = message.elements(state_column(self.index))
         if sent.type != self._type:
             self._change_type(sent.type)
         where = self._append(sent)

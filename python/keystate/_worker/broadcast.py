@@ -20,6 +20,7 @@ from keystate._worker.context import PlainRowContext, RowContext, event_time
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns, empty_column, list_column
 from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Answer, Control, Message, Part, broadcast_column
 from keystate.errors import DeclarationError, OutputTypeError, StateAccessError, StateTypeError
 from keystate.state import BroadcastState, ReadOnlyBroadcastState, StateDescriptor
 
@@ -177,24 +178,26 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         put = [key for key in self._changed if key in self._entries]
         removed = [key for key in self._changed if key not in self._entries]
         columns = {
-            "reset": pa.array([self._cleared]),
-            "k": list_column(self._encode(self._keys, put, put)),
-            "v": list_column(self._encode(self._values, [self._entries[k] for k in put], put)),
-            "d": list_column(self._encode(self._keys, removed, removed)),
+            Part.RESET: pa.array([self._cleared]),
+            Part.KEYS: list_column(self._encode(self._keys, put, put)),
+            Part.VALUES: list_column(
+                self._encode(self._values, [self._entries[k] for k in put], put)
+            ),
+            Part.REMOVED: list_column(self._encode(self._keys, removed, removed)),
         }
         self._changed.clear()
         self._cleared = False
-        return {f"b{self.index}_{name}": column for name, column in columns.items()}
+        return {broadcast_column(self.index, name): column for name, column in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The same columns, empty."""
         columns = {
-            "reset": pa.array([False]),
-            "k": empty_column(self._keys.arrow),
-            "v": empty_column(self._values.arrow),
-            "d": empty_column(self._keys.arrow),
+            Part.RESET: pa.array([False]),
+            Part.KEYS: empty_column(self._keys.arrow),
+            Part.VALUES: empty_column(self._values.arrow),
+            Part.REMOVED: empty_column(self._keys.arrow),
         }
-        return {f"b{self.index}_{name}": column for name, column in columns.items()}
+        return {broadcast_column(self.index, name): column for name, column in columns.items()}
 
     def _encode(self, codec: Codec, values: list[Any], keys: list[Any]) -> pa.Array:
         try:
@@ -321,19 +324,19 @@ class BroadcastOperator(KeyedOperator):
 
     def begin_task(self, control: dict[str, Any]) -> None:
         super().begin_task(control)
-        self._context.control = control
-        if self._tag != control["broadcast_tag"]:
+        self._context.hear(control)
+        if self._tag != control[Control.BROADCAST_TAG]:
             for i, state in enumerate(self._broadcast):
                 state.load(self._context.client.broadcast(i, _ENTRIES_PER_PAGE))
-            self._tag = control["broadcast_tag"]
-        self._new_tag = control.get("new_tag")
+            self._tag = control[Control.BROADCAST_TAG]
+        self._new_tag = control.get(Control.NEW_TAG)
 
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if self._new_tag is None:
             yield from super().answer(message, control)
         else:
-            self._context.control = control
-            rows = self._broadcast_rows.decode(message.elements("broadcast"))
+            self._context.hear(control)
+            rows = self._broadcast_rows.decode(message.elements(Message.BROADCAST))
             results: list[Any] = []
             self._guard(lambda: self._run_broadcast(rows, results))
             yield self._broadcast_batch(results, last=False)
@@ -358,7 +361,7 @@ class BroadcastOperator(KeyedOperator):
         context.row = None
 
     def _broadcast_batch(self, results: list[Any], last: bool) -> pa.RecordBatch:
-        columns = {"last": pa.array([last]), "out": list_column(self._encode(results))}
+        columns = {Answer.LAST: pa.array([last]), Answer.OUT: list_column(self._encode(results))}
         for state in self._broadcast:
             columns.update(state.changes() if last else state.no_changes())
         columns.update(self._metrics_column(last))

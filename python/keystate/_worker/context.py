@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec
 from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
+from keystate._worker.protocol import Control
 from keystate._worker.state_client import StateClient, open_client
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
@@ -32,7 +33,19 @@ class RowContext:
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
         self.control: dict[str, Any] = {}
+        self._streaming = True
+        self._event_time_column: int | None = None
+        self._watermark: int | None = None
+        self._processing_time = 0
         self._client: StateClient | None = None
+
+    def hear(self, control: dict[str, Any]) -> None:
+        """Takes what a message says besides data; rows ask for it often."""
+        self.control = control
+        self._streaming = control[Control.STREAMING]
+        self._event_time_column = control.get(Control.EVENT_TIME_COLUMN)
+        self._watermark = control.get(Control.WATERMARK)
+        self._processing_time = control.get(Control.PROCESSING_TIME, 0)
 
     def get_current_key(self) -> Any:
         """The key: the bare value for one key column, a Row for several."""
@@ -45,7 +58,7 @@ class RowContext:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
         if self.timer is not None:
             return self.timer[1]
-        column = self.control.get("event_time_column")
+        column = self._event_time_column
         if column is None or self.row is None:
             return None
         return event_time(self.row[column])
@@ -62,7 +75,7 @@ class RowContext:
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Sets a timer by event time, in ms since the epoch."""
-        if self.control["streaming"] and self.control.get("watermark") is None:
+        if self._streaming and self._watermark is None:
             raise DeclarationError(
                 "event-time timers need a watermark: call df.withWatermark(column, delay) before "
                 "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'",
@@ -93,13 +106,11 @@ class RowContext:
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""
-        watermark: int | None = self.control.get("watermark")
-        return watermark
+        return self._watermark
 
     def current_processing_time(self) -> int:
         """The time of the micro-batch in ms since the epoch."""
-        time: int = self.control["processing_time"]
-        return time
+        return self._processing_time
 
     def key_of(self, slot: int) -> Any:
         """A key, for messages."""
@@ -110,7 +121,7 @@ class RowContext:
         """Asks on the task's side channel."""
         if self._client is None:
             self._client = open_client(self.control)
-        self._client.generation = self.control["generation"]
+        self._client.generation = self.control[Control.GENERATION]
         return self._client
 
     def end_task(self) -> None:
@@ -182,16 +193,16 @@ class WorkerRuntimeContext(RuntimeContext):
         return self._spec.name or "keyed process"
 
     def get_number_of_parallel_subtasks(self) -> int:
-        return int(self._control["parallelism"])
+        return int(self._control[Control.PARALLELISM])
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        return int(self._control["max_parallelism"])
+        return int(self._control[Control.MAX_PARALLELISM])
 
     def get_index_of_this_subtask(self) -> int:
-        return int(self._control["subtask"])
+        return int(self._control[Control.SUBTASK])
 
     def get_attempt_number(self) -> int:
-        return int(self._control["attempt"])
+        return int(self._control[Control.ATTEMPT])
 
     def get_key_group(self, key: Any) -> int:
         if not self._key_type.fields:

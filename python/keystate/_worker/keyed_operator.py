@@ -18,6 +18,7 @@ from keystate._worker.messages import INTEGERS, Columns, list_column
 from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Answer, Control, Message
 from keystate._worker.results import make_results
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
@@ -49,7 +50,7 @@ class KeyedOperator:
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
-        self._context.control = control
+        self._context.hear(control)
         self._keeper: InstanceKeeper | None = None
         if spec.checkpointed:
             self._keeper = InstanceKeeper(
@@ -69,7 +70,7 @@ class KeyedOperator:
         self._timers = WorkerTimers() if plan.on_timer else None
         self._context.timers = self._timers
         # In a batch, once its input has ended.
-        self._fires_all = self._timers is not None and not control["streaming"]
+        self._fires_all = self._timers is not None and not control[Control.STREAMING]
         self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
         timers = [self._timers] if self._timers is not None else []
         self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
@@ -86,7 +87,7 @@ class KeyedOperator:
 
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
-        self._generation = control["generation"]
+        self._generation = control[Control.GENERATION]
         self._forget()
         self._context.keys = self._new_keys()
         if self._keeper is not None:
@@ -96,16 +97,16 @@ class KeyedOperator:
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Processes a message's rows."""
         context = self._context
-        context.control = control
-        if control["generation"] != self._generation:
+        context.hear(control)
+        if control[Control.GENERATION] != self._generation:
             yield from self._flush()
-            self._generation = control["generation"]
+            self._generation = control[Control.GENERATION]
             context.keys = self._new_keys()
             for store in self._stores:
                 store.new_generation()
         self._load(message)
-        slots = self._decode_slots(message.elements("slots"))
-        rows = self._decode_rows(message.elements("rows"))
+        slots = self._decode_slots(message.elements(Message.SLOTS))
+        rows = self._decode_rows(message.elements(Message.ROWS))
         results: list[Any] = []
         self._guard(lambda: self._process(slots, rows, results))
         if self._timers is not None:
@@ -139,7 +140,7 @@ class KeyedOperator:
         if self._metrics is None:
             return {}
         report = json.dumps(self._metrics.report()).encode() if last else None
-        return {"metrics": pa.array([report], pa.binary())}
+        return {Answer.METRICS: pa.array([report], pa.binary())}
 
     def close(self) -> None:
         """Closes the user's function."""
@@ -152,9 +153,9 @@ class KeyedOperator:
             store.forget()
 
     def _load(self, message: Columns) -> None:
-        keys = message.elements("keys")
+        keys = message.elements(Message.KEYS)
         self._context.keys += self._decode_keys(keys)
-        carried = INTEGERS.decode(message.elements("carried"))
+        carried = INTEGERS.decode(message.elements(Message.CARRIED))
         old = carried if max(carried, default=-1) >= 0 else None
         for state in self._states:
             state.load(message, old)
@@ -207,9 +208,9 @@ class KeyedOperator:
         if changes is None:
             changes = self._no_changes
         columns = {
-            "generation": pa.array([generation], pa.int32()),
-            "until": pa.array([until], pa.int32()),
-            "out": list_column(self._encode(results)),
+            Answer.GENERATION: pa.array([generation], pa.int32()),
+            Answer.UNTIL: pa.array([until], pa.int32()),
+            Answer.OUT: list_column(self._encode(results)),
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},
         }
@@ -263,9 +264,9 @@ class KeyedOperator:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
         due = zip(
-            INTEGERS.decode(message.elements("timer_slots")),
-            message.elements("timer_domains").to_pylist(),
-            message.elements("timer_times").to_pylist(),
+            INTEGERS.decode(message.elements(Message.TIMER_SLOTS)),
+            message.elements(Message.TIMER_DOMAINS).to_pylist(),
+            message.elements(Message.TIMER_TIMES).to_pylist(),
         )
         for slot, domain, time in due:
             if self._timers.take(slot, domain, time):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from keystate._codec import offsets
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
+from keystate._worker.protocol import Part, state_column
 from keystate._worker.states import WorkerState, flatten
 from keystate.state import ListState, StateDescriptor
 
@@ -98,7 +99,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         return self._all_as_read(checked)
 
     def _decode(self, message: Columns) -> list[Any]:
-        lists = message.elements(f"s{self.index}")
+        lists = message.elements(state_column(self.index))
         at = offsets(lists)
         values = self._codec.decode(lists.values.slice(at[0], at[-1] - at[0]))
         remote = lists.is_null().to_pylist()
@@ -112,7 +113,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         added = [c.elements if c.remote else c.elements[c.stored :] for c in cells]
         columns = {
             "": self._encode_lists(self._codec, added, slots),
-            "reset": pa.array([c.replaced for c in cells], pa.bool_()),
+            Part.RESET: pa.array([c.replaced for c in cells], pa.bool_()),
         }
         for slot, cell in zip(slots, cells):
             cell.replaced = False
@@ -124,4 +125,4 @@ class WorkerListState(WorkerState, ListState[Any]):
         return columns
 
     def _change_types(self) -> dict[str, pa.DataType]:
-        return {"": pa.list_(self._codec.arrow), "reset": pa.bool_()}
+        return {"": pa.list_(self._codec.arrow), Part.RESET: pa.bool_()}

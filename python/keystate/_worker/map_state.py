@@ -16,6 +16,7 @@ import pyarrow as pa
 from keystate._codec import Misfit, offsets
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
+from keystate._worker.protocol import Bound, Part, state_column
 from keystate._worker.states import WorkerState
 from keystate.errors import StateAccessError
 from keystate.state import MapState, StateDescriptor
@@ -182,7 +183,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
         """Pages of stored keys and values from start (or the first) to end (or the last)."""
         slot = self._cursor.slot
-        bounds = {name: key for name, key in (("start", start), ("end", end)) if key is not None}
+        both = {Bound.START: start, Bound.END: end}
+        bounds = {name: key for name, key in both.items() if key is not None}
         try:
             keys = self._key_codec.encode(list(bounds.values())) if bounds else None
         except Misfit as e:
@@ -206,8 +208,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     # -- between JVM and worker ----------------------------------------------------------------
 
     def _decode(self, message: Columns) -> list[Any]:
-        key_lists = message.elements(f"s{self.index}_k")
-        value_lists = message.elements(f"s{self.index}_v")
+        key_lists = message.elements(state_column(self.index, Part.KEYS))
+        value_lists = message.elements(state_column(self.index, Part.VALUES))
         at = offsets(key_lists)
         first, size = at[0], at[-1] - at[0]
         keys = self._key_codec.decode(key_lists.values.slice(first, size))
@@ -227,12 +229,12 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         put = [[key for key in cell.changed if key in cell] for cell in cells]
         removed = [[key for key in cell.changed if key not in cell] for cell in cells]
         columns = {
-            "reset": pa.array([cell.replaced for cell in cells], pa.bool_()),
-            "k": self._encode_lists(self._key_codec, put, slots),
-            "v": self._encode_lists(
+            Part.RESET: pa.array([cell.replaced for cell in cells], pa.bool_()),
+            Part.KEYS: self._encode_lists(self._key_codec, put, slots),
+            Part.VALUES: self._encode_lists(
                 self._codec, [[c[key] for key in keys] for c, keys in zip(cells, put)], slots
             ),
-            "d": self._encode_lists(self._key_codec, removed, slots),
+            Part.REMOVED: self._encode_lists(self._key_codec, removed, slots),
         }
         for cell in cells:
             cell.changed.clear()
@@ -241,4 +243,9 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)
-        return {"reset": pa.bool_(), "k": keys, "v": pa.list_(self._codec.arrow), "d": keys}
+        return {
+            Part.RESET: pa.bool_(),
+            Part.KEYS: keys,
+            Part.VALUES: pa.list_(self._codec.arrow),
+            Part.REMOVED: keys,
+        }

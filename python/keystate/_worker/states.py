@@ -17,6 +17,7 @@ import pyarrow as pa
 from keystate._codec import Codec, Misfit, StructCodec
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, empty_column, list_column, nested
+from keystate._worker.protocol import Part, state_column
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import (
     AggregatingState,
@@ -93,16 +94,16 @@ class WorkerState(State):
             return self.no_changes()
         columns = self._encode_changes(slots)
         self._dirty[start:stop] = bytes(stop - start)
-        columns["slot"] = pa.array(slots, pa.int32())
+        columns[Part.SLOT] = pa.array(slots, pa.int32())
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The same columns, empty."""
-        types = {"slot": pa.int32(), **self._change_types()}
+        types = {Part.SLOT: pa.int32(), **self._change_types()}
         return {self._column(name): empty_column(kind) for name, kind in types.items()}
 
-    def _column(self, name: str) -> str:
-        return f"s{self.index}_{name}" if name else f"s{self.index}"
+    def _column(self, part: str) -> str:
+        return state_column(self.index, part)
 
     def _decode(self, message: Columns) -> list[Any]:
         raise NotImplementedError
@@ -182,7 +183,7 @@ class _ValueCells(WorkerState):
         super().__init__(spec, index, cursor)
 
     def _decode(self, message: Columns) -> list[Any]:
-        return self._codec.decode(message.elements(f"s{self.index}"))
+        return self._codec.decode(message.elements(state_column(self.index)))
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         values = [self._cells[slot] for slot in slots]

@@ -17,6 +17,7 @@ from keystate._worker.broadcast import BroadcastOperator
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Control, check_version
 
 _KEPT_OPERATORS = 64
 
@@ -63,7 +64,8 @@ class TaskFunction:
                 message = Columns(batch)
                 control = message.control()
                 if operator is None:
-                    identity = (self.token, control["query_run"], control["subtask"])
+                    check_version(control)
+                    identity = (self.token, control[Control.QUERY_RUN], control[Control.SUBTASK])
                     operator = _operators.pop(identity, None)
                     if operator is not None and not operator.goes_on(control):
                         operator.close()
@@ -79,7 +81,7 @@ class TaskFunction:
             if operator is not None:
                 operator.close()
             raise
-        if control["streaming"]:
+        if control[Control.STREAMING]:
             assert identity is not None
             _keep(identity, operator)
         else:

@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from keystate._evolution import Unreadable, read_as
 from keystate._spec import StateSpec
+from keystate._worker.protocol import Part
 from keystate.errors import CheckpointError
 from keystate.testing._broadcast import Copy
 
@@ -53,7 +54,7 @@ def readable(
     stored = value_type if alone else T.ArrayType(value_type)
     try:
         return {
-            name: column if name.endswith("_k") else read_as(column, stored)
+            name: column if name.endswith(f"_{Part.KEYS}") else read_as(column, stored)
             for name, column in columns.items()
         }
     except Unreadable as e:

@@ -11,11 +11,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.udf import UserDefinedFunction, _wrap_function
 from pyspark.util import PythonEvalType
 
 from keystate._spec import OperatorSpec
 from keystate._worker.pickled import SETTING
-from keystate._worker.task import KeyedTask
+from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY, check_spark_version
 
@@ -30,7 +31,8 @@ def check_session(df: Any) -> None:
         raise TypeError(f"expected a DataFrame, got {type(df).__name__}")
     if not hasattr(df, "_jdf"):
         raise ConfigurationError(
-            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect"
+            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect",
+            code="KEYSTATE_SPARK_CONNECT",
         )
     session = df.sparkSession
     _check_jar(session)
@@ -38,11 +40,15 @@ def check_session(df: Any) -> None:
     if EXTENSION not in [name.strip() for name in extensions.split(",")]:
         raise ConfigurationError(
             f"spark.sql.extensions lacks {EXTENSION}: {_HINT}. An extension can't be added to a "
-            "session that is already running"
+            "session that is already running",
+            code="KEYSTATE_EXTENSION_MISSING",
         )
     provider = session.conf.get(PROVIDER_KEY)
     if df.isStreaming and provider != PROVIDER:
-        raise ConfigurationError(f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}")
+        raise ConfigurationError(
+            f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}",
+            code="KEYSTATE_PROVIDER_MISSING",
+        )
 
 
 def allowed_pickles(session: SparkSession) -> tuple[str, ...]:
@@ -55,7 +61,10 @@ def check_source_session(session: SparkSession) -> None:
     """Raises ConfigurationError when a session can't stream from a stateful source."""
     check_spark_version()
     if not hasattr(session, "_jsparkSession"):
-        raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
+        raise ConfigurationError(
+            "Keystate needs a classic Spark session, not Spark Connect",
+            code="KEYSTATE_SPARK_CONNECT",
+        )
     _check_jar(session)
 
 
@@ -63,7 +72,8 @@ def _check_jar(session: SparkSession) -> None:
     if not _has_class(session):
         raise ConfigurationError(
             f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
-            "keystate.jar_path() gives to --jars"
+            "keystate.jar_path() gives to --jars",
+            code="KEYSTATE_JAR_MISSING",
         )
 
 
@@ -83,14 +93,12 @@ def _jvm(session: SparkSession) -> Any:
 def process(
     df: DataFrame,
     keys: list[Column],
-    task: KeyedTask,
+    task: TaskFunction,
     output_type: T.StructType,
     spec: OperatorSpec,
     broadcast: DataFrame | None = None,
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
-    from pyspark.sql.udf import UserDefinedFunction
-
     session = df.sparkSession
     function = UserDefinedFunction(
         task,
@@ -117,8 +125,6 @@ def source(
     available_now_millis: int,
 ) -> DataFrame:
     """The streaming DataFrame of a stateful source."""
-    from pyspark.sql.udf import _wrap_function
-
     function = _wrap_function(session.sparkContext, data_source)  # type: ignore[arg-type]
     jdf = getattr(_jvm(session), _BRIDGE).source(
         session._jsparkSession,

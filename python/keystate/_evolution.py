@@ -183,7 +183,7 @@ def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def type_name(arrow: pa.DataType) -> str:
-    """The Spark name of an Arrow type; Arrow's own where Spark has no such type (a damaged file)."""
+    """The Spark name of an Arrow type; Arrow's own where Spark has none (of a damaged file)."""
     try:
         return from_arrow_type(arrow).simpleString()
     except PySparkException:

@@ -194,7 +194,8 @@ def _check_name(name: str) -> None:
     if not name or name != name.strip() or name == "default" or name.startswith("$"):
         raise DeclarationError(
             f"a state can't be named {name!r}: a name must not be empty, 'default', begin with "
-            "'$', or begin or end with white space"
+            "'$', or begin or end with white space",
+            code="KEYSTATE_RESERVED_NAME",
         )
 
 

@@ -182,7 +182,8 @@ def read_state(
     if version is not None and not chosen["oldest_version"] <= version <= newest:
         raise CheckpointError(
             f"version {version} of operator {chosen['id']} of {checkpoint} is not kept: there are "
-            f"versions {chosen['oldest_version']} to {newest}"
+            f"versions {chosen['oldest_version']} to {newest}",
+            code="KEYSTATE_MISSING_VERSION",
         )
     batch = (version or newest) - 1
     if kind["kind"] != "timers":
@@ -191,7 +192,8 @@ def read_state(
     if not others:
         raise CheckpointError(
             f"the timers of operator {chosen['id']} can't be read: it has no other state, which "
-            "would tell the types of its keys"
+            "would tell the types of its keys",
+            code="KEYSTATE_NO_SUCH_STATE",
         )
     key = _read(spark, checkpoint, chosen["id"], newest - 1, others[0]).schema["key"].dataType
     assert isinstance(key, StructType)
@@ -267,13 +269,15 @@ def _choose(
     where = f" of operator {operator}" if operator is not None else ""
     if not fitting:
         raise CheckpointError(
-            f"there is no {what}{where} in {found['checkpoint']}. There are: {there}"
+            f"there is no {what}{where} in {found['checkpoint']}. There are: {there}",
+            code="KEYSTATE_NO_SUCH_STATE",
         )
     if len(fitting) > 1:
         raise CheckpointError(
             f"more than one {what}{where} is in {found['checkpoint']}: tell which "
             f"one by {'state' if state is None else 'operator'}= (--"
-            f"{'state' if state is None else 'operator'}). There are: {there}"
+            f"{'state' if state is None else 'operator'}). There are: {there}",
+            code="KEYSTATE_NO_SUCH_STATE",
         )
     return fitting[0]
 
@@ -281,5 +285,7 @@ def _choose(
 def _session(spark: SparkSession | None, what: str) -> SparkSession:
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        raise ConfigurationError(f"{what} needs a Spark session: create one, or pass spark=")
+        raise ConfigurationError(
+            f"{what} needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
+        )
     return session

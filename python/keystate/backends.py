@@ -61,13 +61,17 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         except ValueError:
             known = ", ".join(PredefinedOptions.__members__)
             raise ConfigurationError(
-                f"predefined_options must be one of {known}, got {self.predefined_options!r}"
+                f"predefined_options must be one of {known}, got {self.predefined_options!r}",
+                code="KEYSTATE_BAD_SETTING",
             ) from None
         if self.memory_mb is not None and self.memory_mb <= 0:
-            raise ConfigurationError(f"memory_mb must be positive, got {self.memory_mb}")
+            raise ConfigurationError(
+                f"memory_mb must be positive, got {self.memory_mb}", code="KEYSTATE_BAD_SETTING"
+            )
         if self.write_buffer_ratio is not None and not 0 < self.write_buffer_ratio < 1:
             raise ConfigurationError(
-                f"write_buffer_ratio must be between 0 and 1, got {self.write_buffer_ratio}"
+                f"write_buffer_ratio must be between 0 and 1, got {self.write_buffer_ratio}",
+                code="KEYSTATE_BAD_SETTING",
             )
 
     def conf(self) -> dict[str, str]:

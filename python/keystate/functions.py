@@ -10,25 +10,24 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
-    from keystate.runtime import KeyedStateStore, RuntimeContext
-    from keystate.state import (
-        BroadcastState,
-        ListState,
-        ListStateDescriptor,
-        MapStateDescriptor,
-        ReadOnlyBroadcastState,
-        StateDescriptor,
-        TypeLike,
-    )
+from keystate.aggregates import AggregateFunction as AggregateFunction
+from keystate.aggregates import Reducer
+from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+    TypeLike,
+)
 
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-ACC = TypeVar("ACC")
+T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -320,35 +319,8 @@ class FilterFunction(Function, ABC):
         """Returns whether to keep the row."""
 
 
-class ReduceFunction(Function, ABC):
+class ReduceFunction(Function, Reducer):
     """Combines two values into one of the same type."""
-
-    @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        """Returns the combination. Must be associative."""
-
-
-class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
-    """An aggregation with an accumulator of its own type."""
-
-    @abstractmethod
-    def create_accumulator(self) -> ACC:
-        """Returns the accumulator of nothing."""
-
-    @abstractmethod
-    def add(self, value: IN, accumulator: ACC) -> ACC:
-        """Returns the accumulator with the value in it; may change and return the given one."""
-
-    @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT:
-        """Returns the result that the accumulator stands for."""
-
-    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
-        """Returns the accumulator of both; needed only where accumulators are merged."""
-        raise NotImplementedError(f"{type(self).__name__} does not define merge")
-
-
-T = TypeVar("T")
 
 
 class OperatorStateStore(Protocol):

@@ -117,7 +117,7 @@ class RuntimeContext(KeyedStateStore):
         Raises:
             StateAccessError: there are no keys.
         """
-        raise StateAccessError(NOT_KEYED)
+        raise StateAccessError(NOT_KEYED, code="KEYSTATE_DECLARATION")
 
     def get_metrics_group(self) -> MetricGroup:
         """The function's own metrics, which the query's progress shows."""

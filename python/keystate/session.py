@@ -44,7 +44,8 @@ def jar_path() -> str:
     jars = sorted((_PACKAGE / "jars").glob("keystate-*.jar"))
     if not jars:
         raise ConfigurationError(
-            f"no jar in {_PACKAGE / 'jars'}: build it with ./sbt package, or install a wheel"
+            f"no jar in {_PACKAGE / 'jars'}: build it with ./sbt package, or install a wheel",
+            code="KEYSTATE_JAR_MISSING",
         )
     return str(jars[-1])
 
@@ -57,7 +58,8 @@ def check_spark_version() -> None:
         raise ConfigurationError(
             f"Keystate {versions()['keystate']} supports Spark {built_for}.x, but pyspark "
             f"{installed} is installed: pip install 'pyspark=={built_for}.*', or install the "
-            "Keystate release for your Spark version"
+            "Keystate release for your Spark version",
+            code="KEYSTATE_SPARK_VERSION",
         )
 
 
@@ -93,7 +95,10 @@ def configure(
         builder.config(key, value)
     options = builder._options
     if options.get("spark.remote"):
-        raise ConfigurationError("Keystate needs a classic Spark session, not Spark Connect")
+        raise ConfigurationError(
+            "Keystate needs a classic Spark session, not Spark Connect",
+            code="KEYSTATE_SPARK_CONNECT",
+        )
     for key, entry in {
         "spark.jars": jar_path(),
         "spark.sql.extensions": EXTENSION,
@@ -105,7 +110,10 @@ def configure(
             builder.config(key, name)
     if max_parallelism is not None:
         if not 1 <= max_parallelism <= 32768:
-            raise ConfigurationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
+            raise ConfigurationError(
+                f"max_parallelism must be 1 to 32768, got {max_parallelism}",
+                code="KEYSTATE_BAD_SETTING",
+            )
         builder.config("spark.keystate.maxParallelism", str(max_parallelism))
     if state_backend is not None:
         for key, value in state_backend.conf().items():
@@ -149,5 +157,6 @@ def _check_not_running() -> None:
     if EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
         raise ConfigurationError(
             "a Spark session without Keystate is already running in this process: call "
-            "keystate.configure before the first getOrCreate(), or stop() that session"
+            "keystate.configure before the first getOrCreate(), or stop() that session",
+            code="KEYSTATE_EXTENSION_MISSING",
         )

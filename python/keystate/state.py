@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from pyspark.sql.types import DataType
 
-from keystate.functions import AggregateFunction, ReduceFunction
+from keystate.aggregates import AggregateFunction, Reducer
 from keystate.ttl import StateTtlConfig as StateTtlConfig
 from keystate.ttl import Time as Time
 
@@ -405,10 +405,10 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     descriptor = "reducing"
 
     def __init__(
-        self, name: str, reduce_function: ReduceFunction | Callable[[T, T], T], value_type: TypeLike
+        self, name: str, reduce_function: Reducer | Callable[[T, T], T], value_type: TypeLike
     ) -> None:
         super().__init__(name, value_type)
-        if isinstance(reduce_function, ReduceFunction):
+        if isinstance(reduce_function, Reducer):
             self.reduce_function: Callable[[T, T], T] = reduce_function.reduce
         elif callable(reduce_function):
             self.reduce_function = reduce_function

@@ -22,9 +22,9 @@ from keystate._spec import (
     resolve_lasting_state,
     resolve_schema,
 )
-from keystate._worker.operator import FunctionPlan
+from keystate._worker.plan import FunctionPlan
 from keystate._worker.results import MAIN, row_test
-from keystate._worker.task import KeyedTask
+from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.functions import (
     BroadcastProcessFunction,
@@ -235,7 +235,7 @@ def keyed_task(
     broadcast: BroadcastElements | None = None,
     side_outputs: tuple[OutputTag, ...] = (),
     pickles: tuple[str, ...] = (),
-) -> KeyedTask:
+) -> TaskFunction:
     """What an operator runs in its tasks: its function with all that was declared, checked.
 
     Raises:
@@ -282,7 +282,7 @@ def keyed_task(
         raise DeclarationError(f"state '{states[0].name}' needs a key: use keystate.keyed(df, ...)")
     check_names(spec)
     types = (key_type, row_type, output_type, broadcast_type)
-    return KeyedTask(uuid.uuid4().hex, function, spec, *types)
+    return TaskFunction(uuid.uuid4().hex, function, spec, *types)
 
 
 def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:

@@ -20,7 +20,7 @@ from keystate import (
 from keystate._discovery import discover_states
 from keystate._spec import resolve_state
 from keystate._worker.context import RowContext
-from keystate._worker.states import make_state
+from keystate._worker.open_state import open_state
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
@@ -128,7 +128,7 @@ def test_clocks_of_a_replayed_batch(spark: Any, tmp_path: Path) -> None:
 def test_a_state_without_a_key(spark: Any, descriptor: Any) -> None:
     """Between rows every use of a state fails, rather than give another key's data."""
     context = RowContext()
-    state: Any = make_state(resolve_state(descriptor), 0, context, descriptor)
+    state: Any = open_state(resolve_state(descriptor), 0, context, descriptor)
     uses = {
         "value": [lambda: state.value(), lambda: state.update(1)],
         "list": [
@@ -220,7 +220,7 @@ def test_discovery_opens_a_copy() -> None:
         def close(self) -> None:
             del self.opened
 
-    from keystate._worker.operator import FunctionPlan
+    from keystate._worker.plan import FunctionPlan
     from pyspark.sql.types import LongType
 
     Stateful.element = LongType()  # type: ignore[attr-defined]

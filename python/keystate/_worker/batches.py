@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keystate._spec import StateSpec
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import Operator
+from keystate._worker.protocol import state_column
 from keystate._worker.results import Results
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
@@ -20,12 +21,12 @@ from keystate.state import StateDescriptor, ValueState
 _MANY_CHUNKS = 32
 
 
-class BatchOperator(Operator):
+class BatchOperator(KeyedOperator):
     """An operator whose function takes a message's rows at once."""
 
     _results: Results
 
-    _make_state = staticmethod(
+    _open_state = staticmethod(
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
     )
 
@@ -132,7 +133,7 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         self._old = (self._chunks, self._where)
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
-        sent = message.elements(f"s{self.index}")
+        sent = message.elements(state_column(self.index))
         if sent.type != self._type:
             self._change_type(sent.type)
         where = self._append(sent)

@@ -17,8 +17,10 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec, shorten
 from keystate._spec import OperatorSpec, StateSpec
 from keystate._worker.context import PlainRowContext, RowContext, event_time
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns, empty_column, list_column
-from keystate._worker.operator import FunctionPlan, Operator
+from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Answer, Control, Message, Part, broadcast_column
 from keystate.errors import DeclarationError, OutputTypeError, StateAccessError, StateTypeError
 from keystate.state import BroadcastState, ReadOnlyBroadcastState, StateDescriptor
 
@@ -86,7 +88,8 @@ class _ReadBroadcastState(ReadOnlyBroadcastState[Any, Any]):
     def _refuse(self) -> NoReturn:
         raise StateAccessError(
             f"broadcast state '{self.spec.name}' can only be read here: change it in "
-            "process_broadcast_element, which every subtask runs with the same elements"
+            "process_broadcast_element, which every subtask runs with the same elements",
+            code="KEYSTATE_DECLARATION",
         )
 
 
@@ -118,7 +121,8 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         self._check_open()
         if key is None:
             raise StateTypeError(
-                f"broadcast state '{self.spec.name}': a map can't have the key None"
+                f"broadcast state '{self.spec.name}': a map can't have the key None",
+                code="KEYSTATE_NULL_KEY",
             )
         key = self._as_key(key)
         try:
@@ -174,24 +178,26 @@ class WorkerBroadcastState(_ReadBroadcastState, BroadcastState[Any, Any]):
         put = [key for key in self._changed if key in self._entries]
         removed = [key for key in self._changed if key not in self._entries]
         columns = {
-            "reset": pa.array([self._cleared]),
-            "k": list_column(self._encode(self._keys, put, put)),
-            "v": list_column(self._encode(self._values, [self._entries[k] for k in put], put)),
-            "d": list_column(self._encode(self._keys, removed, removed)),
+            Part.RESET: pa.array([self._cleared]),
+            Part.KEYS: list_column(self._encode(self._keys, put, put)),
+            Part.VALUES: list_column(
+                self._encode(self._values, [self._entries[k] for k in put], put)
+            ),
+            Part.REMOVED: list_column(self._encode(self._keys, removed, removed)),
         }
         self._changed.clear()
         self._cleared = False
-        return {f"b{self.index}_{name}": column for name, column in columns.items()}
+        return {broadcast_column(self.index, name): column for name, column in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The same columns, empty."""
         columns = {
-            "reset": pa.array([False]),
-            "k": empty_column(self._keys.arrow),
-            "v": empty_column(self._values.arrow),
-            "d": empty_column(self._keys.arrow),
+            Part.RESET: pa.array([False]),
+            Part.KEYS: empty_column(self._keys.arrow),
+            Part.VALUES: empty_column(self._values.arrow),
+            Part.REMOVED: empty_column(self._keys.arrow),
         }
-        return {f"b{self.index}_{name}": column for name, column in columns.items()}
+        return {broadcast_column(self.index, name): column for name, column in columns.items()}
 
     def _encode(self, codec: Codec, values: list[Any], keys: list[Any]) -> pa.Array:
         try:
@@ -247,7 +253,8 @@ class BroadcastElementContext:
         if self.apply is None or self.row is None:
             raise StateAccessError(
                 "apply_to_keyed_state can only be called in process_broadcast_element of a keyed "
-                "function, and not within itself"
+                "function, and not within itself",
+                code="KEYSTATE_NOT_IN_CALL",
             )
         self.apply(state_descriptor, function)
 
@@ -284,7 +291,7 @@ def _find(states: dict[str, Any], descriptor: Any) -> Any:
     return state
 
 
-class BroadcastOperator(Operator):
+class BroadcastOperator(KeyedOperator):
     """A function of rows and broadcast elements."""
 
     _context: _BroadcastRowContext
@@ -317,19 +324,19 @@ class BroadcastOperator(Operator):
 
     def begin_task(self, control: dict[str, Any]) -> None:
         super().begin_task(control)
-        self._context.control = control
-        if self._tag != control["broadcast_tag"]:
+        self._context.hear(control)
+        if self._tag != control[Control.BROADCAST_TAG]:
             for i, state in enumerate(self._broadcast):
-                state.load(self._context.channel.broadcast(i, _ENTRIES_PER_PAGE))
-            self._tag = control["broadcast_tag"]
-        self._new_tag = control.get("new_tag")
+                state.load(self._context.client.broadcast(i, _ENTRIES_PER_PAGE))
+            self._tag = control[Control.BROADCAST_TAG]
+        self._new_tag = control.get(Control.NEW_TAG)
 
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         if self._new_tag is None:
             yield from super().answer(message, control)
         else:
-            self._context.control = control
-            rows = self._broadcast_rows.decode(message.elements("broadcast"))
+            self._context.hear(control)
+            rows = self._broadcast_rows.decode(message.elements(Message.BROADCAST))
             results: list[Any] = []
             self._guard(lambda: self._run_broadcast(rows, results))
             yield self._broadcast_batch(results, last=False)
@@ -354,7 +361,7 @@ class BroadcastOperator(Operator):
         context.row = None
 
     def _broadcast_batch(self, results: list[Any], last: bool) -> pa.RecordBatch:
-        columns = {"last": pa.array([last]), "out": list_column(self._encode(results))}
+        columns = {Answer.LAST: pa.array([last]), Answer.OUT: list_column(self._encode(results))}
         for state in self._broadcast:
             columns.update(state.changes() if last else state.no_changes())
         columns.update(self._metrics_column(last))
@@ -372,7 +379,7 @@ class BroadcastOperator(Operator):
         changes = None
         try:
             while True:
-                page = Columns(context.channel.keys(index, changes))
+                page = Columns(context.client.keys(index, changes))
                 context.keys = self._new_keys()
                 self._load(page)
                 if not context.keys:
@@ -400,13 +407,3 @@ class BroadcastOperator(Operator):
         element = self._elements.row
         where = "" if element is None else f"while processing broadcast element {shorten(element)}"
         return ", ".join(filter(None, [where, super()._where()]))
-
-
-def make_operator(broadcast_type: T.StructType | None) -> Callable[..., Operator]:
-    """Makes operators for broadcast elements of this type."""
-    assert broadcast_type is not None
-
-    def make(*arguments: Any) -> Operator:
-        return BroadcastOperator(broadcast_type, *arguments)
-
-    return make

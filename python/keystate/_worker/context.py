@@ -11,7 +11,8 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec
 from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
-from keystate._worker.channel import Channel, open_channel
+from keystate._worker.protocol import Control
+from keystate._worker.state_client import StateClient, open_client
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
@@ -32,7 +33,19 @@ class RowContext:
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
         self.control: dict[str, Any] = {}
-        self._channel: Channel | None = None
+        self._streaming = True
+        self._event_time_column: int | None = None
+        self._watermark: int | None = None
+        self._processing_time = 0
+        self._client: StateClient | None = None
+
+    def hear(self, control: dict[str, Any]) -> None:
+        """Takes what a message says besides data; rows ask for it often."""
+        self.control = control
+        self._streaming = control[Control.STREAMING]
+        self._event_time_column = control.get(Control.EVENT_TIME_COLUMN)
+        self._watermark = control.get(Control.WATERMARK)
+        self._processing_time = control.get(Control.PROCESSING_TIME, 0)
 
     def get_current_key(self) -> Any:
         """The key: the bare value for one key column, a Row for several."""
@@ -45,7 +58,7 @@ class RowContext:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
         if self.timer is not None:
             return self.timer[1]
-        column = self.control.get("event_time_column")
+        column = self._event_time_column
         if column is None or self.row is None:
             return None
         return event_time(self.row[column])
@@ -53,7 +66,7 @@ class RowContext:
     def time_domain(self) -> TimeDomain:
         """Which clock the timer that fires goes by."""
         if self.timer is None:
-            raise StateAccessError("no timer is firing")
+            raise StateAccessError("no timer is firing", code="KEYSTATE_NOT_IN_CALL")
         return TimeDomain(self.timer[0])
 
     def timer_service(self) -> RowContext:
@@ -62,10 +75,11 @@ class RowContext:
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Sets a timer by event time, in ms since the epoch."""
-        if self.control["streaming"] and self.control.get("watermark") is None:
+        if self._streaming and self._watermark is None:
             raise DeclarationError(
                 "event-time timers need a watermark: call df.withWatermark(column, delay) before "
-                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'"
+                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'",
+                code="KEYSTATE_NO_WATERMARK",
             )
         self._set_timer(TimeDomain.EVENT_TIME, timestamp, True)
 
@@ -92,25 +106,23 @@ class RowContext:
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""
-        watermark: int | None = self.control.get("watermark")
-        return watermark
+        return self._watermark
 
     def current_processing_time(self) -> int:
         """The time of the micro-batch in ms since the epoch."""
-        time: int = self.control["processing_time"]
-        return time
+        return self._processing_time
 
     def key_of(self, slot: int) -> Any:
         """A key, for messages."""
         return self.keys[slot]
 
     @property
-    def channel(self) -> Channel:
-        """The task's side channel."""
-        if self._channel is None:
-            self._channel = open_channel(self.control)
-        self._channel.generation = self.control["generation"]
-        return self._channel
+    def client(self) -> StateClient:
+        """Asks on the task's side channel."""
+        if self._client is None:
+            self._client = open_client(self.control)
+        self._client.generation = self.control[Control.GENERATION]
+        return self._client
 
     def end_task(self) -> None:
         """Lets go of what belongs to a task."""
@@ -118,9 +130,9 @@ class RowContext:
         self.row = None
         self.timer = None
         self.keys = []
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
 
 def event_time(time: Any) -> int | None:
@@ -141,7 +153,7 @@ class PlainRowContext(RowContext):
 
     def get_current_key(self) -> Any:
         """There is none."""
-        raise StateAccessError(NOT_KEYED)
+        raise StateAccessError(NOT_KEYED, code="KEYSTATE_DECLARATION")
 
 
 class WorkerRuntimeContext(RuntimeContext):
@@ -152,12 +164,12 @@ class WorkerRuntimeContext(RuntimeContext):
         spec: OperatorSpec,
         control: dict[str, Any],
         cursor: RowContext,
-        make_state: StateFactory,
+        open_state: StateFactory,
         key_type: T.StructType,
     ) -> None:
         self.metrics = MetricGroup() if spec.metrics else None
         self._key_type = key_type
-        self._make_state = make_state
+        self._open_state = open_state
         self._spec = spec
         self._control = control
         self._cursor = cursor
@@ -173,7 +185,7 @@ class WorkerRuntimeContext(RuntimeContext):
             )
         if descriptor.name in self.states:
             raise DeclarationError(f"two states are named '{descriptor.name}'")
-        state = self._make_state(self._spec.states[index], index, self._cursor, descriptor)
+        state = self._open_state(self._spec.states[index], index, self._cursor, descriptor)
         self.states[descriptor.name] = state
         return state
 
@@ -181,16 +193,16 @@ class WorkerRuntimeContext(RuntimeContext):
         return self._spec.name or "keyed process"
 
     def get_number_of_parallel_subtasks(self) -> int:
-        return int(self._control["parallelism"])
+        return int(self._control[Control.PARALLELISM])
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        return int(self._control["max_parallelism"])
+        return int(self._control[Control.MAX_PARALLELISM])
 
     def get_index_of_this_subtask(self) -> int:
-        return int(self._control["subtask"])
+        return int(self._control[Control.SUBTASK])
 
     def get_attempt_number(self) -> int:
-        return int(self._control["attempt"])
+        return int(self._control[Control.ATTEMPT])
 
     def get_key_group(self, key: Any) -> int:
         if not self._key_type.fields:

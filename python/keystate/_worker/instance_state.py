@@ -143,7 +143,8 @@ class InstanceStates:
         if name not in self._specs:
             raise StateAccessError(
                 f"state '{name}' was not asked for when the query was planned: get every state in "
-                "initialize_state(), unconditionally"
+                "initialize_state(), unconditionally",
+                code="KEYSTATE_DECLARATION",
             )
         if name not in self._states:
             spec = self._specs[name]
@@ -244,7 +245,8 @@ class InstanceListState(ListState[Any]):
             raise StateTypeError(
                 f"state '{self._spec.name}' is {type_name(column.type)} in the checkpoint and "
                 f"{self._codec.name} in the function: {e}. Declare it as before, or give the new "
-                "state another name"
+                "state another name",
+                code="KEYSTATE_STATE_CHANGED",
             ) from None
 
 

@@ -9,6 +9,13 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+from keystate._worker.protocol import Message
+
+#: Of slots, and of other small numbers.
+INTEGERS = codec(T.IntegerType())
 
 
 class Columns:
@@ -29,7 +36,7 @@ class Columns:
 
     def control(self) -> dict[str, Any]:
         """What the message says besides data."""
-        control: dict[str, Any] = json.loads(self.bytes_of("control") or b"")
+        control: dict[str, Any] = json.loads(self.bytes_of(Message.CONTROL) or b"")
         return control
 
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from keystate._hash import key_groups_of
 from keystate._spec import OperatorSpec
-from keystate._worker.channel import Channel
 from keystate._worker.instance_state import InstanceStates
 from keystate._worker.messages import list_column
+from keystate._worker.protocol import Answer, Control
 from keystate._worker.raw_state import RawKeyedState
+from keystate._worker.state_client import StateClient
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 
@@ -31,28 +32,31 @@ class InstanceKeeper:
         function: Any,
         spec: OperatorSpec,
         keyed: KeyedStateStore,
-        channel: Channel,
+        client: StateClient,
         control: dict[str, Any],
     ) -> None:
         self._function = function
         self._unions = {state.name for state, union in spec.operator_states if union}
-        self._tag: str = control["operator_tag"]
+        self._tag: str = control[Control.OPERATOR_TAG]
         self._snapshot_of: int | None = None
-        stored = channel.operator_state(bool(self._unions))
+        stored = client.operator_state(bool(self._unions))
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
         self._raw_keyed: RawKeyedState | None = None
         if spec.raw_keyed:
-            place = (control["subtask"], control["parallelism"], control["max_parallelism"])
+            most = control[Control.MAX_PARALLELISM]
             # A batch's subtasks have keys of any group.
-            groups = key_groups_of(*(place if control["streaming"] else (0, 1, place[2])))
-            self._raw_keyed = RawKeyedState(groups, channel.raw_keyed)
+            groups = range(most)
+            if control[Control.STREAMING]:
+                place = control[Control.SUBTASK], control[Control.PARALLELISM]
+                groups = key_groups_of(*place, most)
+            self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
         self._states = InstanceStates(
             {state.name: state for state, _ in spec.operator_states},
             restored["batch"],
             {entry["name"]: entry["elements"] for entry in restored["lists"]},
             keyed,
             self._raw_keyed,
-            control["subtask"],
+            control[Control.SUBTASK],
             spec.pickles,
         )
 
@@ -64,20 +68,20 @@ class InstanceKeeper:
 
     def goes_on(self, control: dict[str, Any]) -> bool:
         """Whether a task begins with what this instance has."""
-        tag: str = control["operator_tag"]
+        tag: str = control[Control.OPERATOR_TAG]
         return self._tag == tag
 
     def begin_task(self, control: dict[str, Any]) -> None:
         """Tells the function that its last batch counts: the next one has begun."""
         batch = self._snapshot_of
-        if batch is not None and batch < control["batch_id"]:
+        if batch is not None and batch < control[Control.BATCH_ID]:
             self._snapshot_of = None
             if isinstance(self._function, CheckpointListener):
                 self._function.notify_checkpoint_complete(batch)
 
     def snapshot(self, control: dict[str, Any]) -> dict[str, pa.Array]:
         """The columns with the state after a task."""
-        batch, time = control["batch_id"], control["processing_time"]
+        batch, time = control[Control.BATCH_ID], control[Control.PROCESSING_TIME]
         lists = self._states.snapshot(self._function, batch, time)
         self._tag = uuid.uuid4().hex
         self._snapshot_of = batch
@@ -99,11 +103,11 @@ class InstanceKeeper:
         self, tag: bytes | None, state: bytes | None, raw: Mapping[int, bytes | bytearray]
     ) -> dict[str, pa.Array]:
         columns = {
-            "operator_tag": pa.array([tag], pa.binary()),
-            "operator_state": pa.array([state], pa.binary()),
+            Answer.OPERATOR_TAG: pa.array([tag], pa.binary()),
+            Answer.OPERATOR_STATE: pa.array([state], pa.binary()),
         }
         if self._raw_keyed is not None:
             streams = pa.array(map(bytes, raw.values()), pa.binary())
-            columns["raw_groups"] = list_column(pa.array(raw, pa.int32()))
-            columns["raw_streams"] = list_column(streams)
+            columns[Answer.RAW_GROUPS] = list_column(pa.array(raw, pa.int32()))
+            columns[Answer.RAW_STREAMS] = list_column(streams)
         return columns

@@ -113,7 +113,9 @@ class Pickles:
         except Refused as e:
             raise StateTypeError(
                 f"snapshot_state() returned an element with {e}, which a restart would not read: "
-                f"return plain data (numbers, strings, lists, dicts, Rows), or set {SETTING} to {e}"
+                "return plain data (numbers, strings, lists, dicts, Rows), or set "
+                f"{SETTING} to {e}",
+                code="KEYSTATE_PICKLE_REFUSED",
             ) from None
         self._written |= pickler.kinds
 

@@ -52,16 +52,21 @@ class RawKeyedOutput:
         if key_group not in self._groups:
             raise StateAccessError(
                 f"key group {key_group} is not of this subtask, which has "
-                f"{self._groups.start} to {self._groups.stop - 1}"
+                f"{self._groups.start} to {self._groups.stop - 1}",
+                code="KEYSTATE_RAW_STREAM",
             )
         if key_group in self.streams:
-            raise StateAccessError(f"the stream of key group {key_group} was begun already")
+            raise StateAccessError(
+                f"the stream of key group {key_group} was begun already", code="KEYSTATE_RAW_STREAM"
+            )
         self._current = self.streams[key_group] = bytearray()
 
     def write(self, data: bytes) -> int:
         """Appends to the stream that was begun last."""
         if self._current is None:
-            raise StateAccessError("call start_new_key_group() before write()")
+            raise StateAccessError(
+                "call start_new_key_group() before write()", code="KEYSTATE_RAW_STREAM"
+            )
         self._current += data
         return len(data)
 
@@ -109,7 +114,9 @@ class RawKeyedState:
             if self._restored is None:
                 break
         if self._restored is None:
-            raise StateAccessError("raw state can only be read in initialize_state()")
+            raise StateAccessError(
+                "raw state can only be read in initialize_state()", code="KEYSTATE_NOT_IN_CALL"
+            )
 
     def end_restore(self) -> None:
         """Its task's side channel will be another one from now on."""

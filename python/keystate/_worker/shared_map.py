@@ -55,7 +55,10 @@ class SharedMapState(BroadcastState[Any, Any]):
 
     def put(self, key: Any, value: Any) -> None:
         if key is None:
-            raise StateTypeError(f"state '{self._spec.name}': a map can't have the key None")
+            raise StateTypeError(
+                f"state '{self._spec.name}': a map can't have the key None",
+                code="KEYSTATE_NULL_KEY",
+            )
         key = self._key(key)
         try:
             self._entries[key] = self._values.as_read(value)
@@ -92,7 +95,8 @@ class SharedMapState(BroadcastState[Any, Any]):
                 raise StateTypeError(
                     f"state '{self._spec.name}' is {type_name(column.type)} in the checkpoint and "
                     f"{self._codec.name} in the function: {e}. Declare it as before, or give the "
-                    "new state another name"
+                    "new state another name",
+                    code="KEYSTATE_STATE_CHANGED",
                 ) from None
             ((key, value),) = self._codec.decode(column)
             self._entries[self._key(key)] = value

@@ -14,7 +14,7 @@ from weakref import ref
 
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
-from keystate._worker.collections import (
+from keystate._worker.map_state import (
     LARGEST_PAGE,
     MapCell,
     RemoteMapCell,
@@ -115,7 +115,10 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
 
     def put(self, key: Any, value: Any) -> None:
         if key is None:
-            raise StateTypeError(f"sorted map state '{self.spec.name}' can't have the key None")
+            raise StateTypeError(
+                f"sorted map state '{self.spec.name}' can't have the key None",
+                code="KEYSTATE_NULL_KEY",
+            )
         cell: Any = self._cell()
         if type(key) is not self._key_class:
             key = self._as_key(key)

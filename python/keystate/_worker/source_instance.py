@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, shorten
+from keystate._worker.function_errors import function_error
 from keystate._worker.instance_state import InstanceStates, Snapshot
-from keystate._worker.operator import function_error
 from keystate._worker.results import row_test
 from keystate.errors import DeclarationError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener

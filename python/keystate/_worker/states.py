@@ -17,6 +17,7 @@ import pyarrow as pa
 from keystate._codec import Codec, Misfit, StructCodec
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, empty_column, list_column, nested
+from keystate._worker.protocol import Part, state_column
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import (
     AggregatingState,
@@ -26,7 +27,6 @@ from keystate.state import (
     ReducingState,
     ReducingStateDescriptor,
     State,
-    StateDescriptor,
     ValueState,
     ValueStateDescriptor,
 )
@@ -94,16 +94,16 @@ class WorkerState(State):
             return self.no_changes()
         columns = self._encode_changes(slots)
         self._dirty[start:stop] = bytes(stop - start)
-        columns["slot"] = pa.array(slots, pa.int32())
+        columns[Part.SLOT] = pa.array(slots, pa.int32())
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The same columns, empty."""
-        types = {"slot": pa.int32(), **self._change_types()}
+        types = {Part.SLOT: pa.int32(), **self._change_types()}
         return {self._column(name): empty_column(kind) for name, kind in types.items()}
 
-    def _column(self, name: str) -> str:
-        return f"s{self.index}_{name}" if name else f"s{self.index}"
+    def _column(self, part: str) -> str:
+        return state_column(self.index, part)
 
     def _decode(self, message: Columns) -> list[Any]:
         raise NotImplementedError
@@ -122,9 +122,9 @@ class WorkerState(State):
             "in process_element, map, flat_map and the like, not in open or after the call"
         ) from None
 
-    def _refuse_none(self, reason: str) -> NoReturn:
+    def _refuse_none(self, reason: str, code: str | None = None) -> NoReturn:
         key = self._cursor.key_of(self._slot())
-        raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}")
+        raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}", code=code)
 
     def _misfit(self, error: Misfit, slot: int) -> NoReturn:
         raise StateTypeError(
@@ -183,7 +183,7 @@ class _ValueCells(WorkerState):
         super().__init__(spec, index, cursor)
 
     def _decode(self, message: Columns) -> list[Any]:
-        return self._codec.decode(message.elements(f"s{self.index}"))
+        return self._codec.decode(message.elements(state_column(self.index)))
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         values = [self._cells[slot] for slot in slots]
@@ -325,29 +325,6 @@ def _is_immutable(value: Any) -> bool:
 
 #: Makes the state of a spec at an index, for a cursor, from a descriptor.
 StateFactory = Callable[[StateSpec, int, Any, Any], WorkerState]
-
-
-def make_state(
-    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
-) -> WorkerState:
-    """The state of a descriptor."""
-    from keystate._worker.collections import WorkerListState, WorkerMapState
-    from keystate._worker.sorted_map import WorkerSortedMapState
-    from keystate._worker.ttl import noting
-
-    classes: dict[str, Any] = {
-        "value": WorkerValueState,
-        "reducing": WorkerReducingState,
-        "aggregating": WorkerAggregatingState,
-        "folding": WorkerFoldingState,
-        "list": WorkerListState,
-        "map": WorkerMapState,
-        "sorted map": WorkerSortedMapState,
-    }
-    state: WorkerState = noting(classes[descriptor.descriptor], spec)(
-        spec, index, cursor, descriptor
-    )
-    return state
 
 
 def flatten(values: Iterable[Iterable[Any]]) -> list[Any]:

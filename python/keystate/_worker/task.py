@@ -6,14 +6,18 @@ import gc
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._spec import OperatorSpec
+from keystate._worker.broadcast import BroadcastOperator
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import FunctionPlan, Operator
+from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Control, check_version
 
 _KEPT_OPERATORS = 64
 
@@ -22,10 +26,10 @@ _KEPT_OPERATORS = 64
 _GC_THRESHOLD = (50_000, 20, 50)
 
 # Opened operators of this process, the last used one last: (function, query run, subtask).
-_operators: OrderedDict[tuple[str, str, int], Operator] = OrderedDict()
+_operators: OrderedDict[tuple[str, str, int], KeyedOperator] = OrderedDict()
 
 
-class KeyedTask:
+class TaskFunction:
     """What Spark calls with a task's messages.
 
     The user's function travels as bytes and is unpickled once for a subtask in a worker process: a
@@ -60,7 +64,8 @@ class KeyedTask:
                 message = Columns(batch)
                 control = message.control()
                 if operator is None:
-                    identity = (self.token, control["query_run"], control["subtask"])
+                    check_version(control)
+                    identity = (self.token, control[Control.QUERY_RUN], control[Control.SUBTASK])
                     operator = _operators.pop(identity, None)
                     if operator is not None and not operator.goes_on(control):
                         operator.close()
@@ -76,30 +81,29 @@ class KeyedTask:
             if operator is not None:
                 operator.close()
             raise
-        if control["streaming"]:
+        if control[Control.STREAMING]:
             assert identity is not None
             _keep(identity, operator)
         else:
             operator.close()
 
-    def open(self, control: dict[str, Any]) -> Operator:
+    def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
-        operator = Operator
-        if plan.style == "batches":
-            from keystate._worker.batches import BatchOperator  # needs numpy, which others don't
-
-            operator = BatchOperator
-        elif plan.on_broadcast:
-            from keystate._worker.broadcast import make_operator
-
-            return make_operator(self.broadcast_type)(
-                plan, self.spec, self.key_type, self.row_type, self.output_type, control
-            )
-        return operator(plan, self.spec, self.key_type, self.row_type, self.output_type, control)
+        types = (self.key_type, self.row_type, self.output_type)
+        if self.broadcast_type is not None:
+            return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
+        operator = _batch_operator() if plan.style == "batches" else KeyedOperator
+        return operator(plan, self.spec, *types, control)
 
 
-def _keep(identity: tuple[str, str, int], operator: Operator) -> None:
+def _batch_operator() -> type[KeyedOperator]:
+    """The operator of functions of batches, loaded late: it needs numpy, which others don't."""
+    operator: type[KeyedOperator] = import_module("keystate._worker.batches").BatchOperator
+    return operator
+
+
+def _keep(identity: tuple[str, str, int], operator: KeyedOperator) -> None:
     _operators[identity] = operator
     while len(_operators) > _KEPT_OPERATORS:
         _, oldest = _operators.popitem(last=False)

@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._worker.messages import empty_column, list_column
+from keystate._worker.protocol import Answer
 
 _TYPES = {
-    "timer_slot": pa.int32(),
-    "timer_domain": pa.int8(),
-    "timer_time": pa.int64(),
-    "timer_set": pa.bool_(),
+    Answer.TIMER_SLOT: pa.int32(),
+    Answer.TIMER_DOMAIN: pa.int8(),
+    Answer.TIMER_TIME: pa.int64(),
+    Answer.TIMER_SET: pa.bool_(),
 }
 
 

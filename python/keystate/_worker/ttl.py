@@ -15,6 +15,7 @@ import pyarrow as pa
 from keystate._codec import Misfit
 from keystate._spec import StateSpec
 from keystate._worker.messages import empty_column, list_column
+from keystate._worker.protocol import Part
 from keystate._worker.states import WorkerState
 from keystate.functions import TimeDomain
 from keystate.ttl import StateTtlConfig, needs_notes
@@ -79,12 +80,12 @@ class _Noting(WorkerState):
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         used = [entry for entry in self._used if start <= self._slot_of(entry) < stop]
         notes = self._encode_used(used, [self._used.pop(entry) for entry in used])
-        encoded = {self._column(f"used_{name}"): list_column(a) for name, a in notes.items()}
+        encoded = {self._column(part): list_column(a) for part, a in notes.items()}
         return {**super().changes(start, stop), **encoded}
 
     def no_changes(self) -> dict[str, pa.Array]:
-        types = {"slot": pa.int32(), "time": pa.int64(), **self._used_types()}
-        empty = {self._column(f"used_{name}"): empty_column(kind) for name, kind in types.items()}
+        types = {Part.USED_SLOT: pa.int32(), Part.USED_TIME: pa.int64(), **self._used_types()}
+        empty = {self._column(part): empty_column(kind) for part, kind in types.items()}
         return {**super().no_changes(), **empty}
 
     def _slot_of(self, entry: Any) -> int:
@@ -93,8 +94,8 @@ class _Noting(WorkerState):
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         return {
-            "slot": pa.array([self._slot_of(entry) for entry in used], pa.int32()),
-            "time": pa.array(times, pa.int64()),
+            Part.USED_SLOT: pa.array([self._slot_of(entry) for entry in used], pa.int32()),
+            Part.USED_TIME: pa.array(times, pa.int64()),
         }
 
     def _used_types(self) -> dict[str, pa.DataType]:
@@ -136,10 +137,10 @@ class _NotingList(_Noting):
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         whole = pa.array([entry[1] for entry in used], pa.bool_())
-        return {**super()._encode_used(used, times), "whole": whole}
+        return {**super()._encode_used(used, times), Part.USED_WHOLE: whole}
 
     def _used_types(self) -> dict[str, pa.DataType]:
-        return {"whole": pa.bool_()}
+        return {Part.USED_WHOLE: pa.bool_()}
 
 
 class _NotingMap(_Noting):
@@ -190,10 +191,10 @@ class _NotingMap(_Noting):
             encoded = self._key_codec.encode(keys)
         except Misfit:
             encoded = self._encode(self._key_codec, keys, [slot for slot, _ in used])
-        return {**super()._encode_used(used, times), "k": encoded}
+        return {**super()._encode_used(used, times), Part.USED_KEYS: encoded}
 
     def _used_types(self) -> dict[str, pa.DataType]:
-        return {"k": self._key_codec.arrow}
+        return {Part.USED_KEYS: self._key_codec.arrow}
 
 
 class _NotingSortedMap(_NotingMap):

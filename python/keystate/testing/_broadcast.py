@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, list_column
+from keystate._worker.protocol import Part, broadcast_column
 
 _KEYS_PER_PAGE = 1000
 
@@ -35,12 +36,13 @@ class BroadcastStates:
     def apply(self, last: Columns, tag: str) -> None:
         """Takes in the last answer of a pass of broadcast elements."""
         for i, (spec, entries) in enumerate(zip(self._specs, self._entries)):
-            if last.bytes_of(f"b{i}_reset"):
+            if last.bytes_of(broadcast_column(i, Part.RESET)):
                 entries.clear()
-            for key in self._keys(i, last.elements(f"b{i}_d")):
+            for key in self._keys(i, last.elements(broadcast_column(i, Part.REMOVED))):
                 entries.pop(key, None)
-            values = spec.value_codec().decode(last.elements(f"b{i}_v"))
-            entries.update(zip(self._keys(i, last.elements(f"b{i}_k")), values))
+            keys = self._keys(i, last.elements(broadcast_column(i, Part.KEYS)))
+            values = last.elements(broadcast_column(i, Part.VALUES))
+            entries.update(zip(keys, spec.value_codec().decode(values)))
         self.tag = tag
 
     def columns(self, state: int) -> list[pa.Array]:
@@ -87,7 +89,7 @@ class BroadcastStates:
         return keys if form is None else list(map(form, keys))
 
 
-class BroadcastChannel:
+class BroadcastClient:
     """Answers one subtask's questions, as a query's side channel does.
 
     Args:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
+from keystate._worker.protocol import Part
 from keystate.testing._stores import BOOLEANS, ListStore, MapStore, Store
 from keystate.ttl import StateTtlConfig, needs_notes
 
@@ -51,11 +51,11 @@ class ExpiringStore(Store):
         super().apply(keys, message)
         if self._noted:
 
-            def column(name: str) -> pa.Array:
-                return message.elements(f"{self._name}_used_{name}")
+            def column(part: str) -> pa.Array:
+                return message.elements(self._column(part))
 
-            slots = INTEGERS.decode(column("slot"))
-            times = column("time").to_pylist()
+            slots = INTEGERS.decode(column(Part.USED_SLOT))
+            times = column(Part.USED_TIME).to_pylist()
             used = [keys[slot] for slot in slots]
             for key, time, part in zip(used, times, self._parts(len(slots), column)):
                 if key in self.cells:
@@ -124,7 +124,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
         Store._set(self, key, value)
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
-        resets = BOOLEANS.decode(column(f"{self._name}_reset"))
+        resets = BOOLEANS.decode(column(self._column(Part.RESET)))
         before = {k: [] if reset else self._times.get(k, []) for k, reset in zip(keys, resets)}
         super()._change(keys, column)
         for key, times in before.items():
@@ -134,7 +134,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
                 del self._times[key]
 
     def _parts(self, count: int, column: Callable[[str], pa.Array]) -> Sequence[Any]:
-        return BOOLEANS.decode(column("whole"))
+        return BOOLEANS.decode(column(Part.USED_WHOLE))
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
         times = self._times[key]
@@ -166,8 +166,8 @@ class ExpiringMapStore(ExpiringStore, MapStore):
         Store._set(self, key, value)
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
-        resets = BOOLEANS.decode(column(f"{self._name}_reset"))
-        put = self._user_keys(column(f"{self._name}_k"))
+        resets = BOOLEANS.decode(column(self._column(Part.RESET)))
+        put = self._user_keys(column(self._column(Part.KEYS)))
         super()._change(keys, column)
         for key, reset, written in zip(keys, resets, put):
             old = {} if reset else self._times.get(key, {})
@@ -177,7 +177,7 @@ class ExpiringMapStore(ExpiringStore, MapStore):
                 del self._times[key]
 
     def _parts(self, count: int, column: Callable[[str], pa.Array]) -> Sequence[Any]:
-        return self._decode_user_keys(column("k"))
+        return self._decode_user_keys(column(Part.USED_KEYS))
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
         if part in self._times[key]:

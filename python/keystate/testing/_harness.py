@@ -16,17 +16,19 @@ from keystate._codec import Misfit, StructCodec
 from keystate._hash import KeyGroups
 from keystate._spec import resolve_schema
 from keystate._worker.messages import Columns
+from keystate._worker.protocol import VERSION, Answer, Control
 from keystate._worker.results import row_test
+from keystate._worker.state_client import OWN_CLIENT
 from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import MapStateDescriptor, TypeLike
 from keystate.stream import BroadcastElements, broadcast_plan, function_plan, keyed_task
-from keystate.testing._broadcast import BroadcastChannel, BroadcastStates
+from keystate.testing._broadcast import BroadcastClient, BroadcastStates
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._operator_state import OperatorStates
 from keystate.testing._snapshot import Snapshot, readable
 from keystate.testing._stores import Store, Timer, Timers
-from keystate.testing._subtask import Answer, Subtask, Work
+from keystate.testing._subtask import Outcome, Subtask, Work
 
 
 class KeyedProcessHarness:
@@ -106,7 +108,9 @@ class KeyedProcessHarness:
         )
         by_event_time = time_mode in ("auto", "event_time") and event_time is not None
         if time_mode == "event_time" and not by_event_time:
-            raise DeclarationError("time_mode 'event_time' needs the event_time column")
+            raise DeclarationError(
+                "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
+            )
         key_type = T.StructType([row_type.fields[i] for i in self._key_columns])
         elements = None
         if broadcast_schema is not None:
@@ -137,7 +141,8 @@ class KeyedProcessHarness:
             if isinstance(store, ExpiringStore) and store.by_event_time and not by_event_time:
                 raise DeclarationError(
                     f"state '{store.spec.name}' has a time to live by event time, but there is no "
-                    "watermark: give the harness the event_time column"
+                    "watermark: give the harness the event_time column",
+                    code="KEYSTATE_NO_WATERMARK",
                 )
         self._timers = Timers()
         self._operator_states = OperatorStates(self._task.spec, parallelism, max_parallelism)
@@ -156,13 +161,14 @@ class KeyedProcessHarness:
 
     def _control(self, index: int, parallelism: int, query_run: str) -> dict[str, Any]:
         return {
-            "subtask": index,
-            "parallelism": parallelism,
-            "max_parallelism": self._settings["max_parallelism"],
-            "attempt": 0,
-            "streaming": True,
-            "query_run": query_run,
-            "event_time_column": self._event_time,
+            Control.PROTOCOL: VERSION,
+            Control.SUBTASK: index,
+            Control.PARALLELISM: parallelism,
+            Control.MAX_PARALLELISM: self._settings["max_parallelism"],
+            Control.ATTEMPT: 0,
+            Control.STREAMING: True,
+            Control.QUERY_RUN: query_run,
+            Control.EVENT_TIME_COLUMN: self._event_time,
         }
 
     @classmethod
@@ -311,7 +317,8 @@ class KeyedProcessHarness:
         if self._watermark is None:
             raise DeclarationError(
                 "there is no watermark: give the harness the event_time column, with time_mode "
-                "'auto' or 'event_time'"
+                "'auto' or 'event_time'",
+                code="KEYSTATE_NO_WATERMARK",
             )
         return max(watermark, self._watermark)
 
@@ -329,9 +336,9 @@ class KeyedProcessHarness:
         for store in self._stores:
             store.begin(watermark, self._processing_time)
         clock = {
-            "batch_id": self._batch_id + 1,
-            "watermark": watermark,
-            "processing_time": self._processing_time,
+            Control.BATCH_ID: self._batch_id + 1,
+            Control.WATERMARK: watermark,
+            Control.PROCESSING_TIME: self._processing_time,
         }
         work = self._assign(rows, self._timers.due(watermark, self._processing_time))
         if self._task.spec.checkpointed:
@@ -339,7 +346,7 @@ class KeyedProcessHarness:
             for index in range(len(self._subtasks)):
                 work.setdefault(index, Work())
         emitted: dict[int, list[Row]] = {i: [] for i in range(len(self._subtasks))}
-        answers = {}
+        outcomes = {}
         before = self.snapshot() if elements is not None else None
         try:
             if elements is not None:
@@ -348,17 +355,17 @@ class KeyedProcessHarness:
             for index, each in sorted(work.items()):
                 mine = rows.take(pa.array(each.rows, pa.int64()))
                 now = {**clock, **self._subtask_control(index)}
-                answers[index] = self._subtasks[index].run(each, mine, self._stores, now)
+                outcomes[index] = self._subtasks[index].run(each, mine, self._stores, now)
         except BaseException:
             if before is not None:
                 self._forget()
                 self._restore(before)
             raise
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
-        for index, answer in answers.items():
-            emitted[index] += self._take_in(answer)
+        for index, outcome in outcomes.items():
+            emitted[index] += self._take_in(outcome)
             if self._task.spec.checkpointed:
-                self._operator_states.apply(index, answer.messages[-1])
+                self._operator_states.apply(index, outcome.messages[-1])
         self._watermark = watermark
         self._batch_id += 1
         self._dropped += dropped
@@ -369,10 +376,10 @@ class KeyedProcessHarness:
     def _run_broadcast(self, index: int, elements: pa.Array, clock: dict[str, Any]) -> list[Row]:
         """A subtask's pass of the broadcast elements. The rows that follow see what it changes."""
         tag = str(uuid.uuid4())
-        now = {**clock, **self._subtask_control(index), "new_tag": tag}
+        now = {**clock, **self._subtask_control(index), Control.NEW_TAG: tag}
         messages = self._subtasks[index].run_broadcast(elements, now)
         self._broadcast[index].apply(messages[-1], tag)
-        return [row for m in messages for row in self._results.decode(m.elements("out"))]
+        return [row for m in messages for row in self._results.decode(m.elements(Answer.OUT))]
 
     def _subtask_control(self, index: int) -> dict[str, Any]:
         """What a subtask's task is told of its state."""
@@ -388,8 +395,8 @@ class KeyedProcessHarness:
         def message(keys: Sequence[Any]) -> dict[str, pa.Array]:
             return subtask.new_keys(keys, self._stores)
 
-        channel = BroadcastChannel(states, keys_with, message, self._apply)
-        return {"broadcast_tag": states.tag, "channel": channel}
+        client = BroadcastClient(states, keys_with, message, self._apply)
+        return {Control.BROADCAST_TAG: states.tag, OWN_CLIENT: client}
 
     def _forget(self) -> None:
         """Leaves nothing in the stores."""
@@ -427,12 +434,12 @@ class KeyedProcessHarness:
         subtask: int = group * len(self._subtasks) // self._settings["max_parallelism"]
         return subtask
 
-    def _take_in(self, answer: Answer) -> list[Row]:
+    def _take_in(self, outcome: Outcome) -> list[Row]:
         """Applies a subtask's changes; returns its results."""
         results: list[Row] = []
-        for message in answer.messages:
-            results += self._results.decode(message.elements("out"))
-            self._apply(answer.keys, message)
+        for message in outcome.messages:
+            results += self._results.decode(message.elements(Answer.OUT))
+            self._apply(outcome.keys, message)
         return results
 
     def _apply(self, keys: Sequence[Any], changes: Columns) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 from keystate._hash import key_groups_of
 from keystate._spec import OperatorSpec
 from keystate._worker.instance_state import redistribute
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
+from keystate._worker.protocol import Answer, Control
+from keystate._worker.state_client import OWN_CLIENT
 
 
-class SubtaskChannel:
+class SubtaskClient:
     """Answers one subtask's questions, as a query's side channel does."""
 
     generation = 0
@@ -49,7 +50,7 @@ class OperatorStates:
         """What a task is told of it."""
         if not self._spec.checkpointed:
             return {}
-        return {"operator_tag": self._tags[subtask], "channel": SubtaskChannel(self, subtask)}
+        return {Control.OPERATOR_TAG: self._tags[subtask], OWN_CLIENT: SubtaskClient(self, subtask)}
 
     def groups(self, subtask: int) -> range:
         """The key groups of a subtask."""
@@ -69,15 +70,15 @@ class OperatorStates:
 
     def apply(self, subtask: int, last: Columns) -> None:
         """Takes in a task's last answer."""
-        state, tag = last.bytes_of("operator_state"), last.bytes_of("operator_tag")
+        state, tag = last.bytes_of(Answer.OPERATOR_STATE), last.bytes_of(Answer.OPERATOR_TAG)
         assert state is not None and tag is not None
         self._states[subtask] = json.loads(state)
         self._tags[subtask] = tag.decode()
         if self._spec.raw_keyed:
             for group in self.groups(subtask):
                 self.raw.pop(group, None)
-            groups = INTEGERS.decode(last.elements("raw_groups"))
-            self.raw.update(zip(groups, last.elements("raw_streams").to_pylist()))
+            groups = INTEGERS.decode(last.elements(Answer.RAW_GROUPS))
+            self.raw.update(zip(groups, last.elements(Answer.RAW_STREAMS).to_pylist()))
 
     def snapshot(self) -> dict[str, Any]:
         """All of it; can be pickled."""

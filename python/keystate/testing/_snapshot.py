@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from keystate._evolution import Unreadable, read_as
 from keystate._spec import StateSpec
+from keystate._worker.protocol import Part
 from keystate.errors import CheckpointError
 from keystate.testing._broadcast import Copy
 
@@ -45,18 +46,20 @@ def readable(
         if before[what] != now[what]:
             raise CheckpointError(
                 f"state '{kept.name}' has another {what.replace('_', ' ')} in the snapshot: "
-                f"{before[what]}, not {now[what]}"
+                f"{before[what]}, not {now[what]}",
+                code="KEYSTATE_STATE_CHANGED",
             )
     value_type = declared.type_with_defaults()
     alone = declared.kind in ("value", "broadcast")
     stored = value_type if alone else T.ArrayType(value_type)
     try:
         return {
-            name: column if name.endswith("_k") else read_as(column, stored)
+            name: column if name.endswith(f"_{Part.KEYS}") else read_as(column, stored)
             for name, column in columns.items()
         }
     except Unreadable as e:
         raise CheckpointError(
             f"state '{kept.name}' has another value type in the snapshot: "
-            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}"
+            f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}",
+            code="KEYSTATE_STATE_CHANGED",
         ) from None

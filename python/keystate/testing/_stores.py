@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Shape, codec
 from keystate._ordering import sort_key
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.operator import INTEGERS
+from keystate._worker.messages import INTEGERS, Columns
+from keystate._worker.protocol import Answer, Part, state_column
 
 BOOLEANS = codec(T.BooleanType())
 
@@ -28,7 +28,7 @@ class Store:
     def __init__(self, spec: StateSpec, index: int) -> None:
         self.spec = spec
         self.cells: dict[Any, Any] = {}
-        self._name = f"s{index}"
+        self._index = index
         self._codec = spec.value_codec()
 
     def begin(self, watermark: int | None, processing_time: int) -> None:
@@ -40,7 +40,7 @@ class Store:
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
         """What a worker is sent of these keys' cells."""
-        return {self._name: self._codec.encode([self.cell(key) for key in keys])}
+        return {self._column(): self._codec.encode([self.cell(key) for key in keys])}
 
     def times(self, keys: Sequence[Any]) -> list[Any] | None:
         """When what `columns` gives was last used, for a state with a time to live."""
@@ -51,7 +51,7 @@ class Store:
 
     def apply(self, keys: Sequence[Any], message: Columns) -> None:
         """Takes in what a worker changed; `keys` are those of its slots."""
-        slots = INTEGERS.decode(message.elements(f"{self._name}_slot"))
+        slots = INTEGERS.decode(message.elements(self._column(Part.SLOT)))
         if slots:
             self._change([keys[slot] for slot in slots], message.elements)
 
@@ -65,8 +65,11 @@ class Store:
         """What is stored for a key, as a function would read it; a copy."""
         return self._codec.decode(self._codec.encode([self.cell(key)]))[0]
 
+    def _column(self, part: str = "") -> str:
+        return state_column(self._index, part)
+
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
-        for key, value in zip(keys, self._codec.decode(column(self._name))):
+        for key, value in zip(keys, self._codec.decode(column(self._column()))):
             self._set(key, value)
 
     def _set(self, key: Any, value: Any) -> None:
@@ -84,7 +87,7 @@ class ListStore(Store):
         self._lists = _of_lists(spec.value_type, spec.value_shape)
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
-        return {self._name: self._lists.encode([self.cell(key) or [] for key in keys])}
+        return {self._column(): self._lists.encode([self.cell(key) or [] for key in keys])}
 
     def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
         (lists,) = columns.values()
@@ -94,8 +97,8 @@ class ListStore(Store):
         return self._codec.decode(self._codec.encode(self.cell(key) or []))
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
-        added = self._lists.decode(column(self._name))
-        resets = BOOLEANS.decode(column(f"{self._name}_reset"))
+        added = self._lists.decode(column(self._column()))
+        resets = BOOLEANS.decode(column(self._column(Part.RESET)))
         for key, elements, reset in zip(keys, added, resets):
             if not reset:
                 elements = self.cells.get(key, []) + elements
@@ -118,8 +121,8 @@ class MapStore(Store):
         user_keys = [self._ordered(each) for each in maps]
         values = [[each[key] for key in order] for each, order in zip(maps, user_keys)]
         return {
-            f"{self._name}_k": self._keys.encode(user_keys),
-            f"{self._name}_v": self._values.encode(values),
+            self._column(Part.KEYS): self._keys.encode(user_keys),
+            self._column(Part.VALUES): self._values.encode(values),
         }
 
     def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
@@ -137,10 +140,10 @@ class MapStore(Store):
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         changes = zip(
             keys,
-            BOOLEANS.decode(column(f"{self._name}_reset")),
-            self._user_keys(column(f"{self._name}_d")),
-            self._user_keys(column(f"{self._name}_k")),
-            self._values.decode(column(f"{self._name}_v")),
+            BOOLEANS.decode(column(self._column(Part.RESET))),
+            self._user_keys(column(self._column(Part.REMOVED))),
+            self._user_keys(column(self._column(Part.KEYS))),
+            self._values.decode(column(self._column(Part.VALUES))),
         )
         for key, reset, removed, put, values in changes:
             entries = {} if reset else self.cells.get(key, {})
@@ -210,10 +213,10 @@ class Timers:
     def apply(self, keys: Sequence[Any], groups: Sequence[int], message: Columns) -> None:
         """Sets and deletes what a worker says; keys and groups are those of its slots."""
         changes = zip(
-            INTEGERS.decode(message.elements("timer_slot")),
-            message.elements("timer_domain").to_pylist(),
-            message.elements("timer_time").to_pylist(),
-            message.elements("timer_set").to_pylist(),
+            INTEGERS.decode(message.elements(Answer.TIMER_SLOT)),
+            message.elements(Answer.TIMER_DOMAIN).to_pylist(),
+            message.elements(Answer.TIMER_TIME).to_pylist(),
+            message.elements(Answer.TIMER_SET).to_pylist(),
         )
         for slot, domain, time, wanted in changes:
             self.change(Timer(time, groups[slot], domain, keys[slot]), wanted)

@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import codec
+from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.operator import Operator
-from keystate._worker.task import KeyedTask
+from keystate._worker.protocol import Control, Message
+from keystate._worker.task import TaskFunction
 from keystate.testing._stores import Store, Timer
 
-Control = dict[str, Any]
+#: What a message says besides data.
+Told = dict[str, Any]
 
 
 class Work:
@@ -25,7 +27,7 @@ class Work:
         self.timers: list[Timer] = []
 
 
-class Answer:
+class Outcome:
     """What a subtask made of it: results, and changes that are yet to be applied.
 
     Attributes:
@@ -40,19 +42,19 @@ class Answer:
 class Subtask:
     """One subtask of an operator."""
 
-    def __init__(self, task: KeyedTask, control: Control) -> None:
+    def __init__(self, task: TaskFunction, control: Told) -> None:
         self._task = task
         self._keys = codec(task.key_type)
         self._control = control
-        self._operator: Operator | None = None
+        self._operator: KeyedOperator | None = None
 
-    def open(self, now: Control) -> None:
+    def open(self, now: Told) -> None:
         """Opens a function of its own, unless there is one that can go on.
 
         Args:
             now: what a task is told beside what a subtask always is.
         """
-        control = {**self._control, **now, "generation": 0}
+        control = self._told(now)
         if self._operator is not None and not self._operator.goes_on(control):
             self.close()
         if self._operator is None:
@@ -64,11 +66,11 @@ class Subtask:
             operator, self._operator = self._operator, None
             operator.close()
 
-    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], now: Control) -> Answer:
+    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], now: Told) -> Outcome:
         """Runs one micro-batch's task. When the function fails it is closed; the next is new."""
         self.open(now)
         assert self._operator is not None
-        control = {**self._control, **now, "generation": 0}
+        control = self._told(now)
         slots: dict[Any, int] = {}
         answers: list[pa.RecordBatch] = []
         try:
@@ -84,17 +86,17 @@ class Subtask:
         except BaseException:
             self.close()
             raise
-        return Answer(list(slots), [Columns(answer) for answer in answers])
+        return Outcome(list(slots), [Columns(answer) for answer in answers])
 
-    def run_broadcast(self, elements: pa.Array, now: Control) -> list[Columns]:
+    def run_broadcast(self, elements: pa.Array, now: Told) -> list[Columns]:
         """Runs the pass of a micro-batch's broadcast elements; the last answer has its changes."""
         self.open(now)
         assert self._operator is not None
-        control = {**self._control, **now, "generation": 0}
+        control = self._told(now)
         try:
             self._operator.begin_task(control)
             answers = [
-                *self._operator.answer(_Message({"broadcast": elements}), control),
+                *self._operator.answer(_Message({Message.BROADCAST: elements}), control),
                 *self._operator.end_task(),
             ]
         except BaseException:
@@ -102,11 +104,14 @@ class Subtask:
             raise
         return [Columns(answer) for answer in answers]
 
+    def _told(self, now: Told) -> Told:
+        return {**self._control, **now, Control.GENERATION: 0}
+
     def new_keys(self, keys: Sequence[Any], stores: Sequence[Store]) -> dict[str, pa.Array]:
         """The columns of a message that say of keys which they are and what their states have."""
         columns = {
-            "keys": self._keys.encode(keys),
-            "carried": pa.array([-1] * len(keys), pa.int32()),
+            Message.KEYS: self._keys.encode(keys),
+            Message.CARRIED: pa.array([-1] * len(keys), pa.int32()),
         }
         for store in stores:
             columns.update(store.columns(keys))
@@ -126,14 +131,14 @@ class Subtask:
         new = list(slots)[known:]
         no_slots = of_keys[:0]
         columns = {
-            "rows": rows,
-            "slots": no_slots if timers else of_keys,
+            Message.ROWS: rows,
+            Message.SLOTS: no_slots if timers else of_keys,
             **self.new_keys(new, stores),
         }
         if self._task.spec.timers:
-            columns["timer_slots"] = of_keys if timers else no_slots
-            columns["timer_domains"] = pa.array([timer.domain for timer in timers], pa.int8())
-            columns["timer_times"] = pa.array([timer.time for timer in timers], pa.int64())
+            columns[Message.TIMER_SLOTS] = of_keys if timers else no_slots
+            columns[Message.TIMER_DOMAINS] = pa.array([timer.domain for timer in timers], pa.int8())
+            columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
         return _Message(columns)
 
 

@@ -9,6 +9,7 @@ A question is ``[int32 length][JSON]`` followed by
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -17,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from keystate._worker.protocol import Control, Message, Op, Page, Question, Reply, Server
 from keystate.errors import KeystateError
 
 #: How long connecting may take. An answer may take as long as it needs: when the executor or the
@@ -24,9 +26,12 @@ from keystate.errors import KeystateError
 _CONNECT_SECONDS = 30.0
 _RETRY_SECONDS = 0.05
 
+#: Where the control of a task without a JVM has its client; nothing of it goes over a wire.
+OWN_CLIENT = "client"
 
-class Channel:
-    """A task's side channel.
+
+class StateClient:
+    """A task's end of the side channel.
 
     Args:
         server: where the JVM listens: a ``path``, or a ``host`` and a ``port``.
@@ -42,7 +47,9 @@ class Channel:
 
     def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
         """The values of the keys that are there, in their order."""
-        _, batch = self._ask({"op": "get", "state": state, "slot": slot}, keys)
+        _, batch = self._ask(
+            {Question.OP: Op.GET, Question.STATE: state, Question.SLOT: slot}, keys
+        )
         return batch.column(0)
 
     def scan(
@@ -69,21 +76,21 @@ class Channel:
             limit: about how many entries a page has.
         """
         question = {
-            "op": "scan",
-            "state": state,
-            "slot": slot,
-            "bounds": bounds,
-            "reverse": reverse,
-            "limit": limit,
-            "from": "",
+            Question.OP: Op.SCAN,
+            Question.STATE: state,
+            Question.SLOT: slot,
+            Question.BOUNDS: bounds,
+            Question.REVERSE: reverse,
+            Question.LIMIT: limit,
+            Question.FROM: "",
         }
         while True:
             answer, batch = self._ask(question, keys)
-            more = "next" in answer
-            yield batch.columns, more, answer["read"]
+            more = Reply.NEXT in answer
+            yield batch.columns, more, answer[Reply.READ]
             if not more:
                 return
-            question["from"] = answer["next"]
+            question[Question.FROM] = answer[Reply.NEXT]
 
     def read_list(self, state: int, slot: int) -> tuple[list[pa.Array], int]:
         """All elements of a list by page, and what is in them, as in `scan`.
@@ -95,13 +102,18 @@ class Channel:
 
     def broadcast(self, state: int, limit: int) -> Iterator[list[pa.Array]]:
         """Pages of a broadcast state's keys and values."""
-        question = {"op": "broadcast", "state": state, "limit": limit, "from": ""}
+        question = {
+            Question.OP: Op.BROADCAST,
+            Question.STATE: state,
+            Question.LIMIT: limit,
+            Question.FROM: "",
+        }
         while True:
             answer, batch = self._ask(question)
             yield batch.columns
-            if "next" not in answer:
+            if Reply.NEXT not in answer:
                 return
-            question["from"] = answer["next"]
+            question[Question.FROM] = answer[Reply.NEXT]
 
     def keys(self, state: int, changes: pa.RecordBatch | None) -> pa.RecordBatch:
         """The next keys that have a state, with all their states, as in a message.
@@ -110,19 +122,19 @@ class Channel:
             state: the state's index.
             changes: what was changed of the keys before these; None to start with the first.
         """
-        return self._ask({"op": "keys", "state": state}, changes)[1]
+        return self._ask({Question.OP: Op.KEYS, Question.STATE: state}, changes)[1]
 
     def changes(self, changes: pa.RecordBatch) -> None:
         """Hands over the changes of an answer that need not wait for its turn."""
-        self._exchange({"op": "changes"}, changes)
+        self._exchange({Question.OP: Op.CHANGES}, changes)
 
     def timers(self) -> pa.RecordBatch | None:
         """The next timers of a batch, in a message; None when none are left."""
-        _, data = self._exchange({"op": "timers"})
+        _, data = self._exchange({Question.OP: Op.TIMERS})
         if not data:
             return None
         message = pa.ipc.open_stream(data).read_next_batch()
-        return pa.RecordBatch.from_struct_array(message.column(0))
+        return pa.RecordBatch.from_struct_array(message.column(Message.MESSAGE))
 
     def close(self) -> None:
         """Closes the socket, if it was opened."""
@@ -136,18 +148,18 @@ class Channel:
         Args:
             unions: whether there are union lists, which are those of all subtasks.
         """
-        answer, _ = self._exchange({"op": "operator_state", "unions": unions})
-        state: str = answer["state"]
+        answer, _ = self._exchange({Question.OP: Op.OPERATOR_STATE, Question.UNIONS: unions})
+        state: str = answer[Reply.STATE]
         return state
 
     def raw_keyed(self) -> Iterator[tuple[int, bytes]]:
         """The raw streams of the subtask's key groups, each with its group."""
         group = -1
         while True:
-            answer, stream = self._exchange({"op": "raw_keyed", "from": group + 1})
-            if "group" not in answer:
+            answer, stream = self._exchange({Question.OP: Op.RAW_KEYED, Question.FROM: group + 1})
+            if Reply.GROUP not in answer:
                 return
-            group = answer["group"]
+            group = answer[Reply.GROUP]
             yield group, stream
 
     def _ask(
@@ -160,8 +172,8 @@ class Channel:
         self, question: dict[str, Any], keys: pa.Array | pa.RecordBatch | None = None
     ) -> tuple[dict[str, Any], bytes]:
         if self._broken is not None:
-            raise KeystateError(self._broken)
-        question["generation"] = self.generation
+            raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED")
+        question[Question.GENERATION] = self.generation
         try:
             if self._socket is None:
                 self._socket = self._connect()
@@ -175,50 +187,53 @@ class Channel:
                 f"{e or type(e).__name__}. The task has ended (it was cancelled, or its result was "
                 "not read to the end), or the executor is gone"
             )
-            raise KeystateError(self._broken) from e
-        if "error" in answer:
-            raise KeystateError(f"the state could not be read: {answer['error']}")
+            raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED") from e
+        if Reply.ERROR in answer:
+            error = answer[Reply.ERROR]
+            own = re.search(r"\[(KEYSTATE_[A-Z_]+)\]", error)
+            code = own[1] if own else "KEYSTATE_NOT_ANSWERED"
+            raise KeystateError(f"the state could not be read: {error}", code=code)
         return answer, data
 
     def _connect(self) -> socket.socket:
         """Connects, again and again if need be: a server under siege lets go of strangers."""
         end = time.monotonic() + _CONNECT_SECONDS
         while True:
-            channel = self._new_socket()
+            connection = self._new_socket()
             try:
-                channel.settimeout(max(_RETRY_SECONDS, end - time.monotonic()))
-                channel.connect(self._peer())
-                channel.sendall(_frame(self._secret.encode()))
-                known = struct.unpack(">i", _exactly(channel, 4)) == (1,)
+                connection.settimeout(max(_RETRY_SECONDS, end - time.monotonic()))
+                connection.connect(self._peer())
+                connection.sendall(_frame(self._secret.encode()))
+                known = struct.unpack(">i", _exactly(connection, 4)) == (1,)
             except OSError as e:
-                channel.close()
+                connection.close()
                 if time.monotonic() + _RETRY_SECONDS > end or _is_gone(e):
                     raise
                 time.sleep(_RETRY_SECONDS)
             else:
                 if not known:
-                    channel.close()
+                    connection.close()
                     raise ConnectionAbortedError("it does not know the task")
-                channel.settimeout(None)
-                return channel
+                connection.settimeout(None)
+                return connection
 
     def _peer(self) -> Any:
-        path = self._server.get("path")
-        return path or (self._server["host"], self._server["port"])
+        path = self._server.get(Server.PATH)
+        return path or (self._server[Server.HOST], self._server[Server.PORT])
 
     def _new_socket(self) -> socket.socket:
-        if "path" in self._server:
+        if Server.PATH in self._server:
             return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        family = socket.AF_INET6 if ":" in self._server["host"] else socket.AF_INET
-        channel = socket.socket(family, socket.SOCK_STREAM)
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return channel
+        family = socket.AF_INET6 if ":" in self._server[Server.HOST] else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
 
-def open_channel(control: dict[str, Any]) -> Any:
+def open_client(control: dict[str, Any]) -> Any:
     """The side channel of a task; one that runs without a JVM brings its own."""
-    own = control.get("channel")
-    return Channel(control["server"], control["secret"]) if own is None else own
+    own = control.get(OWN_CLIENT)
+    return StateClient(control[Control.SERVER], control[Control.SECRET]) if own is None else own
 
 
 def _is_gone(error: OSError) -> bool:
@@ -226,15 +241,15 @@ def _is_gone(error: OSError) -> bool:
     return isinstance(error, (ConnectionRefusedError, FileNotFoundError, PermissionError))
 
 
-def _read(channel: socket.socket) -> bytes:
-    (length,) = struct.unpack(">i", _exactly(channel, 4))
-    return _exactly(channel, length)
+def _read(connection: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, length)
 
 
-def _exactly(channel: socket.socket, length: int) -> bytes:
+def _exactly(connection: socket.socket, length: int) -> bytes:
     parts = bytearray()
     while len(parts) < length:
-        part = channel.recv(min(1 << 20, length - len(parts)))
+        part = connection.recv(min(1 << 20, length - len(parts)))
         if not part:
             raise ConnectionResetError("it closed the connection")
         parts += part
@@ -249,7 +264,7 @@ def _stream(keys: pa.Array | pa.RecordBatch | None) -> bytes:
     if keys is None:
         return b""
     is_batch = isinstance(keys, pa.RecordBatch)
-    batch = keys if is_batch else pa.RecordBatch.from_arrays([keys], ["key"])
+    batch = keys if is_batch else pa.RecordBatch.from_arrays([keys], [Page.KEY])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

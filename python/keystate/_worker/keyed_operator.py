@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from types import GeneratorType, TracebackType
+from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
@@ -16,59 +13,25 @@ from pyspark.sql import types as T
 from keystate._codec import codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
-from keystate._worker.messages import Columns, list_column
+from keystate._worker.function_errors import function_error
+from keystate._worker.messages import INTEGERS, Columns, list_column
+from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
+from keystate._worker.plan import FunctionPlan
+from keystate._worker.protocol import Answer, Control, Message
 from keystate._worker.results import make_results
-from keystate._worker.states import StateFactory, WorkerState, make_state
+from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
-from keystate.errors import FunctionError, KeystateError
+from keystate.errors import KeystateError
 
 _MANY = (list, GeneratorType)
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
 
 
-@dataclass(frozen=True)
-class FunctionPlan:
-    """How a user's function is called for each row.
-
-    Attributes:
-        function: the user's function object, or a plain callable.
-        method: the method that takes a row; empty for a plain callable.
-        style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
-            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``sink`` (row and
-            context, no result), ``batches`` (many rows at once).
-        on_timer: the method that takes a timer; empty when the function has no timers.
-        on_broadcast: the method that takes a broadcast element; empty when there are none.
-    """
-
-    function: Any
-    method: str
-    style: str
-    on_timer: str = ""
-    on_broadcast: str = ""
-
-    def call(self) -> Callable[..., Any]:
-        """What is called for each row."""
-        called: Callable[..., Any] = (
-            getattr(self.function, self.method) if self.method else self.function
-        )
-        return called
-
-    def open(self, context: Any) -> None:
-        """Opens the function, if it is more than a callable."""
-        if hasattr(self.function, "open"):
-            self.function.open(context)
-
-    def close(self) -> None:
-        """Closes it likewise."""
-        if hasattr(self.function, "close"):
-            self.function.close()
-
-
-class Operator:
+class KeyedOperator:
     """An opened function with its states; serves task after task while its worker lives."""
 
-    _make_state: StateFactory = staticmethod(make_state)
+    _open_state: StateFactory = staticmethod(open_state)
 
     def __init__(
         self,
@@ -86,12 +49,12 @@ class Operator:
         self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
-        runtime = WorkerRuntimeContext(spec, control, self._context, self._make_state, key_type)
-        self._context.control = control
+        runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
+        self._context.hear(control)
         self._keeper: InstanceKeeper | None = None
         if spec.checkpointed:
             self._keeper = InstanceKeeper(
-                plan.function, spec, runtime, self._context.channel, control
+                plan.function, spec, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: plan.open(runtime))
@@ -99,14 +62,15 @@ class Operator:
         if missing:
             raise KeystateError(
                 f"state '{missing[0]}' was declared when the query was planned, but open() did not "
-                "ask for it in the worker: get every state in open(), unconditionally"
+                "ask for it in the worker: get every state in open(), unconditionally",
+                code="KEYSTATE_DECLARATION",
             )
         self._metrics = runtime.metrics
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
         self._timers = WorkerTimers() if plan.on_timer else None
         self._context.timers = self._timers
         # In a batch, once its input has ended.
-        self._fires_all = self._timers is not None and not control["streaming"]
+        self._fires_all = self._timers is not None and not control[Control.STREAMING]
         self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
         timers = [self._timers] if self._timers is not None else []
         self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
@@ -123,7 +87,7 @@ class Operator:
 
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
-        self._generation = control["generation"]
+        self._generation = control[Control.GENERATION]
         self._forget()
         self._context.keys = self._new_keys()
         if self._keeper is not None:
@@ -133,16 +97,16 @@ class Operator:
     def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Processes a message's rows."""
         context = self._context
-        context.control = control
-        if control["generation"] != self._generation:
+        context.hear(control)
+        if control[Control.GENERATION] != self._generation:
             yield from self._flush()
-            self._generation = control["generation"]
+            self._generation = control[Control.GENERATION]
             context.keys = self._new_keys()
             for store in self._stores:
                 store.new_generation()
         self._load(message)
-        slots = self._decode_slots(message.elements("slots"))
-        rows = self._decode_rows(message.elements("rows"))
+        slots = self._decode_slots(message.elements(Message.SLOTS))
+        rows = self._decode_rows(message.elements(Message.ROWS))
         results: list[Any] = []
         self._guard(lambda: self._process(slots, rows, results))
         if self._timers is not None:
@@ -166,7 +130,7 @@ class Operator:
 
     def _fire_all(self) -> Iterator[pa.RecordBatch]:
         """Lets a batch's timers fire, those too that timers set; the JVM knows all changes."""
-        while (batch := self._context.channel.timers()) is not None:
+        while (batch := self._context.client.timers()) is not None:
             message = Columns(batch)
             yield from self.answer(message, message.control())
             yield from self._flush()
@@ -176,7 +140,7 @@ class Operator:
         if self._metrics is None:
             return {}
         report = json.dumps(self._metrics.report()).encode() if last else None
-        return {"metrics": pa.array([report], pa.binary())}
+        return {Answer.METRICS: pa.array([report], pa.binary())}
 
     def close(self) -> None:
         """Closes the user's function."""
@@ -189,9 +153,9 @@ class Operator:
             store.forget()
 
     def _load(self, message: Columns) -> None:
-        keys = message.elements("keys")
+        keys = message.elements(Message.KEYS)
         self._context.keys += self._decode_keys(keys)
-        carried = INTEGERS.decode(message.elements("carried"))
+        carried = INTEGERS.decode(message.elements(Message.CARRIED))
         old = carried if max(carried, default=-1) >= 0 else None
         for state in self._states:
             state.load(message, old)
@@ -229,7 +193,7 @@ class Operator:
             fitting = step * _ANSWER_BYTES // max(answer.nbytes, 1)
             step = max(1, min(4 * step, fitting, _MOST_SLOTS))
             if self._fires_all:
-                self._context.channel.changes(answer)
+                self._context.client.changes(answer)
             else:
                 yield answer
 
@@ -244,9 +208,9 @@ class Operator:
         if changes is None:
             changes = self._no_changes
         columns = {
-            "generation": pa.array([generation], pa.int32()),
-            "until": pa.array([until], pa.int32()),
-            "out": list_column(self._encode(results)),
+            Answer.GENERATION: pa.array([generation], pa.int32()),
+            Answer.UNTIL: pa.array([until], pa.int32()),
+            Answer.OUT: list_column(self._encode(results)),
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},
         }
@@ -300,9 +264,9 @@ class Operator:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
         due = zip(
-            INTEGERS.decode(message.elements("timer_slots")),
-            message.elements("timer_domains").to_pylist(),
-            message.elements("timer_times").to_pylist(),
+            INTEGERS.decode(message.elements(Message.TIMER_SLOTS)),
+            message.elements(Message.TIMER_DOMAINS).to_pylist(),
+            message.elements(Message.TIMER_TIMES).to_pylist(),
         )
         for slot, domain, time in due:
             if self._timers.take(slot, domain, time):
@@ -349,35 +313,3 @@ class Operator:
 
     def _encode(self, results: list[Any]) -> pa.Array:
         return self._results.encode(results)
-
-
-INTEGERS = codec(T.IntegerType())
-
-_PACKAGE = str(Path(__file__).parents[1])
-
-
-_MAX_TEXT = 20_000  # characters of an error's message, and of its traceback
-
-
-def function_error(error: BaseException, where: str) -> FunctionError:
-    """An error of the user's code as Keystate reports it: with its own traceback first."""
-    own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
-    said = f"{type(error).__name__}: {_bounded(str(error))}"
-    return FunctionError(f"{said}\n{_bounded(own)}{where}")
-
-
-def _bounded(text: str) -> str:
-    """Beginning and end of a text: Spark sends and logs it several times over."""
-    left_out = len(text) - _MAX_TEXT
-    if left_out <= 0:
-        return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]}\n... {left_out:,} characters are left out here ...\n{text[-half:]}"
-
-
-def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback from the user's first frame on."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-        frames = frames.tb_next
-    return frames or error.__traceback__

@@ -1,8 +1,8 @@
-"""List and map state: the worker's side.
+"""Map state: the worker's side.
 
-A small list or map comes whole with its key's first row. A large one stays with the JVM: the worker
-keeps only what was added or changed, and asks for the rest when it is read. Either way only changes
-go back: appended elements, and the entries that were put or removed.
+A small map comes whole with its key's first row. A large one stays with the JVM: the worker keeps
+only what was changed, and asks for the rest when it is read. Either way only changes go back: the
+entries that were put or removed.
 """
 
 from __future__ import annotations
@@ -16,120 +16,13 @@ import pyarrow as pa
 from keystate._codec import Misfit, offsets
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
-from keystate._worker.states import WorkerState, flatten
+from keystate._worker.protocol import Bound, Part, state_column
+from keystate._worker.states import WorkerState
 from keystate.errors import StateAccessError
-from keystate.state import ListState, MapState, StateDescriptor
+from keystate.state import MapState, StateDescriptor
 
 #: Entries that are asked for at a time.
 LARGEST_PAGE = 1000
-
-
-class ListCell:
-    """One key's list.
-
-    `stored` is how many of its leading elements the JVM has; `remote` says that those are not in
-    `elements`; `returned` are the ones that were returned last, which the JVM may have yet to read,
-    with the generation and slot they were returned from.
-    """
-
-    __slots__ = ("elements", "remote", "replaced", "returned", "stored")
-
-    def __init__(self, elements: list[Any], remote: bool = False) -> None:
-        self.elements = elements
-        self.remote = remote
-        self.replaced = False
-        self.returned: tuple[int, int, list[Any]] = (-1, 0, [])
-        self.stored = len(elements)
-
-
-class WorkerListState(WorkerState, ListState[Any]):
-    def __init__(
-        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
-    ) -> None:
-        super().__init__(spec, index, cursor)
-
-    def _cell(self) -> ListCell:
-        try:
-            cell: ListCell = self._cells[self._cursor.slot]
-        except TypeError:
-            self._no_key()
-        return cell
-
-    def get(self) -> list[Any]:
-        cell = self._cell()
-        if cell.remote:
-            pages, read = self._cursor.channel.read_list(self.index, self._cursor.slot)
-            stored = flatten(map(self._codec.decode, pages))
-            generation, slot, returned = cell.returned
-            if generation == self._generation - 1 and slot >= read:
-                stored += returned
-            cell.elements = stored + cell.elements
-            cell.stored = len(stored)
-            cell.remote = False
-        return cell.elements.copy()
-
-    def add(self, value: Any) -> None:
-        slot = self._cursor.slot
-        if value is None:
-            self._refuse_none("a list can't hold None")
-        if type(value) is not self._plain:
-            value = self._as_read(value)
-        try:
-            self._cells[slot].elements.append(value)
-            self._dirty[slot] = 1
-        except TypeError:
-            self._no_key()
-
-    def add_all(self, values: Iterable[Any]) -> None:
-        cell = self._cell()
-        cell.elements.extend(self._checked(values))
-        self._dirty[self._cursor.slot] = 1
-
-    def update(self, values: Iterable[Any]) -> None:
-        cell = self._cell()
-        cell.elements = self._checked(values)
-        cell.remote = False
-        cell.replaced = True
-        cell.stored = 0
-        self._dirty[self._cursor.slot] = 1
-
-    def clear(self) -> None:
-        self.update(())
-
-    def _checked(self, values: Iterable[Any]) -> list[Any]:
-        checked = list(values)
-        if any(value is None for value in checked):
-            self._refuse_none("a list can't hold None")
-        return self._all_as_read(checked)
-
-    def _decode(self, message: Columns) -> list[Any]:
-        lists = message.elements(f"s{self.index}")
-        at = offsets(lists)
-        values = self._codec.decode(lists.values.slice(at[0], at[-1] - at[0]))
-        remote = lists.is_null().to_pylist()
-        first = at[0]
-        return [
-            ListCell(values[a - first : b - first], away) for a, b, away in zip(at, at[1:], remote)
-        ]
-
-    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
-        cells = [self._cells[slot] for slot in slots]
-        added = [c.elements if c.remote else c.elements[c.stored :] for c in cells]
-        columns = {
-            "": self._encode_lists(self._codec, added, slots),
-            "reset": pa.array([c.replaced for c in cells], pa.bool_()),
-        }
-        for slot, cell in zip(slots, cells):
-            cell.replaced = False
-            if cell.remote:
-                cell.returned = (self._generation, slot, cell.elements)
-                cell.elements = []
-            else:
-                cell.stored = len(cell.elements)
-        return columns
-
-    def _change_types(self) -> dict[str, pa.DataType]:
-        return {"": pa.list_(self._codec.arrow), "reset": pa.bool_()}
 
 
 class MapCell(dict[Any, Any]):
@@ -210,7 +103,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         cell = self._cell()
         if key is None:
-            self._refuse_none("a map can't have the key None")
+            self._refuse_none("a map can't have the key None", code="KEYSTATE_NULL_KEY")
         if type(key) is not self._key_class:
             key = self._as_key(key)
         if type(value) is not self._plain:
@@ -267,7 +160,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             wanted = self._key_codec.encode([key])
         except Misfit as e:
             self._misfit(e, slot)
-        found = self._cursor.channel.get(self.index, slot, wanted)
+        found = self._cursor.client.get(self.index, slot, wanted)
         if len(found):
             cell[key] = self._codec.decode(found)[0]
         else:
@@ -290,7 +183,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
         """Pages of stored keys and values from start (or the first) to end (or the last)."""
         slot = self._cursor.slot
-        bounds = {name: key for name, key in (("start", start), ("end", end)) if key is not None}
+        both = {Bound.START: start, Bound.END: end}
+        bounds = {name: key for name, key in both.items() if key is not None}
         try:
             keys = self._key_codec.encode(list(bounds.values())) if bounds else None
         except Misfit as e:
@@ -300,7 +194,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def _fetched_pages(
         self, slot: int, bounds: list[str], keys: pa.Array | None, reverse: bool, limit: int
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
-        pages = self._cursor.channel.scan(self.index, slot, bounds, keys, reverse, limit)
+        pages = self._cursor.client.scan(self.index, slot, bounds, keys, reverse, limit)
         for columns, more, _ in pages:
             found = self._key_codec.decode(columns[0])
             if self._hashable is not None:
@@ -314,8 +208,8 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     # -- between JVM and worker ----------------------------------------------------------------
 
     def _decode(self, message: Columns) -> list[Any]:
-        key_lists = message.elements(f"s{self.index}_k")
-        value_lists = message.elements(f"s{self.index}_v")
+        key_lists = message.elements(state_column(self.index, Part.KEYS))
+        value_lists = message.elements(state_column(self.index, Part.VALUES))
         at = offsets(key_lists)
         first, size = at[0], at[-1] - at[0]
         keys = self._key_codec.decode(key_lists.values.slice(first, size))
@@ -335,12 +229,12 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         put = [[key for key in cell.changed if key in cell] for cell in cells]
         removed = [[key for key in cell.changed if key not in cell] for cell in cells]
         columns = {
-            "reset": pa.array([cell.replaced for cell in cells], pa.bool_()),
-            "k": self._encode_lists(self._key_codec, put, slots),
-            "v": self._encode_lists(
+            Part.RESET: pa.array([cell.replaced for cell in cells], pa.bool_()),
+            Part.KEYS: self._encode_lists(self._key_codec, put, slots),
+            Part.VALUES: self._encode_lists(
                 self._codec, [[c[key] for key in keys] for c, keys in zip(cells, put)], slots
             ),
-            "d": self._encode_lists(self._key_codec, removed, slots),
+            Part.REMOVED: self._encode_lists(self._key_codec, removed, slots),
         }
         for cell in cells:
             cell.changed.clear()
@@ -349,4 +243,9 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)
-        return {"reset": pa.bool_(), "k": keys, "v": pa.list_(self._codec.arrow), "d": keys}
+        return {
+            Part.RESET: pa.bool_(),
+            Part.KEYS: keys,
+            Part.VALUES: pa.list_(self._codec.arrow),
+            Part.REMOVED: keys,
+        }

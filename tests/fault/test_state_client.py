@@ -15,8 +15,8 @@ from typing import Any
 
 import drivers
 import pytest
-from keystate._worker import channel as channels
-from keystate._worker.channel import Channel
+from keystate._worker import state_client
+from keystate._worker.state_client import StateClient
 from keystate.errors import KeystateError
 
 SECRET = "s" * 36
@@ -66,17 +66,17 @@ def answer(connection: socket.socket) -> None:
 
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(state_client, "_CONNECT_SECONDS", 1.0)
 
 
-def refused(channel: Channel, match: str) -> None:
+def refused(client: StateClient, match: str) -> None:
     started = time.monotonic()
     with pytest.raises(KeystateError, match=match):
-        channel.operator_state(False)
+        client.operator_state(False)
     assert time.monotonic() - started < 5
     # It does not begin anew: whatever is asked next depends on what was said before.
     with pytest.raises(KeystateError, match=match):
-        channel.operator_state(False)
+        client.operator_state(False)
 
 
 @pytest.mark.parametrize("unix", [False, True])
@@ -93,9 +93,9 @@ def test_an_answer_may_take_long_and_connecting_is_tried_again(unix: bool) -> No
         tempfile.TemporaryDirectory() as folder,
         server(handle, Path(folder, "socket") if unix else None) as address,
     ):
-        channel = Channel(address, SECRET)
-        assert channel.operator_state(False) == "there"
-        channel.close()
+        client = StateClient(address, SECRET)
+        assert client.operator_state(False) == "there"
+        client.close()
 
 
 def test_a_server_that_does_not_take_connections() -> None:
@@ -105,15 +105,15 @@ def test_a_server_that_does_not_take_connections() -> None:
         stop.wait(10)
 
     with server(handle) as address:
-        refused(Channel(address, SECRET), "timed out.*has ended.*or the executor is gone")
+        refused(StateClient(address, SECRET), "timed out.*has ended.*or the executor is gone")
         stop.set()
 
 
 def test_a_server_that_is_gone(tmp_path: Path) -> None:
     with server(lambda connection, number: None) as address:
         pass
-    refused(Channel(address, SECRET), "refused.*or the executor is gone")
-    refused(Channel({"path": str(tmp_path / "none")}, SECRET), "No such file")
+    refused(StateClient(address, SECRET), "refused.*or the executor is gone")
+    refused(StateClient({"path": str(tmp_path / "none")}, SECRET), "No such file")
 
 
 def test_a_task_that_has_ended() -> None:
@@ -122,7 +122,7 @@ def test_a_task_that_has_ended() -> None:
         connection.sendall(UNKNOWN)
 
     with server(handle) as address:
-        refused(Channel(address, SECRET), "does not know the task.*has ended")
+        refused(StateClient(address, SECRET), "does not know the task.*has ended")
 
 
 def test_a_server_that_goes_amid_an_answer() -> None:
@@ -133,7 +133,7 @@ def test_a_server_that_goes_amid_an_answer() -> None:
         connection.sendall(struct.pack(">i", 100) + b"{")
 
     with server(handle) as address:
-        refused(Channel(address, SECRET), "closed the connection|reset")
+        refused(StateClient(address, SECRET), "closed the connection|reset")
 
 
 def test_a_query_over_unix_domain_sockets(tmp_path: Path) -> None:

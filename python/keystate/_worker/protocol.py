@@ -1,0 +1,164 @@
+"""The names that a Python worker and the JVM use when they talk, each of them once.
+
+``docs/protocol.md`` says what they mean, ``Protocol.scala`` has the JVM's side; a test compares the
+three. The names are what goes over the wire: to change one is to change :data:`VERSION`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from keystate.errors import KeystateError
+
+#: Of this protocol. The JVM says its own with each message.
+VERSION: Final = 1
+
+
+class Message:
+    """Columns of a message to the worker."""
+
+    MESSAGE: Final = "message"
+    CONTROL: Final = "control"
+    ROWS: Final = "rows"
+    SLOTS: Final = "slots"
+    KEYS: Final = "keys"
+    CARRIED: Final = "carried"
+    TIMER_SLOTS: Final = "timer_slots"
+    TIMER_DOMAINS: Final = "timer_domains"
+    TIMER_TIMES: Final = "timer_times"
+    BROADCAST: Final = "broadcast"
+
+
+class Answer:
+    """Columns of an answer of the worker."""
+
+    GENERATION: Final = "generation"
+    UNTIL: Final = "until"
+    OUT: Final = "out"
+    LAST: Final = "last"
+    TIMER_SLOT: Final = "timer_slot"
+    TIMER_DOMAIN: Final = "timer_domain"
+    TIMER_TIME: Final = "timer_time"
+    TIMER_SET: Final = "timer_set"
+    OPERATOR_TAG: Final = "operator_tag"
+    OPERATOR_STATE: Final = "operator_state"
+    RAW_GROUPS: Final = "raw_groups"
+    RAW_STREAMS: Final = "raw_streams"
+    METRICS: Final = "metrics"
+
+
+class Part:
+    """What follows the state's number in the name of its columns."""
+
+    SLOT: Final = "slot"
+    RESET: Final = "reset"
+    KEYS: Final = "k"
+    VALUES: Final = "v"
+    REMOVED: Final = "d"
+    USED_SLOT: Final = "used_slot"
+    USED_TIME: Final = "used_time"
+    USED_WHOLE: Final = "used_whole"
+    USED_KEYS: Final = "used_k"
+
+
+def state_column(index: int, part: str = "") -> str:
+    """The column of a keyed state: ``s0``, or ``s0_slot`` for a part of it."""
+    return f"s{index}_{part}" if part else f"s{index}"
+
+
+def broadcast_column(index: int, part: str) -> str:
+    """The column of a broadcast state, as ``b0_k``."""
+    return f"b{index}_{part}"
+
+
+class Control:
+    """Keys of a message's control."""
+
+    PROTOCOL: Final = "protocol"
+    GENERATION: Final = "generation"
+    SUBTASK: Final = "subtask"
+    PARALLELISM: Final = "parallelism"
+    MAX_PARALLELISM: Final = "max_parallelism"
+    ATTEMPT: Final = "attempt"
+    STREAMING: Final = "streaming"
+    BATCH_ID: Final = "batch_id"
+    QUERY_RUN: Final = "query_run"
+    WATERMARK: Final = "watermark"
+    PROCESSING_TIME: Final = "processing_time"
+    EVENT_TIME_COLUMN: Final = "event_time_column"
+    SERVER: Final = "server"
+    SECRET: Final = "secret"
+    OPERATOR_TAG: Final = "operator_tag"
+    BROADCAST_TAG: Final = "broadcast_tag"
+    NEW_TAG: Final = "new_tag"
+
+
+class Server:
+    """Keys of the control's ``server``."""
+
+    PATH: Final = "path"
+    HOST: Final = "host"
+    PORT: Final = "port"
+
+
+class Op:
+    """What a question asks for: the values of its ``op``."""
+
+    GET: Final = "get"
+    SCAN: Final = "scan"
+    BROADCAST: Final = "broadcast"
+    KEYS: Final = "keys"
+    CHANGES: Final = "changes"
+    TIMERS: Final = "timers"
+    OPERATOR_STATE: Final = "operator_state"
+    RAW_KEYED: Final = "raw_keyed"
+
+
+class Question:
+    """Keys of a question."""
+
+    OP: Final = "op"
+    GENERATION: Final = "generation"
+    STATE: Final = "state"
+    SLOT: Final = "slot"
+    BOUNDS: Final = "bounds"
+    FROM: Final = "from"
+    LIMIT: Final = "limit"
+    REVERSE: Final = "reverse"
+    UNIONS: Final = "unions"
+
+
+class Bound:
+    """Values in a question's ``bounds``."""
+
+    START: Final = "start"
+    END: Final = "end"
+
+
+class Reply:
+    """Keys of the JVM's reply to a question."""
+
+    ERROR: Final = "error"
+    NEXT: Final = "next"
+    READ: Final = "read"
+    STATE: Final = "state"
+    GROUP: Final = "group"
+
+
+class Page:
+    """Columns of the keys in a question, and of the entries in a reply."""
+
+    KEY: Final = "key"
+    VALUE: Final = "value"
+
+
+def check_version(control: dict[str, Any]) -> None:
+    """Raises KeystateError when a task's first message is not of this protocol."""
+    version = control.get(Control.PROTOCOL)
+    if version != VERSION:
+        theirs = "no protocol version" if version is None else f"protocol version {version}"
+        raise KeystateError(
+            f"[KEYSTATE_PROTOCOL] the jar speaks {theirs}, and this Python worker version "
+            f"{VERSION}: the Python package and the jar are of different releases: install the "
+            "same version of both"
+        )

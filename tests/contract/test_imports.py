@@ -1,0 +1,60 @@
+"""Keystate's modules import each other at their top and in one direction."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import keystate
+
+PACKAGE = Path(keystate.__file__).parent
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules of keystate that an import statement names."""
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module, "imports are absolute"
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    for name in names:
+        while name not in MODULES and "." in name:
+            name = name.rpartition(".")[0]
+        if name in MODULES:
+            yield name
+
+
+def hidden(node: ast.AST, within: bool = False) -> Iterator[tuple[int, str]]:
+    """Lines with imports that do not run when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        here = within or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.Try))
+        if here:
+            yield from ((child.lineno, name) for name in imported(child))  # type: ignore[attr-defined]
+        yield from hidden(child, here)
+
+
+def test_no_import_is_hidden_in_a_function_or_a_condition() -> None:
+    assert [(module, *found) for module, tree in MODULES.items() for found in hidden(tree)] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {
+        module: {name for node in ast.walk(tree) for name in imported(node)} - {module}
+        for module, tree in MODULES.items()
+    }
+    list(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_no_module_has_the_name_of_one_of_the_standard_library() -> None:
+    names = {module.rpartition(".")[2] for module in MODULES} - {"__main__"}
+    assert names & sys.stdlib_module_names == set()

@@ -1,0 +1,104 @@
+"""Worker, JVM and ``docs/protocol.md`` name what goes over the wire alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pyarrow as pa
+import pytest
+from keystate import KeystateError
+from keystate._worker import protocol
+from keystate._worker.protocol import VERSION, Control, Part, broadcast_column, state_column
+from keystate._worker.task import TaskFunction
+from keystate.testing import KeyedProcessHarness
+
+ROOT = Path(__file__).resolve().parents[2]
+SCALA = ROOT / "jvm/src/main/scala/org/apache/spark/sql/keystate/python/protocol/Protocol.scala"
+PAGE = (ROOT / "docs/protocol.md").read_text()
+
+GROUPS = [
+    value
+    for value in vars(protocol).values()
+    if isinstance(value, type) and value.__module__ == protocol.__name__
+]
+
+
+def names(group: type) -> set[str]:
+    return {value for key, value in vars(group).items() if key.isupper()}
+
+
+def documented(heading: str) -> set[str]:
+    """The first column of the table below a heading that names a group."""
+    sections = re.split(r"^#+ (.*)$", PAGE, flags=re.M)
+    found = [text for title, text in zip(sections[1::2], sections[2::2]) if heading in title]
+    rows = [row for text in found for row in re.findall(r"^\| `([^`]+)` \|", text, flags=re.M)]
+    assert len(set(rows)) == len(rows), rows
+    # The head of a table may be a name as well.
+    heads = re.findall(r"^\| `([^`]+)` \|.*\n\|---", "".join(found), flags=re.M)
+    return set(rows) - set(heads)
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if group is not Part])
+def test_the_page_has_the_names_of(group: type) -> None:
+    assert documented(f"(`{group.__name__}`)") == names(group)
+
+
+def test_the_page_has_the_columns_of_states() -> None:
+    keyed = {state_column(0), *(state_column(0, part) for part in names(Part))}
+    assert documented("Columns of keyed states") == keyed
+    parts = (Part.RESET, Part.KEYS, Part.VALUES, Part.REMOVED)
+    broadcast = {broadcast_column(0, part) for part in parts}
+    assert documented("Columns of broadcast states") == broadcast
+
+
+def test_the_page_has_the_version_and_a_section_for_every_group() -> None:
+    assert f"The protocol has a version, now {VERSION}." in PAGE
+    headed = set(re.findall(r"^#.*\(`(\w+)`\)$", PAGE, flags=re.M))
+    assert headed == {group.__name__ for group in GROUPS}
+
+
+def test_the_jvm_has_the_same_names() -> None:
+    if not SCALA.exists():
+        pytest.skip("Protocol.scala is not there yet")
+    source = SCALA.read_text()
+    assert re.findall(r"\bVersion(?:: Int)? = (\d+)", source) == [str(VERSION)]
+    theirs = set(re.findall(r'\bval \w+(?:: String)? = "(\w+)"', source))
+    assert theirs == {name for group in GROUPS for name in names(group)}
+
+
+def test_names_are_written_nowhere_else() -> None:
+    """Names that mean nothing else: as literals they are in ``protocol.py`` only."""
+    only = names(protocol.Message) | names(protocol.Answer) | names(protocol.Control)
+    # Settings of the harness and words that are also something else.
+    only -= {"message", "rows", "keys", "broadcast", "last", "max_parallelism", "state", "batch_id"}
+    only -= {"watermark", "processing_time", "parallelism"}
+    package = Path(keystate.__file__).parent
+    for path in [*package.glob("_worker/*.py"), *package.glob("testing/*.py")]:
+        if path.name != "protocol.py":
+            found = set(re.findall(r'"(\w+)"', path.read_text())) & only
+            assert not found, f"{path.name}: {found}"
+
+
+class Emits(keystate.KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row
+
+
+@pytest.mark.parametrize("version", [None, 0, VERSION + 1, str(VERSION)])
+def test_another_version_is_refused_before_anything_else(version: Any) -> None:
+    said = "" if version is None else f'"{Control.PROTOCOL}": {version!r}'.replace("'", '"')
+    message = pa.RecordBatch.from_pydict({"control": [f"{{{said}}}".encode()]})
+    task = TaskFunction("token", b"no pickle", *[None] * 4)  # type: ignore[arg-type]
+    with pytest.raises(KeystateError, match="install the same version of both") as error:
+        list(task(iter([message])))
+    assert error.value.code == "KEYSTATE_PROTOCOL"
+    assert str(error.value).startswith("[KEYSTATE_PROTOCOL]")
+    assert f"version {VERSION}:" in str(error.value)
+
+
+def test_the_harness_speaks_this_version() -> None:
+    harness = KeyedProcessHarness(Emits(), "key long", "key", "key long")
+    protocol.check_version(harness._control(0, 1, "run"))

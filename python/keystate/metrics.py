@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from keystate._worker.protocol import Metrics
 from keystate.errors import DeclarationError, StateTypeError
 
 M = TypeVar("M")
@@ -36,7 +37,7 @@ class Counter:
         """What was counted since the last report."""
         counted = self._count - self._reported
         self._reported = self._count
-        return {"sum": {"": counted}}
+        return {Metrics.SUM: {"": counted}}
 
 
 class Meter(Counter):
@@ -70,12 +71,12 @@ class Distribution:
         """Of the values since the last report."""
         values, self._values = self._values, None
         if values is None:
-            return {"sum": {".count": 0, ".sum": 0}}
+            return {Metrics.SUM: {".count": 0, ".sum": 0}}
         count, total, least, greatest = values
         return {
-            "sum": {".count": count, ".sum": total},
-            "min": {".min": least},
-            "max": {".max": greatest},
+            Metrics.SUM: {".count": count, ".sum": total},
+            Metrics.MIN: {".min": least},
+            Metrics.MAX: {".max": greatest},
         }
 
 
@@ -88,7 +89,11 @@ class Gauge:
     def report(self) -> dict[str, dict[str, int]]:
         """The value as it is now."""
         value = self._value()
-        return {"sum": {".sum": value}, "min": {".min": value}, "max": {".max": value}}
+        return {
+            Metrics.SUM: {".sum": value},
+            Metrics.MIN: {".min": value},
+            Metrics.MAX: {".max": value},
+        }
 
 
 class MetricGroup:
@@ -134,7 +139,7 @@ class MetricGroup:
 
     def report(self) -> dict[str, dict[str, int]]:
         """What all metrics of the function have to say at the end of a micro-batch."""
-        values: dict[str, dict[str, int]] = {"sum": {}, "min": {}, "max": {}}
+        values: dict[str, dict[str, int]] = {Metrics.SUM: {}, Metrics.MIN: {}, Metrics.MAX: {}}
         for name, metric in self._metrics.items():
             for fold, parts in metric.report().items():
                 for part, value in parts.items():

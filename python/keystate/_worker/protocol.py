@@ -47,6 +47,14 @@ class Answer:
     METRICS: Final = "metrics"
 
 
+class Metrics:
+    """Keys of the metrics column's JSON: how the values of several subtasks become one."""
+
+    SUM: Final = "sum"
+    MIN: Final = "min"
+    MAX: Final = "max"
+
+
 class Part:
     """What follows the state's number in the name of its columns."""
 

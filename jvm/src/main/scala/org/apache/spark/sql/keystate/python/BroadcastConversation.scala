@@ -46,9 +46,9 @@ private[keystate] final class BroadcastConversation(
 
   override def sender(root: VectorSchemaRoot): MessageSender = new MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
-    private val controls = struct.getChild(Protocol.Sent.Control).asInstanceOf[VarBinaryVector]
+    private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
     private val rows = new RowColumn(
-      struct.getChild(Protocol.Sent.Broadcast).asInstanceOf[ListVector]
+      struct.getChild(Protocol.Message.Broadcast).asInstanceOf[ListVector]
     )
 
     override def fill(input: Iterator[InternalRow]): Boolean = {
@@ -91,8 +91,8 @@ private[keystate] object BroadcastConversation {
   /** The schema of a message to the worker. */
   def messageSchema(rows: StructType): StructType = Conversation.message(
     Seq(
-      StructField(Protocol.Sent.Control, BinaryType),
-      StateColumns.list(Protocol.Sent.Broadcast, rows)
+      StructField(Protocol.Message.Control, BinaryType),
+      StateColumns.list(Protocol.Message.Broadcast, rows)
     )
   )
 }

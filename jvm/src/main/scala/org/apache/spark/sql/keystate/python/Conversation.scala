@@ -45,7 +45,7 @@ private[keystate] object Conversation {
     * map-in-arrow input consists of.
     */
   def message(columns: Seq[StructField]): StructType =
-    new StructType().add(Protocol.Message, StructType(columns))
+    new StructType().add(Protocol.Message.Message, StructType(columns))
 
   /** The columns of an answer by their names. */
   def columns(answer: ColumnarBatch): Map[String, ArrowColumnVector] = {

@@ -78,8 +78,8 @@ private[keystate] final class KeyPages(
 
   private val schema = StructType(
     Seq(
-      StateColumns.list(Protocol.Sent.Keys, keySchema),
-      StateColumns.list(Protocol.Sent.Carried, IntegerType)
+      StateColumns.list(Protocol.Message.Keys, keySchema),
+      StateColumns.list(Protocol.Message.Carried, IntegerType)
     ) ++
       spec.states.zipWithIndex.flatMap { case (state, i) => StateColumns.sentFields(state, i) }
   )
@@ -87,8 +87,8 @@ private[keystate] final class KeyPages(
   /** As a message of new keys with their states. */
   private def write(root: VectorSchemaRoot): Int = {
     def list(name: String) = root.getVector(name).asInstanceOf[ListVector]
-    val keys = new RowColumn(list(Protocol.Sent.Keys))
-    val carried = new IntColumn(list(Protocol.Sent.Carried))
+    val keys = new RowColumn(list(Protocol.Message.Keys))
+    val carried = new IntColumn(list(Protocol.Message.Carried))
     (0 until slots.size).foreach { slot =>
       row.pointTo(slots.key(slot), slots.key(slot).length)
       keys.add(row)

@@ -93,11 +93,11 @@ private[keystate] final class RowConversation(
 
   private final class Sender(root: VectorSchemaRoot) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
-    private val controls = struct.getChild(Protocol.Sent.Control).asInstanceOf[VarBinaryVector]
-    private val rows = new RowColumn(list(Protocol.Sent.Rows))
-    private val rowSlots = new IntColumn(list(Protocol.Sent.Slots))
-    private val newKeys = new RowColumn(list(Protocol.Sent.Keys))
-    private val carriedSlots = new IntColumn(list(Protocol.Sent.Carried))
+    private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
+    private val rows = new RowColumn(list(Protocol.Message.Rows))
+    private val rowSlots = new IntColumn(list(Protocol.Message.Slots))
+    private val newKeys = new RowColumn(list(Protocol.Message.Keys))
+    private val carriedSlots = new IntColumn(list(Protocol.Message.Carried))
     private val states = channels.map(_.sender(list))
     private val due = timers.map(_ => new TimerColumns(list))
     private val timerKey = new UnsafeRow(keys.width)
@@ -297,11 +297,11 @@ private[keystate] object RowConversation {
   /** The schema of a message to the worker: one row, its columns lists of any length. */
   def messageSchema(rows: StructType, keys: StructType, spec: OperatorSpec): StructType = {
     val fields = Seq(
-      StructField(Protocol.Sent.Control, BinaryType),
-      StateColumns.list(Protocol.Sent.Rows, rows),
-      StateColumns.list(Protocol.Sent.Slots, IntegerType),
-      StateColumns.list(Protocol.Sent.Keys, keys),
-      StateColumns.list(Protocol.Sent.Carried, IntegerType)
+      StructField(Protocol.Message.Control, BinaryType),
+      StateColumns.list(Protocol.Message.Rows, rows),
+      StateColumns.list(Protocol.Message.Slots, IntegerType),
+      StateColumns.list(Protocol.Message.Keys, keys),
+      StateColumns.list(Protocol.Message.Carried, IntegerType)
     ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
       StateColumns.sentFields(state, i)
     } ++

@@ -47,8 +47,8 @@ private[keystate] final class StateQuestions(
       if (bounds.isEmpty) Nil else pages.read(userKeys)(channel.entryKeys(key, _))
     val bound = bounds.zip(encoded).toMap
     val request = PageRequest(
-      start = bound.get(Protocol.Question.Start),
-      end = bound.get(Protocol.Question.End),
+      start = bound.get(Protocol.Bound.Start),
+      end = bound.get(Protocol.Bound.End),
       reverse = (question \ Protocol.Question.Reverse).extract[Boolean],
       limit = (question \ Protocol.Question.Limit).extract[Int]
     )

@@ -17,7 +17,6 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** The columns of one broadcast state in messages of a worker, and its pages for it. */
 private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: Int) {
-  private val name = Protocol.State.broadcast(index)
   private val spec = state.spec
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val projection = UnsafeProjection.create(spec.rowSchema)
@@ -51,16 +50,16 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
     * removed.
     */
   def apply(columns: String => ArrowColumnVector): (Long, Long) = {
-    var removed = if (columns(name + Protocol.State.Reset).getBoolean(0)) state.clear() else 0L
-    val gone = columns(name + Protocol.State.Removed).getArray(0)
+    var removed = if (columns(Protocol.broadcastColumn(index, Protocol.Part.Reset)).getBoolean(0)) state.clear() else 0L
+    val gone = columns(Protocol.broadcastColumn(index, Protocol.Part.Removed)).getArray(0)
     var i = 0
     while (i < gone.numElements()) {
       state.remove(codec.encode(gone, i))
       i += 1
     }
     removed += i
-    val keys = columns(name + Protocol.State.Keys).getArray(0)
-    val values = new ReceivedRows(Elements(columns(name + Protocol.State.Values)), spec.isStruct)
+    val keys = columns(Protocol.broadcastColumn(index, Protocol.Part.Keys)).getArray(0)
+    val values = new ReceivedRows(Elements(columns(Protocol.broadcastColumn(index, Protocol.Part.Values))), spec.isStruct)
     i = 0
     while (i < keys.numElements()) {
       val value =

@@ -23,10 +23,9 @@ private[keystate] final class ListStateColumns(
     backend: StateEntries,
     inline: Inline
 ) extends StateColumns {
-  private val name = Protocol.State.keyed(index)
   private val lists = new ListChunks(spec)
 
-  override def sender(column: String => ListVector): StateSender = new Sender(column(name))
+  override def sender(column: String => ListVector): StateSender = new Sender(column(Protocol.stateColumn(index)))
 
   private final class Sender(vector: ListVector) extends StateSender {
     private val inner = vector.getDataVector.asInstanceOf[ListVector]
@@ -75,9 +74,9 @@ private[keystate] final class ListStateColumns(
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = columns(name + Protocol.State.Slot).getArray(0)
-    val resets = columns(name + Protocol.State.Reset).getArray(0)
-    val added = Elements(columns(name))
+    val changed = columns(Protocol.stateColumn(index, Protocol.Part.Slot)).getArray(0)
+    val resets = columns(Protocol.stateColumn(index, Protocol.Part.Reset)).getArray(0)
+    val added = Elements(columns(Protocol.stateColumn(index)))
     var put = 0L
     var removed = 0L
     var i = 0

@@ -29,12 +29,11 @@ private[keystate] final class MapStateColumns(
     backend: StateEntries,
     inline: Inline
 ) extends StateColumns {
-  private val name = Protocol.State.keyed(index)
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
-    new Sender(column(name + Protocol.State.Keys), column(name + Protocol.State.Values))
+    new Sender(column(Protocol.stateColumn(index, Protocol.Part.Keys)), column(Protocol.stateColumn(index, Protocol.Part.Values)))
 
   private final class Sender(keyVector: ListVector, valueVector: ListVector) extends StateSender {
     private val keyWriter = elementWriter(keyVector)
@@ -99,12 +98,12 @@ private[keystate] final class MapStateColumns(
     ArrowWriter.createFieldWriter(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = columns(name + Protocol.State.Slot).getArray(0)
-    val resets = columns(name + Protocol.State.Reset).getArray(0)
-    val putKeys = Elements(columns(name + Protocol.State.Keys))
-    val removedKeys = Elements(columns(name + Protocol.State.Removed))
+    val changed = columns(Protocol.stateColumn(index, Protocol.Part.Slot)).getArray(0)
+    val resets = columns(Protocol.stateColumn(index, Protocol.Part.Reset)).getArray(0)
+    val putKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Keys)))
+    val removedKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Removed)))
     val values =
-      new ReceivedRows(Elements(Elements(columns(name + Protocol.State.Values))), spec.isStruct)
+      new ReceivedRows(Elements(Elements(columns(Protocol.stateColumn(index, Protocol.Part.Values)))), spec.isStruct)
     var put = 0
     var removed = 0L
     var i = 0

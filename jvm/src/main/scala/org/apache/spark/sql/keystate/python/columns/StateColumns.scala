@@ -66,14 +66,13 @@ private[keystate] object StateColumns {
 
   /** A state's columns in a message to the worker. */
   def sentFields(spec: StateSpec, index: Int): Seq[StructField] = {
-    val name = Protocol.State.keyed(index)
     spec.kind match {
-      case StateKind.Value => Seq(list(name, spec.valueType))
-      case StateKind.List => Seq(list(name, ArrayType(spec.valueType)))
+      case StateKind.Value => Seq(list(Protocol.stateColumn(index), spec.valueType))
+      case StateKind.List => Seq(list(Protocol.stateColumn(index), ArrayType(spec.valueType)))
       case StateKind.Map | StateKind.SortedMap =>
         Seq(
-          list(name + Protocol.State.Keys, ArrayType(spec.keyType.get)),
-          list(name + Protocol.State.Values, ArrayType(spec.valueType))
+          list(Protocol.stateColumn(index, Protocol.Part.Keys), ArrayType(spec.keyType.get)),
+          list(Protocol.stateColumn(index, Protocol.Part.Values), ArrayType(spec.valueType))
         )
       case StateKind.Broadcast => StateKind.notKeyed
     }

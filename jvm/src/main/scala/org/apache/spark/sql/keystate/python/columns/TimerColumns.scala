@@ -12,7 +12,7 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 /** The message columns of timers that fire. */
 private[keystate] final class TimerColumns(list: String => ListVector) {
   private val lists =
-    Seq(Protocol.Sent.TimerSlots, Protocol.Sent.TimerDomains, Protocol.Sent.TimerTimes).map(list)
+    Seq(Protocol.Message.TimerSlots, Protocol.Message.TimerDomains, Protocol.Message.TimerTimes).map(list)
   private val columns = lists.map(new ValueColumn(_))
   private val holder = new GenericInternalRow(3)
 
@@ -34,9 +34,9 @@ private[keystate] object TimerColumns {
 
   /** The columns of timers in a message to the worker. */
   val sentFields: Seq[StructField] = Seq(
-    StateColumns.list(Protocol.Sent.TimerSlots, IntegerType),
-    StateColumns.list(Protocol.Sent.TimerDomains, ByteType),
-    StateColumns.list(Protocol.Sent.TimerTimes, LongType)
+    StateColumns.list(Protocol.Message.TimerSlots, IntegerType),
+    StateColumns.list(Protocol.Message.TimerDomains, ByteType),
+    StateColumns.list(Protocol.Message.TimerTimes, LongType)
   )
 
   /** Sets and deletes the timers that a message from the worker says. */

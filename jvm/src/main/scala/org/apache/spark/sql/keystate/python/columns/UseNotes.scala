@@ -27,9 +27,9 @@ private[keystate] final class UseNotes(
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
     val counts = channel.apply(slots, columns)
-    def column(part: String) = columns(Protocol.State.keyed(index) + part).getArray(0)
-    val used = column(Protocol.State.UsedSlot)
-    val times = column(Protocol.State.UsedTime)
+    def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)
+    val used = column(Protocol.Part.UsedSlot)
+    val times = column(Protocol.Part.UsedTime)
     val touch: Int => Unit = spec.kind match {
       case StateKind.Value =>
         i => {
@@ -37,13 +37,13 @@ private[keystate] final class UseNotes(
           entries.touch(family, slots.group(slot), slots.key(slot), times.getLong(i))
         }
       case StateKind.List =>
-        val whole = column(Protocol.State.UsedWhole)
+        val whole = column(Protocol.Part.UsedWhole)
         i => {
           val slot = used.getInt(i)
           touchList(slots.group(slot), slots.key(slot), times.getLong(i), whole.getBoolean(i))
         }
       case StateKind.Map | StateKind.SortedMap =>
-        val keys = column(Protocol.State.UsedKey)
+        val keys = column(Protocol.Part.UsedKeys)
         i => {
           val slot = used.getInt(i)
           val key = GroupedKey.entry(slots.key(slot), codec.encode(keys, i))

@@ -18,11 +18,10 @@ private[keystate] final class ValueStateColumns(
     family: Int,
     backend: StateEntries
 ) extends StateColumns {
-  private val name = Protocol.State.keyed(index)
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
-    new Sender(new ValueColumn(column(name)))
+    new Sender(new ValueColumn(column(Protocol.stateColumn(index))))
 
   private final class Sender(column: ValueColumn) extends StateSender {
     private val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, column.writer)
@@ -89,8 +88,8 @@ private[keystate] final class ValueStateColumns(
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = columns(name + Protocol.State.Slot).getArray(0)
-    val rows = new ReceivedRows(Elements(columns(name)), spec.isStruct)
+    val changed = columns(Protocol.stateColumn(index, Protocol.Part.Slot)).getArray(0)
+    val rows = new ReceivedRows(Elements(columns(Protocol.stateColumn(index))), spec.isStruct)
     var removed = 0L
     var i = 0
     while (i < changed.numElements()) {

@@ -6,11 +6,11 @@ private[keystate] object Protocol {
   /** Of all these names and their meaning: a worker with another version refuses the task. */
   final val Version = 1
 
-  /** The one column that messages come in: Spark's map-in-arrow input is one struct. */
-  final val Message = "message"
-
-  /** Columns of a message to the worker. */
-  object Sent {
+  /** Columns of a message to the worker. They are fields of the one column `message`: Spark's
+    * map-in-arrow input is one struct.
+    */
+  object Message {
+    final val Message = "message"
     final val Control = "control"
     final val Rows = "rows"
     final val Slots = "slots"
@@ -74,23 +74,25 @@ private[keystate] object Protocol {
     final val Max = "max"
   }
 
-  /** Columns of a state: `s` and its index, and in broadcast answers `b` and its index, with one of
-    * these behind it.
-    */
-  object State {
-    final val Keys = "_k"
-    final val Values = "_v"
-    final val Removed = "_d"
-    final val Slot = "_slot"
-    final val Reset = "_reset"
-    final val UsedSlot = "_used_slot"
-    final val UsedTime = "_used_time"
-    final val UsedWhole = "_used_whole"
-    final val UsedKey = "_used_k"
-
-    def keyed(index: Int): String = s"s$index"
-    def broadcast(index: Int): String = s"b$index"
+  /** What follows a state's number in the name of its columns. */
+  object Part {
+    final val Slot = "slot"
+    final val Reset = "reset"
+    final val Keys = "k"
+    final val Values = "v"
+    final val Removed = "d"
+    final val UsedSlot = "used_slot"
+    final val UsedTime = "used_time"
+    final val UsedWhole = "used_whole"
+    final val UsedKeys = "used_k"
   }
+
+  /** The column of a keyed state: `s0`, or `s0_slot` for a part of it. */
+  def stateColumn(index: Int): String = s"s$index"
+  def stateColumn(index: Int, part: String): String = s"s${index}_$part"
+
+  /** The column of a broadcast state, as `b0_k`. */
+  def broadcastColumn(index: Int, part: String): String = s"b${index}_$part"
 
   /** What a worker asks for: the field `op` of a question. */
   object Op {
@@ -104,22 +106,26 @@ private[keystate] object Protocol {
     final val RawKeyed = "raw_keyed"
   }
 
-  /** Fields of a question and of the reply to it. */
+  /** Fields of a question. */
   object Question {
     final val Op = "op"
-    final val Secret = "secret"
     final val State = "state"
     final val Slot = "slot"
     final val Generation = "generation"
     final val Bounds = "bounds"
-    final val Start = "start"
-    final val End = "end"
     final val From = "from"
     final val Limit = "limit"
     final val Reverse = "reverse"
     final val Unions = "unions"
   }
 
+  /** What a question's bounds are. */
+  object Bound {
+    final val Start = "start"
+    final val End = "end"
+  }
+
+  /** Fields of the reply to a question. */
   object Reply {
     final val Next = "next"
     final val Read = "read"

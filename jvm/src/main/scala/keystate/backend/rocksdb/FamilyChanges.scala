@@ -60,6 +60,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     } else {
       val existed = exists(change, group, key)
       if (!existed) count(changes, 1)
+      if (change != null) noted -= 1
       add(changes, key, new PendingChange(value, existed))
     }
   }
@@ -84,6 +85,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     } else if (exists(change, group, key)) {
       count(changes, -1)
       removed += 1
+      if (change != null) noted -= 1
       add(changes, key, new PendingChange(null, existed = true))
     } else if (change == null) note(group, key, present = false)
   }
@@ -161,5 +163,7 @@ private[rocksdb] object FamilyChanges {
 
   /** Bytes that a change takes besides its key and value. */
   private final val Overhead = 90
+
+  /** Of keys that were read and not written since. */
   private final val MaxNotes = 200000
 }

@@ -1,6 +1,6 @@
 package keystate.backend.rocksdb
 
-import org.rocksdb.{Cache, LRUCache, WriteBufferManager}
+import org.rocksdb.{Cache, HyperClockCache, WriteBufferManager}
 import org.slf4j.LoggerFactory
 
 /** The native memory that all stores of a JVM share: one block cache, which also holds indexes and
@@ -14,8 +14,10 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   private val handles = new NativeHandles
   private var users = 0
 
+  // A lookup asks a filter of each file that may have the key, so what the cache takes to find a
+  // block counts: this one has no lock and no list to keep in order.
   val cache: Cache =
-    handles.add(new LRUCache(size.memoryBytes, shardBits(size.memoryBytes), false, IndexShare))
+    handles.add(new HyperClockCache(size.memoryBytes, AnyCharge, shardBits(size.memoryBytes), false))
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
 
@@ -29,9 +31,8 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
 }
 
 private[keystate] object SharedMemory {
-  // Of the cache, kept for indexes and filters before blocks of data: a byte of a filter spares more
-  // reads than one of data.
-  private final val IndexShare = 0.5
+  // The cache finds out how large its entries are.
+  private final val AnyCharge = 0L
   private final val ShardBytes = 32L << 20
   private final val MaxShardBits = 6
 

@@ -50,8 +50,12 @@ private[keystate] final class KeyPages(
   override def slotsOf(generation: Int): KeySlots = slots
   override def readBefore(generation: Int): Int = Int.MaxValue
 
+  def questions: Questions.Table = Map(
+    Protocol.Op.Keys -> ((question, changes) => (JObject(), next(question, changes)))
+  )
+
   /** Takes the changes of the last page and gives the next one, which is empty after the last key. */
-  def next(question: JObject, changes: Array[Byte]): Array[Byte] = {
+  private def next(question: JObject, changes: Array[Byte]): Array[Byte] = {
     if (changes.isEmpty) left = keysWith((question \ Protocol.Question.State).extract[Int]).iterator
     else format.readVectors(changes)(apply)
     slots = new KeySlots

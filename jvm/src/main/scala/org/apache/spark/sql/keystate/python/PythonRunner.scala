@@ -86,10 +86,9 @@ private[keystate] final class PythonRunner(
       context.maxParallelism,
       pages
     )
-    val others = new StateQuestions(keys, channels, pages)
-    pass.announce(
-      serve(new BroadcastQuestions(columns, Some(keys), pages, others), context)
-    )
+    val table = new StateQuestions(keys, channels, pages).questions ++
+      BroadcastQuestions.questions(columns, pages) ++ keys.questions
+    pass.announce(serve(table, context))
     val schema = BroadcastConversation.messageSchema(DataTypeUtils.fromAttributes(input.columns))
     val results = converse(schema, pass, input.iterator, context)
     new FunctionRun {
@@ -157,27 +156,24 @@ private[keystate] final class PythonRunner(
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new ArrowStreams(timeZone, largeVarTypes)
-      val ofKeys = new StateQuestions(task, channels, pages)
-      val keyed: StateServer.Answerer =
-        if (firesAll) new BatchTimers(task, schema, pages, ofKeys) else ofKeys
-      val questions = context.operatorState.fold[StateServer.Answerer](keyed) { own =>
+      val broadcast = context.broadcastStates
+      val table = new StateQuestions(task, channels, pages).questions ++
+        (if (firesAll) BatchTimers.questions(task, schema, pages) else Map.empty) ++
+        context.operatorState.toSeq
+          .flatMap(OperatorStateQuestions.questions(_, context.readOperatorStates)) ++
+        context.rawKeyedState.toSeq.flatMap(OperatorStateQuestions.raw) ++
+        broadcast.toSeq.flatMap(states => BroadcastQuestions.questions(columnsOf(states), pages))
+      context.operatorState.foreach { own =>
         task.announce(Protocol.Control.OperatorTag -> own.tag)
-        val raw = context.rawKeyedState.fold[StateServer.Answerer](keyed) { state =>
-          new RawKeyedStateQuestions(state, keyed)
-        }
-        new OperatorStateQuestions(own, context.readOperatorStates, raw)
       }
-      task.announce(context.broadcastStates match {
-        case None => serve(questions, context)
-        case Some(states) =>
-          val all = new BroadcastQuestions(columnsOf(states), None, pages, questions)
-          serve(all, context) ~ (Protocol.Control.BroadcastTag -> states.tag)
-      })
+      broadcast.foreach(states => task.announce(Protocol.Control.BroadcastTag -> states.tag))
+      task.announce(serve(table, context))
     }
   }
 
   /** Answers questions until the task ends; returns what the worker must know to ask. */
-  private def serve(questions: StateServer.Answerer, context: OperatorTaskContext): JObject = {
+  private def serve(table: Questions.Table, context: OperatorTaskContext): JObject = {
+    val questions = new Questions(table)
     val server = StateServer.ofThisJvm
     val secret = server.register { (question, data) =>
       context.lease.use(questions(question, data))

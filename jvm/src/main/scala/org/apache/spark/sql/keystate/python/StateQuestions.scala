@@ -7,7 +7,6 @@ import org.json4s.JsonAST.{JInt, JObject, JString}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{PageRequest, StateColumns}
-import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Answers a worker's questions about one task's states by key. */
@@ -15,26 +14,35 @@ private[keystate] final class StateQuestions(
     task: AskedKeys,
     channels: Seq[StateColumns],
     pages: ArrowStreams
-) extends StateServer.Answerer {
+) {
   private implicit val formats: Formats = DefaultFormats
 
-  override def apply(question: JObject, keys: Array[Byte]): (JObject, Array[Byte]) = {
-    val channel = channels((question \ Protocol.Question.State).extract[Int])
-    val generation = (question \ Protocol.Question.Generation).extract[Int]
-    val slots = task.slotsOf(generation)
-    val slot = (question \ Protocol.Question.Slot).extract[Int]
-    val (group, key) = (slots.group(slot), slots.key(slot))
-    (question \ Protocol.Question.Op).extract[String] match {
-      case Protocol.Op.Get => (JObject(), pages.read(keys)(channel.find(group, key, _, pages)))
-      case Protocol.Op.Scan =>
-        val page = channel.page(group, key, request(question, channel, key, keys), pages)
-        val next = page.next.map(key =>
-          Protocol.Reply.Next -> JString(Base64.getEncoder.encodeToString(key))
-        )
-        val read = Protocol.Reply.Read -> JInt(task.readBefore(generation))
-        (JObject(read :: next.toList), page.data)
+  def questions: Questions.Table = Map(
+    Protocol.Op.Get -> { (question, keys) =>
+      val (state, group, key) = asked(question)
+      (JObject(), pages.read(keys)(state.find(group, key, _, pages)))
+    },
+    Protocol.Op.Scan -> { (question, keys) =>
+      val (state, group, key) = asked(question)
+      val page = state.page(group, key, request(question, state, key, keys), pages)
+      val next = page.next.map { key =>
+        Protocol.Reply.Next -> JString(Base64.getEncoder.encodeToString(key))
+      }
+      val read = Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question)))
+      (JObject(read :: next.toList), page.data)
     }
+  )
+
+  /** The state, and group and key of the slot, that a question is about. */
+  private def asked(question: JObject): (StateColumns, Int, Array[Byte]) = {
+    val slots = task.slotsOf(generationOf(question))
+    val slot = (question \ Protocol.Question.Slot).extract[Int]
+    val state = channels((question \ Protocol.Question.State).extract[Int])
+    (state, slots.group(slot), slots.key(slot))
   }
+
+  private def generationOf(question: JObject): Int =
+    (question \ Protocol.Question.Generation).extract[Int]
 
   private def request(
       question: JObject,

@@ -67,8 +67,9 @@ lazy val jvm = project
       if (sys.env.contains("SLOW")) Nil
       else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))
     },
-    Compile / packageBin / mappings +=
-      (ThisBuild / baseDirectory).value / "LICENSE" -> "META-INF/LICENSE",
+    Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map { name =>
+      (ThisBuild / baseDirectory).value / name -> s"META-INF/$name"
+    },
     // The jar also goes into the Python package, in place of any older one.
     Compile / packageBin := {
       val jar = (Compile / packageBin).value

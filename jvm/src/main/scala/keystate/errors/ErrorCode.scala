@@ -67,6 +67,13 @@ object ErrorCode {
       "checkpoint first."
   )
 
+  val Configuration: ErrorCode = new ErrorCode(
+    "KEYSTATE_CONFIGURATION",
+    "42000",
+    "The session is not what Keystate needs.",
+    "Build it with keystate.configure(SparkSession.builder)."
+  )
+
   val CorruptFile: ErrorCode = new ErrorCode(
     "KEYSTATE_CORRUPT_FILE",
     "58030",
@@ -79,6 +86,13 @@ object ErrorCode {
     "42000",
     "A function, a state or an option is declared in a way that can't work.",
     "Change the declaration as the message says."
+  )
+
+  val Error: ErrorCode = new ErrorCode(
+    "KEYSTATE_ERROR",
+    "XX000",
+    "Something else went wrong.",
+    "Read the message; if it is no mistake of yours, report it."
   )
 
   val ExtensionMissing: ErrorCode = new ErrorCode(
@@ -114,6 +128,13 @@ object ErrorCode {
     "XXKST",
     "Partitions number their states differently and can't be put together.",
     "Run the query with its present number of partitions."
+  )
+
+  val JarMissing: ErrorCode = new ErrorCode(
+    "KEYSTATE_JAR_MISSING",
+    "42000",
+    "The Python package or the session is without Keystate's jar.",
+    "Install a wheel, and build the session with keystate.configure(SparkSession.builder)."
   )
 
   val KeyChanged: ErrorCode = new ErrorCode(
@@ -187,6 +208,13 @@ object ErrorCode {
     "Upgrade Keystate."
   )
 
+  val NotAnswered: ErrorCode = new ErrorCode(
+    "KEYSTATE_NOT_ANSWERED",
+    "XXKST",
+    "The executor could not answer a worker's question for state.",
+    "Look at the JVM's error in the message, and at the executor's log."
+  )
+
   val NotInCall: ErrorCode = new ErrorCode(
     "KEYSTATE_NOT_IN_CALL",
     "42000",
@@ -206,6 +234,20 @@ object ErrorCode {
     "42000",
     "A state was used where its key is not being processed.",
     "Use it in process_element or on_timer only."
+  )
+
+  val NoSession: ErrorCode = new ErrorCode(
+    "KEYSTATE_NO_SESSION",
+    "42000",
+    "There is no Spark session.",
+    "Create one, or pass spark=."
+  )
+
+  val NoSuchState: ErrorCode = new ErrorCode(
+    "KEYSTATE_NO_SUCH_STATE",
+    "42K03",
+    "A checkpoint has no such state, or more than one.",
+    "Choose by state= and operator= from those that the message lists."
   )
 
   val NoWatermark: ErrorCode = new ErrorCode(
@@ -264,6 +306,13 @@ object ErrorCode {
     "Stop it first."
   )
 
+  val RawStream: ErrorCode = new ErrorCode(
+    "KEYSTATE_RAW_STREAM",
+    "42000",
+    "A raw stream was begun twice, not at all, or for a key group of another subtask.",
+    "Begin one stream for each of get_key_group_list(), then write."
+  )
+
   val RescaleFailed: ErrorCode = new ErrorCode(
     "KEYSTATE_RESCALE_FAILED",
     "XXKST",
@@ -304,6 +353,20 @@ object ErrorCode {
     "XXKST",
     "The Python process of a source is gone.",
     "Start the query again: it goes on from its last batch."
+  )
+
+  val SparkConnect: ErrorCode = new ErrorCode(
+    "KEYSTATE_SPARK_CONNECT",
+    "0A000",
+    "The session is one of Spark Connect.",
+    "Use a classic session."
+  )
+
+  val SparkVersion: ErrorCode = new ErrorCode(
+    "KEYSTATE_SPARK_VERSION",
+    "0A000",
+    "The installed PySpark is not one that the jar was built for.",
+    "Install the version that the message names."
   )
 
   val StateChanged: ErrorCode = new ErrorCode(
@@ -370,13 +433,16 @@ object ErrorCode {
     CannotImport,
     CannotReplaceFile,
     CannotRescale,
+    Configuration,
     CorruptFile,
     Declaration,
+    Error,
     ExtensionMissing,
     Fenced,
     FunctionFailed,
     ImportExists,
     IncompatiblePartitions,
+    JarMissing,
     KeyChanged,
     KeyNotAColumn,
     KeyType,
@@ -387,9 +453,12 @@ object ErrorCode {
     MixedLayouts,
     NativeLibrary,
     NewerFormat,
+    NotAnswered,
     NotInCall,
     NoCheckpoint,
     NoCurrentKey,
+    NoSession,
+    NoSuchState,
     NoWatermark,
     NullKey,
     ParallelismChanged,
@@ -398,12 +467,15 @@ object ErrorCode {
     Protocol,
     ProviderMissing,
     QueryIsRunning,
+    RawStream,
     RescaleFailed,
     ReservedName,
     ResultType,
     SavepointExists,
     SourceChanged,
     SourceDied,
+    SparkConnect,
+    SparkVersion,
     StateChanged,
     StateInUse,
     StateType,

@@ -13,8 +13,8 @@ class KeystateException(val errorCode: ErrorCode, message: String, cause: Throwa
   /** The stable name of the kind of error, `KEYSTATE_...`. */
   def code: String = errorCode.name
 
-  override def getCondition: String = code
-  override def getSqlState: String = errorCode.sqlState
+  /** Not as `getSqlState`: that is of Spark's own error conditions. */
+  def sqlState: String = errorCode.sqlState
 }
 
 /** A setting has a value that it can't have. */

@@ -17,7 +17,9 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   // A lookup asks a filter of each file that may have the key, so what the cache takes to find a
   // block counts: this one has no lock and no list to keep in order.
   val cache: Cache =
-    handles.add(new HyperClockCache(size.memoryBytes, AnyCharge, shardBits(size.memoryBytes), false))
+    handles.add(
+      new HyperClockCache(size.memoryBytes, AnyCharge, shardBits(size.memoryBytes), false)
+    )
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
 

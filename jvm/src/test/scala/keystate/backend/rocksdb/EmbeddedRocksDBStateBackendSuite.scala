@@ -7,6 +7,7 @@ import scala.collection.mutable
 
 import org.scalatest.BeforeAndAfterEach
 
+import keystate.errors.BadSettingException
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
 import keystate.errors.LocalStorageException
 
@@ -143,7 +144,7 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
       "writeBufferRatio" -> "1.5",
       "memroyMB" -> "1"
     ).foreach { option =>
-      val e = intercept[IllegalArgumentException](factory(option))
+      val e = intercept[BadSettingException](factory(option))
       assert(e.getMessage.contains(s"spark.keystate.rocksdb.${option._1}"))
     }
   }

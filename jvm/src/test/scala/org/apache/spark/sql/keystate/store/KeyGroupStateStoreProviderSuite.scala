@@ -11,6 +11,7 @@ import org.apache.spark.sql.internal.SQLConf
 import keystate.errors.{CorruptFileException, KeystateException, MaxParallelismMismatchException}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
+import keystate.errors.BadSettingException
 
 class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   private val v2 = Map(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> "2")

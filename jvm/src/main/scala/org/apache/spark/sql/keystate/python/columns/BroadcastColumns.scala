@@ -50,7 +50,9 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
     * removed.
     */
   def apply(columns: String => ArrowColumnVector): (Long, Long) = {
-    var removed = if (columns(Protocol.broadcastColumn(index, Protocol.Part.Reset)).getBoolean(0)) state.clear() else 0L
+    var removed =
+      if (columns(Protocol.broadcastColumn(index, Protocol.Part.Reset)).getBoolean(0)) state.clear()
+      else 0L
     val gone = columns(Protocol.broadcastColumn(index, Protocol.Part.Removed)).getArray(0)
     var i = 0
     while (i < gone.numElements()) {
@@ -59,7 +61,10 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
     }
     removed += i
     val keys = columns(Protocol.broadcastColumn(index, Protocol.Part.Keys)).getArray(0)
-    val values = new ReceivedRows(Elements(columns(Protocol.broadcastColumn(index, Protocol.Part.Values))), spec.isStruct)
+    val values = new ReceivedRows(
+      Elements(columns(Protocol.broadcastColumn(index, Protocol.Part.Values))),
+      spec.isStruct
+    )
     i = 0
     while (i < keys.numElements()) {
       val value =

@@ -25,7 +25,9 @@ private[keystate] final class ListStateColumns(
 ) extends StateColumns {
   private val lists = new ListChunks(spec)
 
-  override def sender(column: String => ListVector): StateSender = new Sender(column(Protocol.stateColumn(index)))
+  override def sender(column: String => ListVector): StateSender = new Sender(
+    column(Protocol.stateColumn(index))
+  )
 
   private final class Sender(vector: ListVector) extends StateSender {
     private val inner = vector.getDataVector.asInstanceOf[ListVector]

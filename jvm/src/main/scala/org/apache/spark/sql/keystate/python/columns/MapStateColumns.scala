@@ -33,7 +33,10 @@ private[keystate] final class MapStateColumns(
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
-    new Sender(column(Protocol.stateColumn(index, Protocol.Part.Keys)), column(Protocol.stateColumn(index, Protocol.Part.Values)))
+    new Sender(
+      column(Protocol.stateColumn(index, Protocol.Part.Keys)),
+      column(Protocol.stateColumn(index, Protocol.Part.Values))
+    )
 
   private final class Sender(keyVector: ListVector, valueVector: ListVector) extends StateSender {
     private val keyWriter = elementWriter(keyVector)
@@ -103,7 +106,10 @@ private[keystate] final class MapStateColumns(
     val putKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Keys)))
     val removedKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Removed)))
     val values =
-      new ReceivedRows(Elements(Elements(columns(Protocol.stateColumn(index, Protocol.Part.Values)))), spec.isStruct)
+      new ReceivedRows(
+        Elements(Elements(columns(Protocol.stateColumn(index, Protocol.Part.Values)))),
+        spec.isStruct
+      )
     var put = 0
     var removed = 0L
     var i = 0

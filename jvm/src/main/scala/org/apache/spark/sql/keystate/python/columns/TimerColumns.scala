@@ -12,7 +12,8 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 /** The message columns of timers that fire. */
 private[keystate] final class TimerColumns(list: String => ListVector) {
   private val lists =
-    Seq(Protocol.Message.TimerSlots, Protocol.Message.TimerDomains, Protocol.Message.TimerTimes).map(list)
+    Seq(Protocol.Message.TimerSlots, Protocol.Message.TimerDomains, Protocol.Message.TimerTimes)
+      .map(list)
   private val columns = lists.map(new ValueColumn(_))
   private val holder = new GenericInternalRow(3)
 

@@ -16,8 +16,11 @@ final class ErrorCode private (
     val sqlState: String,
     val meaning: String,
     val action: String
-) {
+) extends Serializable {
   override def toString: String = name
+
+  /** An error that comes from an executor has the very entry of the catalogue. */
+  private def readResolve: AnyRef = ErrorCode.all.find(_.name == name).getOrElse(this)
 }
 
 /** The catalogue of errors, of the JVM and of Python; docs/errors.md lists it. */

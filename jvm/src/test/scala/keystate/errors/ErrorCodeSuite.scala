@@ -1,5 +1,11 @@
 package keystate.errors
 
+import java.io.{
+  ByteArrayInputStream,
+  ByteArrayOutputStream,
+  ObjectInputStream,
+  ObjectOutputStream
+}
 import java.nio.file.{Files, Path}
 
 import scala.jdk.CollectionConverters._
@@ -54,5 +60,15 @@ class ErrorCodeSuite extends AnyFunSuite {
     val error = KeystateErrors.nothingCommitted("/there")
     assert(error.code == "KEYSTATE_NO_CHECKPOINT" && error.sqlState == "42K03")
     assert(error.getMessage.startsWith("[KEYSTATE_NO_CHECKPOINT] The checkpoint /there"))
+  }
+
+  test("an error comes whole from an executor") {
+    val error = KeystateErrors.functionFailed(None, "row 1", new IllegalStateException("why"))
+    val bytes = new ByteArrayOutputStream
+    new ObjectOutputStream(bytes).writeObject(error)
+    val in = new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray))
+    val copy = in.readObject().asInstanceOf[KeystateException]
+    assert(copy.errorCode eq ErrorCode.FunctionFailed)
+    assert(copy.getMessage == error.getMessage && copy.getCause.getMessage == "why")
   }
 }

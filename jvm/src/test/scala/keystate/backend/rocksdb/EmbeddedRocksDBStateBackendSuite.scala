@@ -7,7 +7,7 @@ import scala.collection.mutable
 
 import org.scalatest.BeforeAndAfterEach
 
-import keystate.errors.BadSettingException
+import keystate.errors.{ErrorCode, KeystateException}
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
 import keystate.errors.LocalStorageException
 
@@ -144,7 +144,8 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
       "writeBufferRatio" -> "1.5",
       "memroyMB" -> "1"
     ).foreach { option =>
-      val e = intercept[BadSettingException](factory(option))
+      val e = intercept[KeystateException](factory(option))
+      assert(e.errorCode == ErrorCode.BadSetting)
       assert(e.getMessage.contains(s"spark.keystate.rocksdb.${option._1}"))
     }
   }

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, StructCodec
+from keystate._codec import Misfit, StructCodec, struct_codec
 from keystate._hash import KeyGroups
 from keystate._spec import resolve_schema
 from keystate._worker.messages import Columns
@@ -116,19 +116,19 @@ class KeyedProcessHarness:
         if broadcast_schema is not None:
             element_type = resolve_schema(broadcast_schema, "the broadcast schema")
             elements = BroadcastElements(element_type, broadcast_states)
-            self._elements = StructCodec(element_type)
+            self._elements = struct_codec(element_type)
             self._is_element = row_test(element_type)
         plan = broadcast_plan(fn, bool(names)) if elements else function_plan(fn, row_type)
         settings = (name, max_parallelism, time_mode, elements)
         self._task = keyed_task(
             plan, row_type, key_type, output_schema, *settings, pickles=tuple(pickle_allow)
         )
-        self._rows = StructCodec(row_type)
+        self._rows = struct_codec(row_type)
         self._is_row = row_test(row_type)
-        self._keys = StructCodec(key_type)
+        self._keys = struct_codec(key_type)
         assert self._keys.as_key is not None
         self._as_key = self._keys.as_key
-        self._results = StructCodec(self._task.output_type)
+        self._results = struct_codec(self._task.output_type)
         self._key_groups = KeyGroups(key_type, max_parallelism)
         self._groups: dict[Any, int] = {}
         if not names:

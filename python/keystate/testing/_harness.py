@@ -14,6 +14,8 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, StructCodec, struct_codec
 from keystate._hash import KeyGroups
+from keystate._operator_task import BroadcastElements, Declared, task_function
+from keystate._plans import broadcast_plan, function_plan
 from keystate._spec import resolve_schema
 from keystate._worker.messages import Columns
 from keystate._worker.protocol import VERSION, Answer, Control
@@ -22,7 +24,6 @@ from keystate._worker.state_client import OWN_CLIENT
 from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import MapStateDescriptor, TypeLike
-from keystate.stream import BroadcastElements, broadcast_plan, function_plan, keyed_task
 from keystate.testing._broadcast import BroadcastClient, BroadcastStates
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._operator_state import OperatorStates
@@ -119,10 +120,17 @@ class KeyedProcessHarness:
             self._elements = struct_codec(element_type)
             self._is_element = row_test(element_type)
         plan = broadcast_plan(fn, bool(names)) if elements else function_plan(fn, row_type)
-        settings = (name, max_parallelism, time_mode, elements)
-        self._task = keyed_task(
-            plan, row_type, key_type, output_schema, *settings, pickles=tuple(pickle_allow)
+        declared = Declared(
+            row_type,
+            key_type,
+            output_schema,
+            name,
+            max_parallelism,
+            time_mode,
+            elements,
+            pickles=tuple(pickle_allow),
         )
+        self._task = task_function(plan, declared)
         self._rows = struct_codec(row_type)
         self._is_row = row_test(row_type)
         self._keys = struct_codec(key_type)

@@ -91,9 +91,9 @@ class Stream:
         """Adds micro-batches of rows, in their order, to be processed by the next run."""
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from keystate._codec import StructCodec
+        from keystate._codec import struct_codec
 
-        codec = StructCodec(self._schema)
+        codec = struct_codec(self._schema)
         for rows in batches:
             table = pa.Table.from_arrays(codec.encode_columns(rows), schema=pa.schema(codec.arrow))
             name = f"{self._files:06}.parquet"

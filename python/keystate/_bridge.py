@@ -14,7 +14,6 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.udf import UserDefinedFunction, _wrap_function
 from pyspark.util import PythonEvalType
 
-from keystate._spec import OperatorSpec
 from keystate._worker.pickled import SETTING
 from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
@@ -94,21 +93,20 @@ def process(
     df: DataFrame,
     keys: list[Column],
     task: TaskFunction,
-    output_type: T.StructType,
-    spec: OperatorSpec,
     broadcast: DataFrame | None = None,
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
     session = df.sparkSession
     function = UserDefinedFunction(
         task,
-        returnType=output_type,
-        name=spec.name or "keystate",
+        returnType=task.output_type,
+        name=task.spec.name or "keystate",
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     bridge = getattr(_jvm(session), _BRIDGE)
     with _keystate_errors(DeclarationError):
-        rest = (function()._jc, [key._jc for key in keys], output_type.json(), spec.to_json())
+        types = (task.output_type.json(), task.spec.to_json())
+        rest = (function()._jc, [key._jc for key in keys], *types)
         if broadcast is None:
             jdf = bridge.process(df._jdf, *rest)
         else:

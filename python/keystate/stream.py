@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import types as T
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate import _bridge
-from keystate._discovery import discover_states
-from keystate._pickling import pickled
-from keystate._spec import (
-    OperatorSpec,
-    check_columns,
-    check_distinct,
-    check_names,
-    resolve_lasting_state,
-    resolve_schema,
-)
-from keystate._worker.plan import FunctionPlan
-from keystate._worker.results import MAIN, row_test
-from keystate._worker.task import TaskFunction
-from keystate.errors import DeclarationError, OutputTypeError
+from keystate._operator_task import BroadcastElements, Declared, task_function
+from keystate._plans import broadcast_plan, make_plan, process_plan
+from keystate._reduce import LastReduce, RollingReduce
+from keystate._spec import check_distinct
+from keystate._worker.plan import FunctionPlan, Style
+from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
-    CheckpointedFunction,
-    CheckpointListener,
     FilterFunction,
     FlatMapFunction,
-    Function,
     KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
-    ListCheckpointed,
     MapFunction,
     OutputTag,
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
 )
-from keystate.runtime import RuntimeContext
 from keystate.side_outputs import ResultDataFrame
-from keystate.state import MapStateDescriptor, TypeLike, ValueStateDescriptor
-from keystate.ttl import needs_notes
-
-_TIME_MODES = ("auto", "event_time", "processing_time", "none")
+from keystate.state import MapStateDescriptor, TypeLike
 
 
 def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None) -> KeyedStream:
@@ -92,7 +74,7 @@ class _RowStream:
         name: str | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row with any number of results."""
-        plan = _plan(fn, FlatMapFunction, "flat_map", "flat_map")
+        plan = make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP)
         return self._apply(plan, output_schema, name, self._time_mode)
 
     def map(
@@ -103,14 +85,14 @@ class _RowStream:
         name: str | None = None,
     ) -> DataFrame:
         """Applies a function of each row with one result."""
-        plan = _plan(fn, MapFunction, "map", "map")
+        plan = make_plan(fn, MapFunction, "map", Style.MAP)
         return self._apply(plan, output_schema, name, self._time_mode)
 
     def filter(
         self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
     ) -> DataFrame:
         """Keeps the rows for which a function says so."""
-        plan = _plan(fn, FilterFunction, "filter", "filter")
+        plan = make_plan(fn, FilterFunction, "filter", Style.FILTER)
         return self._apply(plan, self._df.schema, name, self._time_mode)
 
     def add_sink(
@@ -136,14 +118,20 @@ class _RowStream:
         name: str | None,
         time_mode: str,
     ) -> ResultDataFrame:
-        key_type = self._df.select(*self._keys).schema
-        settings = (name, self._max_parallelism, time_mode)
+        declared = Declared(
+            self._df.schema,
+            self._df.select(*self._keys).schema,
+            output_schema,
+            name,
+            self._max_parallelism,
+            time_mode,
+        )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            types = (self._df.schema, key_type, output_schema)
             allowed = _bridge.allowed_pickles(self._df.sparkSession)
-            task = keyed_task(plan, *types, *settings, side_outputs=tags, pickles=allowed)
-            return _bridge.process(self._df, self._keys, task, task.output_type, task.spec)
+            whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
+            task = task_function(plan, whole)
+            return _bridge.process(self._df, self._keys, task)
 
         return ResultDataFrame(run)
 
@@ -209,7 +197,7 @@ class KeyedStream(_RowStream):
         Raises:
             DeclarationError: as for :meth:`process`, or a state is no value state.
         """
-        plan = _plan(fn, KeyedBatchFunction, "process_batch", "batches")
+        plan = make_plan(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
         return self._apply(plan, output_schema, name, time_mode)
 
     def reduce(
@@ -219,88 +207,9 @@ class KeyedStream(_RowStream):
 
         A stream emits the result so far for every row; a batch emits one row a key, the last.
         """
-        plan = _plan(fn, ReduceFunction, "reduce", "map")
-        reducer = (_RollingReduce if self._df.isStreaming else _LastReduce)(plan, self._df.schema)
+        plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
+        reducer = (RollingReduce if self._df.isStreaming else LastReduce)(plan, self._df.schema)
         return self.process(reducer, self._df.schema, name=name)
-
-
-def keyed_task(
-    plan: FunctionPlan,
-    row_type: T.StructType,
-    key_type: T.StructType,
-    output_schema: TypeLike,
-    name: str | None,
-    max_parallelism: int | None,
-    time_mode: str,
-    broadcast: BroadcastElements | None = None,
-    side_outputs: tuple[OutputTag, ...] = (),
-    pickles: tuple[str, ...] = (),
-) -> TaskFunction:
-    """What an operator runs in its tasks: its function with all that was declared, checked.
-
-    Raises:
-        DeclarationError: the function, one of its states or the schema is not well declared.
-    """
-    if time_mode not in _TIME_MODES:
-        raise DeclarationError(f"time_mode must be one of {_TIME_MODES}, got {time_mode!r}")
-    output_type = resolve_schema(output_schema, "the output schema")
-    check_columns(output_type, "the output schema")
-    if side_outputs:
-        output_type = _tagged_type(output_type, side_outputs)
-    check_columns(row_type, "the input")
-    check_columns(key_type, "the key")
-    function = pickled(plan, plan.function)
-    states, operator_states, metrics = discover_states(function)
-    checkpointed = isinstance(
-        plan.function, (CheckpointedFunction, ListCheckpointed, CheckpointListener)
-    )
-    if checkpointed and broadcast is not None:
-        raise DeclarationError(
-            "a function of broadcast elements can't have operator state: keep it in broadcast state"
-        )
-    broadcast_states = broadcast.states if broadcast is not None else ()
-    broadcast_type = broadcast.row_type if broadcast is not None else None
-    spec = OperatorSpec(
-        name,
-        max_parallelism,
-        time_mode,
-        bool(plan.on_timer),
-        states,
-        broadcast_states,
-        checkpointed,
-        operator_states,
-        isinstance(plan.function, CheckpointedFunction) and bool(key_type.fields),
-        bool(side_outputs),
-        metrics,
-        pickles,
-    )
-    if plan.style == "batches":
-        if side_outputs:
-            raise DeclarationError("process_batches has no side outputs")
-        _check_value_states(spec)
-    if not key_type.fields and states:
-        raise DeclarationError(f"state '{states[0].name}' needs a key: use keystate.keyed(df, ...)")
-    check_names(spec)
-    types = (key_type, row_type, output_type, broadcast_type)
-    return TaskFunction(uuid.uuid4().hex, function, spec, *types)
-
-
-def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:
-    """A struct column for the main output and one for each side output."""
-    fields = [T.StructField(MAIN, main)]
-    names = {MAIN}
-    for tag in tags:
-        place = f"side output '{tag.tag_id}'"
-        if tag.tag_id.lower() in names:
-            raise DeclarationError(
-                f"two outputs are named '{tag.tag_id}': names differ in more than upper and lower "
-                f"case, and '{MAIN}' is the main output"
-            )
-        names.add(tag.tag_id.lower())
-        row_type = resolve_schema(tag.type, place)
-        check_columns(row_type, place)
-        fields.append(T.StructField(tag.tag_id, row_type))
-    return T.StructType(fields)
 
 
 def stream(df: DataFrame) -> DataStream:
@@ -340,7 +249,7 @@ class DataStream(_RowStream):
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = _plan(fn, ProcessFunction, "process_element", "process")
+        plan = make_plan(fn, ProcessFunction, "process_element", Style.PROCESS)
         return self._apply(plan, output_schema, name, self._time_mode)
 
 
@@ -355,30 +264,6 @@ def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -
         state_descriptors: the broadcast states that the function has.
     """
     return BroadcastStream(df, state_descriptors)
-
-
-class BroadcastElements:
-    """What a broadcast stream has: its rows' type, and the states that are made of them."""
-
-    def __init__(
-        self, row_type: T.StructType, state_descriptors: Sequence[MapStateDescriptor[Any, Any]]
-    ) -> None:
-        if not state_descriptors:
-            raise DeclarationError("broadcast() needs at least one MapStateDescriptor")
-        for descriptor in state_descriptors:
-            if not isinstance(descriptor, MapStateDescriptor):
-                raise DeclarationError(
-                    f"broadcast state is described by a MapStateDescriptor, got {descriptor!r}"
-                )
-        check_columns(row_type, "the broadcast input")
-        check_distinct(row_type, "the broadcast input")
-        self.row_type = row_type
-        self.states = tuple(
-            dataclasses.replace(
-                resolve_lasting_state(d, "broadcast"), kind="broadcast", descriptor="broadcast"
-            )
-            for d in state_descriptors
-        )
 
 
 class BroadcastStream(BroadcastElements):
@@ -439,14 +324,19 @@ class BroadcastConnectedStream:
                 schema is not well declared.
         """
         plan = broadcast_plan(fn, bool(self._keys))
-        key_type = self._df.select(*self._keys).schema
-        settings = (name, self._max_parallelism, time_mode, self._broadcast)
+        declared = Declared(
+            self._df.schema,
+            self._df.select(*self._keys).schema,
+            output_schema,
+            name,
+            self._max_parallelism,
+            time_mode,
+            self._broadcast,
+        )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            row_type = self._df.schema
-            task = keyed_task(plan, row_type, key_type, output_schema, *settings, tags)
-            inputs = (self._df, self._keys, task, task.output_type, task.spec)
-            return _bridge.process(*inputs, self._broadcast.df)
+            task = task_function(plan, dataclasses.replace(declared, side_outputs=tags))
+            return _bridge.process(self._df, self._keys, task, self._broadcast.df)
 
         return ResultDataFrame(run)
 
@@ -458,115 +348,8 @@ _NOTHING = "nothing boolean"
 def _sink_plan(fn: Any, df: DataFrame) -> FunctionPlan:
     if not df.isStreaming:
         raise DeclarationError("add_sink() needs a stream; write a batch DataFrame with df.write")
-    return _plan(fn, SinkFunction, "invoke", "sink")
+    return make_plan(fn, SinkFunction, "invoke", Style.SINK)
 
 
 def _sink_writer(df: DataFrame) -> DataStreamWriter:
     return df.writeStream.format("noop").outputMode("append")
-
-
-class _RollingReduce(KeyedProcessFunction):
-    """Reduces with the result so far in a value state, and emits it for every row."""
-
-    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
-        self._plan = plan
-        self._row_type = row_type
-        self._bare = len(row_type.fields) == 1
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._plan.open(runtime_context)
-        self._reduce = self._plan.call()
-        descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
-        self._result = runtime_context.get_state(descriptor)
-        self._is_row = row_test(self._row_type)
-
-    def process_element(self, value: Any, ctx: Any) -> Any:
-        result = self._result.value()
-        if result is None:
-            result = value
-        else:
-            result = self._reduce(result, value)
-            if result is None:
-                raise OutputTypeError("reduce() returned None, where it must return a row")
-            if self._bare and not self._is_row(result):
-                result = (result,)
-        self._result.update(result)
-        return [self._result.value()]
-
-    def close(self) -> None:
-        self._plan.close()
-
-
-class _LastReduce(_RollingReduce):
-    """Emits the result when a batch's input has ended, which is when its timers fire."""
-
-    def process_element(self, value: Any, ctx: Any) -> Any:
-        super().process_element(value, ctx)
-        ctx.timer_service().register_event_time_timer(0)
-
-    def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        return [self._result.value()]
-
-
-def _has_timers(fn: Any) -> bool:
-    return any(
-        isinstance(fn, base) and type(fn).on_timer is not base.on_timer
-        for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction)
-    )
-
-
-def process_plan(fn: Any) -> FunctionPlan:
-    """How a function of a row and its context is called."""
-    plan = _plan(fn, KeyedProcessFunction, "process_element", "process")
-    return dataclasses.replace(plan, on_timer="on_timer") if _has_timers(fn) else plan
-
-
-def broadcast_plan(fn: Any, keyed: bool) -> FunctionPlan:
-    """How a function of rows and broadcast elements is called."""
-    base = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
-    if not isinstance(fn, base):
-        kind = "keyed" if keyed else "not keyed"
-        raise DeclarationError(f"the stream is {kind}: expected a {base.__name__}, got {fn!r}")
-    on_timer = "on_timer" if _has_timers(fn) else ""
-    return FunctionPlan(fn, "process_element", "process", on_timer, "process_broadcast_element")
-
-
-def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
-    """How a function of any class is called; a plain callable as ``process_element`` is."""
-    for base, method, style in (
-        (KeyedBatchFunction, "process_batch", "batches"),
-        (FlatMapFunction, "flat_map", "flat_map"),
-        (MapFunction, "map", "map"),
-        (FilterFunction, "filter", "filter"),
-        (ProcessFunction, "process_element", "process"),
-        (SinkFunction, "invoke", "sink"),
-    ):
-        if isinstance(fn, base):
-            return _plan(fn, base, method, style)
-    if isinstance(fn, ReduceFunction):
-        fn = _RollingReduce(_plan(fn, ReduceFunction, "reduce", "map"), row_type)
-    return process_plan(fn)
-
-
-def _check_value_states(spec: OperatorSpec) -> None:
-    for state in spec.states:
-        if state.descriptor != "value":
-            raise DeclarationError(
-                f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
-                "states only"
-            )
-        if needs_notes(state.ttl):
-            raise DeclarationError(
-                f"state '{state.name}': process_batches has a time to live by processing time "
-                "only, updated when values are written"
-            )
-
-
-def _plan(fn: Any, base: type, method: str, style: str) -> FunctionPlan:
-    if isinstance(fn, type):
-        raise DeclarationError(f"expected an object, got the class {fn.__name__}: add ()")
-    if isinstance(fn, base):
-        return FunctionPlan(fn, method, style)
-    if isinstance(fn, Function) or not callable(fn):
-        raise DeclarationError(f"expected a {base.__name__} or a callable, got {fn!r}")
-    return FunctionPlan(fn, "", style)

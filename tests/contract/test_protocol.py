@@ -106,6 +106,10 @@ def test_another_version_is_refused_before_anything_else(version: Any) -> None:
     assert f"version {VERSION}:" in str(error.value)
 
 
-def test_the_harness_speaks_this_version() -> None:
-    harness = KeyedProcessHarness(Emits(), "key long", "key", "key long")
-    protocol.check_version(harness._control(0, 1, "run"))
+def test_the_harness_speaks_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, Any]] = []
+    opened = TaskFunction.open
+    monkeypatch.setattr(TaskFunction, "open", lambda task, c: told.append(c) or opened(task, c))
+    with KeyedProcessHarness(Emits(), "key long", "key", "key long") as harness:
+        assert harness.process((1,)) == [(1,)]
+    protocol.check_version(told[0])

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from keystate._codec import StructCodec
+from keystate._codec import struct_codec
 from keystate._ddl import parse_ddl
 from keystate._hash import KeyGroups
 from pyspark.sql import functions as F
@@ -29,7 +29,7 @@ def test_key_groups_are_those_of_sparks_hash(spark: Any, max_parallelism: int) -
         groups = F.pmod(F.hash(*chosen), F.lit(max_parallelism))
         expected = [row[0] for row in df.select(groups).collect()]
         keys = [tuple(row[names.index(name)] for name in chosen) for row in rows]
-        array = StructCodec(kind).encode(keys)
+        array = struct_codec(kind).encode(keys)
         assert KeyGroups(kind, max_parallelism).of(array) == expected, chosen
 
 
@@ -52,7 +52,7 @@ def test_key_groups_of_random_keys(spark: Any) -> None:
     )
     df = spark.createDataFrame(rows, schema)
     expected = [row[0] for row in df.select(F.pmod(F.hash(*df.columns), F.lit(1000))).collect()]
-    assert KeyGroups(schema, 1000).of(StructCodec(schema).encode(rows)) == expected
+    assert KeyGroups(schema, 1000).of(struct_codec(schema).encode(rows)) == expected
 
 
 TYPES = [

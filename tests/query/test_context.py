@@ -220,13 +220,13 @@ def test_discovery_opens_a_copy() -> None:
         def close(self) -> None:
             del self.opened
 
-    from keystate._worker.plan import FunctionPlan
+    from keystate._worker.plan import FunctionPlan, Style
     from pyspark.sql.types import LongType
 
     Stateful.element = LongType()  # type: ignore[attr-defined]
     function = Stateful()
     states, *_ = discover_states(
-        cloudpickle.dumps(FunctionPlan(function, "process_element", "process"))
+        cloudpickle.dumps(FunctionPlan(function, "process_element", Style.PROCESS))
     )
     assert [state.name for state in states] == ["l"]
     assert not hasattr(function, "opened")

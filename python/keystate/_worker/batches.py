@@ -42,7 +42,7 @@ class BatchOperator(KeyedOperator):
     def _new_keys(self) -> Any:
         return ArrowKeys(self._keys, self._bare_key)
 
-    def _run_batches(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
+    def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots) == 0:
             return
         context = self._context

@@ -21,6 +21,7 @@ from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns, empty_column, list_column
 from keystate._worker.plan import FunctionPlan
 from keystate._worker.protocol import Answer, Control, Message, Part, broadcast_column
+from keystate._worker.row_loops import collect
 from keystate.errors import DeclarationError, OutputTypeError, StateAccessError, StateTypeError
 from keystate.state import BroadcastState, ReadOnlyBroadcastState, StateDescriptor
 
@@ -357,7 +358,7 @@ class BroadcastOperator(KeyedOperator):
             if isinstance(result, list):
                 results.extend(result)
             elif result is not None:
-                self._collect(result, results)
+                collect(result, results)
         context.row = None
 
     def _broadcast_batch(self, results: list[Any], last: bool) -> pa.RecordBatch:

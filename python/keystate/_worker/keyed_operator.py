@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +19,11 @@ from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.plan import FunctionPlan
 from keystate._worker.protocol import Answer, Control, Message
 from keystate._worker.results import make_results
+from keystate._worker.row_loops import LOOPS, MANY, collect
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import KeystateError
 
-_MANY = (list, GeneratorType)
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
 
 
@@ -76,7 +75,6 @@ class KeyedOperator:
         self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
         self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
         self._call = plan.call()
-        self._process = getattr(self, f"_run_{plan.style}")
         self._generation = 0
 
     # -- the conversation with the JVM ----------------------------------------------------------
@@ -108,7 +106,7 @@ class KeyedOperator:
         slots = self._decode_slots(message.elements(Message.SLOTS))
         rows = self._decode_rows(message.elements(Message.ROWS))
         results: list[Any] = []
-        self._guard(lambda: self._process(slots, rows, results))
+        self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
             self._guard(lambda: self._fire(message, results))
         yield self._batch(results)
@@ -222,43 +220,8 @@ class KeyedOperator:
 
     # -- calling the user's function ------------------------------------------------------------
 
-    def _run_process(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        context, call, extend = self._context, self._call, results.extend
-        for context.slot, row in zip(slots, rows):
-            context.row = row
-            result = call(row, context)
-            if result is not None:
-                if type(result) in _MANY:
-                    extend(result)
-                else:
-                    self._collect(result, results)
-
-    def _run_flat_map(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        context, call, extend = self._context, self._call, results.extend
-        for context.slot, row in zip(slots, rows):
-            result = call(row)
-            if result is not None:
-                if type(result) in _MANY:
-                    extend(result)
-                else:
-                    self._collect(result, results)
-
-    def _run_map(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        context, call, append = self._context, self._call, results.append
-        for context.slot, row in zip(slots, rows):
-            append(call(row))
-
-    def _run_sink(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        context, call = self._context, self._call
-        for context.slot, row in zip(slots, rows):
-            context.row = row
-            call(row, context)
-
-    def _run_filter(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        context, call, append = self._context, self._call, results.append
-        for context.slot, row in zip(slots, rows):
-            if call(row):
-                append(row)
+    def _run(self, slots: Any, rows: Any, results: list[Any]) -> None:
+        LOOPS[self._plan.style](self._call, self._context, slots, rows, results)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
@@ -272,17 +235,10 @@ class KeyedOperator:
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
                 result = self._on_timer(time, context)
-                if type(result) in _MANY:
+                if type(result) in MANY:
                     results.extend(result)
                 elif result is not None:
-                    self._collect(result, results)
-
-    def _collect(self, result: Any, results: list[Any]) -> None:
-        """Adds what a call returned that is neither a list nor a generator."""
-        if hasattr(result, "__next__"):
-            results.extend(result)
-        else:
-            results.append(result)
+                    collect(result, results)
 
     def _guard(self, call: Callable[[], None]) -> None:
         """Runs the user's code; an error of it is reported with its own traceback first."""

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+
+class Style(enum.Enum):
+    """What a function is given, and what it returns."""
+
+    #: Row and context, many results.
+    PROCESS = "process"
+    #: Row, many results.
+    FLAT_MAP = "flat_map"
+    #: Row, one result.
+    MAP = "map"
+    #: Row, whether to keep it.
+    FILTER = "filter"
+    #: Row and context, no result.
+    SINK = "sink"
+    #: Many rows at once.
+    BATCHES = "batches"
 
 
 @dataclass(frozen=True)
@@ -14,16 +32,14 @@ class FunctionPlan:
     Attributes:
         function: the user's function object, or a plain callable.
         method: the method that takes a row; empty for a plain callable.
-        style: ``process`` (row and context, many results), ``flat_map`` (row, many results),
-            ``map`` (row, one result), ``filter`` (row, whether to keep it), ``sink`` (row and
-            context, no result), ``batches`` (many rows at once).
+        style: what that is given and returns.
         on_timer: the method that takes a timer; empty when the function has no timers.
         on_broadcast: the method that takes a broadcast element; empty when there are none.
     """
 
     function: Any
     method: str
-    style: str
+    style: Style
     on_timer: str = ""
     on_broadcast: str = ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, StructCodec
+from keystate._codec import Misfit, struct_codec
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
 
@@ -21,7 +21,7 @@ class Results:
     """Results of one schema. Those for side outputs are dropped: nobody reads them."""
 
     def __init__(self, output_type: T.StructType, place: str = "the output schema") -> None:
-        self._codec = StructCodec(output_type)
+        self._codec = struct_codec(output_type)
         self._bare = len(output_type.fields) == 1
         self._is_row = row_test(output_type)
         self.place = f"{place} {self._codec.name}"
@@ -60,7 +60,7 @@ class TaggedResults:
     def __init__(self, output_type: T.StructType) -> None:
         self._outputs = [_output(field) for field in output_type.fields]
         self._of_tag = {name: i for i, name in enumerate(output_type.names) if i > 0}
-        self._fields = list(StructCodec(output_type).arrow)
+        self._fields = list(struct_codec(output_type).arrow)
 
     def encode(self, results: list[Any]) -> pa.Array:
         """The results in their order; those with other tags are dropped."""

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, StructCodec, shorten
+from keystate._codec import Misfit, shorten, struct_codec
 from keystate._worker.function_errors import function_error
 from keystate._worker.instance_state import InstanceStates, Snapshot
 from keystate._worker.results import row_test
@@ -92,7 +92,7 @@ class Instance:
         self._runtime = _SourceRuntimeContext(name, index, of)
         self._lock = CheckpointLock(share)
         self._share = share
-        self._output = StructCodec(row_type)
+        self._output = struct_codec(row_type)
         self._bare = len(row_type.fields) == 1
         self._is_row = row_test(row_type)
         self._schema = pa.schema(self._output.arrow)

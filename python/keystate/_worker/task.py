@@ -16,7 +16,7 @@ from keystate._spec import OperatorSpec
 from keystate._worker.broadcast import BroadcastOperator
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.plan import FunctionPlan, Style
 from keystate._worker.protocol import Control, check_version
 
 _KEPT_OPERATORS = 64
@@ -93,7 +93,7 @@ class TaskFunction:
         types = (self.key_type, self.row_type, self.output_type)
         if self.broadcast_type is not None:
             return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
-        operator = _batch_operator() if plan.style == "batches" else KeyedOperator
+        operator = _batch_operator() if plan.style is Style.BATCHES else KeyedOperator
         return operator(plan, self.spec, *types, control)
 
 

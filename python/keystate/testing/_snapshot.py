@@ -14,6 +14,12 @@ from keystate._worker.protocol import Part
 from keystate.errors import CheckpointError
 from keystate.testing._broadcast import Copy
 
+#: By name each state, the keys that have it, what they have, and when that was last used.
+StoredStates = dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
+
+#: Domain and time of each timer that is set, and their keys.
+StoredTimers = tuple[list[tuple[int, int]], pa.Array]
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -31,8 +37,8 @@ class Snapshot:
 
     settings: dict[str, Any]
     clock: dict[str, Any]
-    states: dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
-    timers: tuple[list[tuple[int, int]], pa.Array]
+    states: StoredStates
+    timers: StoredTimers
     operator: dict[str, Any]
     broadcast: list[Copy]
 

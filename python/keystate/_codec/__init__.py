@@ -1,0 +1,24 @@
+"""Conversion between Arrow arrays and Python values, a whole column at a time.
+
+Python values are what PySpark's own rows hold: ``int``, ``float``, ``str``, ``bytes``, ``bool``,
+``Decimal``, ``date``, naive local ``datetime`` for timestamps, ``list``, ``dict``, and
+:mod:`rows <keystate._rows>` or dataclasses for structs. Encoding checks types: a value that Spark
+would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
+"""
+
+from keystate._codec.base import Codec, Shape, offsets
+from keystate._codec.factory import codec, struct_codec
+from keystate._codec.misfits import Misfit, TooLarge, shorten
+from keystate._codec.structs import StructCodec
+
+__all__ = [
+    "Codec",
+    "Misfit",
+    "Shape",
+    "StructCodec",
+    "TooLarge",
+    "codec",
+    "offsets",
+    "shorten",
+    "struct_codec",
+]

@@ -1,0 +1,67 @@
+"""The codec of a type."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+
+from pyspark.sql import types as T
+
+from keystate._codec.base import PLAIN, Codec, Shape
+from keystate._codec.nested import ArrayCodec, MapCodec
+from keystate._codec.numeric import DecimalCodec, FloatCodec, IntegerCodec
+from keystate._codec.structs import StructCodec
+from keystate._codec.text import BinaryCodec, StringCodec
+from keystate._codec.times import DateCodec, NaiveCodec, TimestampCodec
+
+_SIMPLE: dict[type[T.DataType], Callable[[T.DataType], Codec]] = {
+    T.BooleanType: lambda t: Codec(t, (bool,)),
+    T.ByteType: lambda t: IntegerCodec(t, (int,), "b", 1),
+    T.ShortType: lambda t: IntegerCodec(t, (int,), "h", 2),
+    T.IntegerType: lambda t: IntegerCodec(t, (int,), "i", 4),
+    T.LongType: lambda t: IntegerCodec(t, (int,), "q", 8),
+    T.FloatType: lambda t: FloatCodec(t, (float,), "f", 4),
+    T.DoubleType: lambda t: FloatCodec(t, (float,), "d", 8),
+    T.DecimalType: lambda t: DecimalCodec(t, (Decimal,)),
+    T.StringType: lambda t: StringCodec(t, (str,)),
+    T.BinaryType: lambda t: BinaryCodec(t, (bytes,)),
+    T.DateType: lambda t: DateCodec(t, (datetime.date,)),
+    T.TimestampType: lambda t: TimestampCodec(t, (datetime.datetime,)),
+    T.TimestampNTZType: lambda t: NaiveCodec(t, (datetime.datetime,)),
+    T.DayTimeIntervalType: lambda t: Codec(t, (datetime.timedelta,)),
+    T.TimeType: lambda t: NaiveCodec(t, (datetime.time,)),
+    T.NullType: lambda t: Codec(t, ()),
+}
+
+
+def codec(data_type: T.DataType, shape: Shape | None = None) -> Codec:
+    """The codec of a Spark type.
+
+    Args:
+        data_type: any type that has a Python value; not variant, calendar and year-month intervals,
+            geometry and geography.
+        shape: where values are objects of the user's classes.
+
+    Raises:
+        TypeError: the type is not supported.
+    """
+    shape = shape or PLAIN
+    if isinstance(data_type, T.StructType):
+        return struct_codec(data_type, shape)
+    if isinstance(data_type, T.ArrayType):
+        return ArrayCodec(data_type, shape, codec(data_type.elementType, shape.part(0)))
+    if isinstance(data_type, T.MapType):
+        key = codec(data_type.keyType, shape.part(0))
+        return MapCodec(data_type, key, codec(data_type.valueType, shape.part(1)))
+    for kind, make in _SIMPLE.items():
+        if type(data_type) is kind:
+            return make(data_type)
+    raise TypeError(f"type {data_type.simpleString()} is not supported")
+
+
+def struct_codec(data_type: T.StructType, shape: Shape = PLAIN) -> StructCodec:
+    """Likewise of a struct, or of rows."""
+    types = [field.dataType for field in data_type.fields]
+    fields = [codec(kind, shape.part(i)) for i, kind in enumerate(types)]
+    return StructCodec(data_type, shape, fields)

@@ -1,0 +1,139 @@
+"""Codecs of arrays and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec.base import Codec, Shape, mask_of, offsets, offsets_of, with_nulls
+from keystate._codec.misfits import Misfit
+
+
+class ArrayCodec(Codec):
+    def __init__(self, data_type: T.ArrayType, shape: Shape, element: Codec) -> None:
+        super().__init__(data_type, (list, tuple))
+        self._element = element
+        self._nullable = data_type.containsNull
+        self._make: Callable[[Any], Any] = tuple if shape.cls is tuple else list
+        self.plain = None
+        self.as_key = self._as_key
+        self.key_class = None
+
+    def _as_key(self, value: Any) -> Any:
+        form = self._element.as_key
+        return None if value is None else tuple(value if form is None else map(form, value))
+
+    def key(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)):
+            raise Misfit(value, self.name)
+        try:
+            return tuple(map(self._element.key, value))
+        except Misfit as e:
+            raise e.within("an element of the array") from None
+
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)):
+            raise Misfit(value, self.name)
+        if not self._nullable and None in value:
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
+        try:
+            elements = self._element.all_as_read(value)
+        except Misfit as e:
+            raise e.within("an element of the array") from None
+        return elements if self._make is list else self._make(elements)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        at = offsets(array)
+        values = self._element.decode(array.values.slice(at[0], at[-1] - at[0]))
+        first = at[0]
+        lists: list[Any] = [values[a - first : b - first] for a, b in pairwise(at)]
+        if self._make is not list:
+            lists = list(map(self._make, lists))
+        return with_nulls(lists, array)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if value is not None and not isinstance(value, (list, tuple)):
+                raise Misfit(value, self.name)
+        flat = list(chain.from_iterable(v for v in values if v is not None))
+        if not self._nullable and None in flat:
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
+        try:
+            elements = self._element.encode(flat)
+        except Misfit as e:
+            raise e.within("an element of the array") from None
+        return pa.ListArray.from_arrays(
+            offsets_of(values), elements, type=self.arrow, mask=mask_of(values)
+        )
+
+
+class MapCodec(Codec):
+    def __init__(self, data_type: T.MapType, key: Codec, value: Codec) -> None:
+        super().__init__(data_type, (dict,))
+        self._key = key
+        self._value = value
+        self._nullable = data_type.valueContainsNull
+        self.plain = None
+
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise Misfit(value, self.name)
+        if None in value:
+            raise Misfit(None, self._key.name, "a key of the map")
+        try:
+            keys = list(map(self._key.key, value))
+        except Misfit as e:
+            raise e.within("a key of the map") from None
+        items = list(value.values())
+        if not self._nullable and None in items:
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
+        try:
+            return dict(zip(keys, self._value.all_as_read(items)))
+        except Misfit as e:
+            raise e.within("a value of the map") from None
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        at = offsets(array)
+        first, size = at[0], at[-1] - at[0]
+        keys = self._key.decode(array.keys.slice(first, size))
+        if self._key.as_key is not None:
+            keys = list(map(self._key.as_key, keys))
+        values = self._value.decode(array.items.slice(first, size))
+        maps = [
+            dict(zip(keys[a - first : b - first], values[a - first : b - first]))
+            for a, b in pairwise(at)
+        ]
+        return with_nulls(maps, array)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if value is not None and not isinstance(value, dict):
+                raise Misfit(value, self.name)
+        present = [v for v in values if v is not None]
+        keys = list(chain.from_iterable(present))
+        if None in keys:
+            raise Misfit(None, self._key.name, "a key of the map")
+        try:
+            encoded_keys = self._key.encode(keys)
+        except Misfit as e:
+            raise e.within("a key of the map") from None
+        items = list(chain.from_iterable(v.values() for v in present))
+        if not self._nullable and None in items:
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
+        try:
+            encoded_values = self._value.encode(items)
+        except Misfit as e:
+            raise e.within("a value of the map") from None
+        return pa.MapArray.from_arrays(
+            offsets_of(values), encoded_keys, encoded_values, type=self.arrow, mask=mask_of(values)
+        )

@@ -1,0 +1,185 @@
+"""The codec of structs, and of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec.base import Codec, Form, Shape, validity
+from keystate._codec.misfits import Misfit
+from keystate._codec.numeric import IntegerCodec
+from keystate._rows import row_class, row_maker
+
+
+class StructCodec(Codec):
+    """Structs: tuples with named fields.
+
+    Args:
+        data_type: the struct's.
+        shape: which class the values are of.
+        fields: the codecs of the fields.
+    """
+
+    def __init__(self, data_type: T.StructType, shape: Shape, fields: list[Codec]) -> None:
+        super().__init__(data_type, (tuple,))
+        self.fields = fields
+        self.names = tuple(data_type.fieldNames())
+        self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
+        self._class: type = row_class(self.names)
+        self._make: Form = row_maker(self.names)
+        if shape.cls is not None:
+            cls = self._class = shape.cls
+            self._make = lambda values: cls(*values)
+        self.plain = None
+        self.as_key = self._as_key
+        self.key_class = None
+
+    def as_read(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return self.tuple_as_read(value if type(value) is tuple else self._tuple(value))
+
+    @cached_property
+    def tuple_as_read(self) -> Form:
+        """``as_read`` of a tuple, compiled for these fields as ``namedtuple`` compiles its own.
+
+        A state of a struct is mostly given a tuple, and mostly of values of just the right class.
+        """
+        names = [f"v{i}" for i in range(len(self.fields))]
+        scope: dict[str, Any] = {"make": self._make, "width": len(names)}
+        scope["misfit"] = self._wrong_length
+        lines = ["def as_read(row):", "if len(row) != width: misfit(row)"]
+        if names:
+            lines.append(f"{', '.join(names)}, = row")
+        for i, field in enumerate(self.fields):
+            scope[f"form{i}"] = self._field_reader(i)
+            fits = []
+            if isinstance(field, IntegerCodec):
+                fits.append(f"type(v{i}) is int and {field.lowest} <= v{i} <= {field.highest}")
+            elif field.plain is not None:
+                scope[f"class{i}"] = field.plain
+                fits.append(f"type(v{i}) is class{i}")
+            if i not in self._required:
+                fits.append(f"v{i} is None")
+            condition = f"if not ({' or '.join(fits)}): " if fits else ""
+            lines.append(f"{condition}v{i} = form{i}(v{i})")
+        lines.append(f"return make(({''.join(name + ', ' for name in names)}))")
+        exec("\n ".join(lines), scope)
+        reader: Form = scope["as_read"]
+        return reader
+
+    def _field_reader(self, i: int) -> Form:
+        field, name, required = self.fields[i], self.names[i], i in self._required
+
+        def as_read(value: Any) -> Any:
+            if required and value is None:
+                raise Misfit(None, f"{field.name}, not null,", f"field '{name}'")
+            try:
+                return field.as_read(value)
+            except Misfit as e:
+                raise e.within(f"field '{name}'") from None
+
+        return as_read
+
+    def _wrong_length(self, row: Any) -> None:
+        raise Misfit(row, f"{self.name} ({len(self.fields)} fields)")
+
+    def _as_key(self, value: Any) -> Any:
+        if value is None:
+            return None
+        forms = [field.as_key for field in self.fields]
+        row = self._tuple(value)
+        return self._make(tuple(v if form is None else form(v) for form, v in zip(forms, row)))
+
+    def key(self, value: Any) -> Any:
+        if value is None:
+            return None
+        (row,) = self._tuples([value])
+        parts = []
+        for name, field, part in zip(self.names, self.fields, row):
+            try:
+                parts.append(field.key(part))
+            except Misfit as e:
+                raise e.within(f"field '{name}'") from None
+        return self._make(tuple(parts))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if array.null_count == len(array):
+            return [None] * len(array)
+        if not self.fields:
+            return [self._make(())] * len(array)
+        columns = [f.decode(array.field(i)) for i, f in enumerate(self.fields)]
+        if array.null_count:
+            # A class of the user's may refuse the nulls that are in place of nothing.
+            make, rows = self._make, zip(validity(array), zip(*columns))
+            return [make(row) if there else None for there, row in rows]
+        return list(map(self._make, zip(*columns)))
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        rows: Sequence[Any] = values
+        mask = None
+        if None in values:
+            present = iter(self._tuples([v for v in values if v is not None]))
+            absent = (None,) * len(self.fields)
+            mask = pa.array([v is None for v in values], pa.bool_())
+            rows = [absent if v is None else next(present) for v in values]
+        else:
+            rows = self._tuples(values)
+        columns = self._encode_fields(rows)
+        if not columns:
+            return pa.array([{}] * len(values), self.arrow)
+        return pa.StructArray.from_arrays(columns, fields=list(self.arrow), mask=mask)
+
+    def encode_columns(self, rows: Sequence[Any]) -> list[pa.Array]:
+        """One array a field of rows, none of which is ``None``."""
+        return self._encode_fields(self._tuples(rows))
+
+    def _tuples(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        """These rows as tuples of the fields' values in their order."""
+        width = len(self.fields)
+        if not set(map(type, rows)) <= {self._class, tuple} or not issubclass(self._class, tuple):
+            rows = [self._tuple(row) for row in rows]
+        if set(map(len, rows)) - {width}:
+            self._wrong_length(next(row for row in rows if len(row) != width))
+        for i in self._required:
+            if any(row[i] is None for row in rows):
+                raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
+        return rows
+
+    def _encode_fields(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+        columns = zip(*rows) if rows else [()] * len(self.fields)
+        encoded = []
+        for name, field, column in zip(self.names, self.fields, columns):
+            try:
+                encoded.append(field.encode(column))
+            except Misfit as e:
+                raise e.within(f"field '{name}'") from None
+        return encoded
+
+    def _tuple(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, tuple):
+            # A Row or namedtuple of the same names in another order is meant by name.
+            names: Any = getattr(value, "__fields__", None)
+            names = names or getattr(value, "_fields", self.names)
+            if tuple(names) != self.names and sorted(names) == sorted(self.names):
+                by_name = dict(zip(names, value))
+                return tuple(by_name[name] for name in self.names)
+            return value
+        if isinstance(value, list):
+            return tuple(value)
+        if isinstance(value, dict):
+            unknown = [name for name in value if name not in self.names]
+            if unknown:
+                raise Misfit(value, f"{self.name}, which has no field {unknown[0]!r}")
+            return tuple(value.get(name) for name in self.names)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            try:
+                return tuple(getattr(value, name) for name in self.names)
+            except AttributeError:
+                raise Misfit(value, self.name) from None
+        raise Misfit(value, self.name)

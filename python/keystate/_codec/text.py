@@ -1,0 +1,33 @@
+"""Codecs of strings and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._codec.base import Codec, offsets
+
+
+class StringCodec(Codec):
+    def decode(self, array: pa.Array) -> list[Any]:
+        if array.null_count or array.type != pa.string() or len(array) == 0:
+            return super().decode(array)
+        at, data = offsets(array), array.buffers()[2]
+        if data is None:
+            return [""] * len(array)
+        first = at[0]
+        try:
+            text = str(memoryview(data)[first : at[-1]], "ascii")
+        except UnicodeDecodeError:
+            return super().decode(array)
+        return [text[a - first : b - first] for a, b in pairwise(at)]
+
+
+class BinaryCodec(Codec):
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return super().encode(
+            [bytes(v) if isinstance(v, (bytearray, memoryview)) else v for v in values]
+        )

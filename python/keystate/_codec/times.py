@@ -1,0 +1,120 @@
+"""Codecs of dates and times."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec.base import Codec
+from keystate._codec.misfits import Misfit
+from keystate._codec.numeric import LONG
+
+
+class DateCodec(Codec):
+    def _coerce(self, value: Any) -> Any:
+        # A datetime is a date to Python, but its time of day would be lost.
+        if isinstance(value, datetime.datetime):
+            raise Misfit(value, self.name)
+        return super()._coerce(value)
+
+
+class NaiveCodec(Codec):
+    """Times without a zone: an aware one would have to be converted to some zone, or stripped."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        self.plain = self.key_class = None
+        self._class: Any = accepted[0]
+
+    def as_read(self, value: Any) -> Any:
+        if type(value) is self._class and not value.fold and value.tzinfo is None:
+            return value
+        return super().as_read(value)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if getattr(value, "tzinfo", None) is not None:
+                raise Misfit(value, f"{self.name} (without a time zone)")
+        return super().encode(values)
+
+
+class _Later(datetime.datetime):
+    """The second of two instants that have one local time, when clocks are set back.
+
+    Python compares local times alone, so both would be one key, and in no order.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, datetime.datetime) and instant(self) == instant(other)
+
+    def __lt__(self, other: Any) -> bool:
+        return instant(self) < instant(other)
+
+    def __le__(self, other: Any) -> bool:
+        return instant(self) <= instant(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return instant(self) > instant(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return instant(self) >= instant(other)
+
+    __hash__ = datetime.datetime.__hash__
+
+
+def instant(time: datetime.datetime) -> tuple[float, int]:
+    # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
+    return time.replace(microsecond=0).timestamp(), time.microsecond
+
+
+def _later(value: datetime.datetime | None) -> datetime.datetime | None:
+    if value is None or not value.fold:
+        return value
+    return _Later(*value.timetuple()[:6], value.microsecond, fold=1)
+
+
+class TimestampCodec(Codec):
+    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
+
+    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
+        super().__init__(data_type, accepted)
+        self.plain = None
+        self.as_key = _later
+        self.key_class = None
+
+    def as_read(self, value: Any) -> Any:
+        # Of a time that clocks skip or that comes twice, what is read may look otherwise.
+        return _local(self._micros(value))
+
+    def key(self, value: Any) -> Any:
+        return _later(_local(self._micros(value)))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return list(map(_local, LONG.decode(array.cast(pa.int64()))))
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([self._micros(v) for v in values], pa.int64()).cast(self.arrow)
+
+    def _micros(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, datetime.datetime):
+            raise Misfit(value, self.name)
+        try:
+            seconds = int(instant(value)[0])
+        except (OverflowError, ValueError):
+            raise Misfit(value, self.name) from None
+        return seconds * 1_000_000 + value.microsecond
+
+
+def _local(micros: int | None) -> datetime.datetime | None:
+    if micros is None:
+        return None
+    local = datetime.datetime.fromtimestamp(micros // 1_000_000)
+    return local.replace(microsecond=micros % 1_000_000)

@@ -1,0 +1,183 @@
+"""What an operator runs in its tasks: a function with all that was declared of it, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._discovery import discover_states
+from keystate._pickling import pickled
+from keystate._spec import (
+    OperatorSpec,
+    check_columns,
+    check_distinct,
+    check_names,
+    resolve_lasting_state,
+    resolve_schema,
+)
+from keystate._worker.plan import FunctionPlan, Style
+from keystate._worker.results import MAIN
+from keystate._worker.task import TaskFunction
+from keystate.errors import DeclarationError
+from keystate.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    ListCheckpointed,
+    OutputTag,
+)
+from keystate.state import MapStateDescriptor, TypeLike
+from keystate.ttl import needs_notes
+
+_TIME_MODES = ("auto", "event_time", "processing_time", "none")
+
+
+class BroadcastElements:
+    """What a broadcast stream has: its rows' type, and the states that are made of them."""
+
+    def __init__(
+        self, row_type: T.StructType, state_descriptors: Sequence[MapStateDescriptor[Any, Any]]
+    ) -> None:
+        if not state_descriptors:
+            raise DeclarationError("broadcast() needs at least one MapStateDescriptor")
+        for descriptor in state_descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise DeclarationError(
+                    f"broadcast state is described by a MapStateDescriptor, got {descriptor!r}"
+                )
+        check_columns(row_type, "the broadcast input")
+        check_distinct(row_type, "the broadcast input")
+        self.row_type = row_type
+        self.states = tuple(
+            dataclasses.replace(
+                resolve_lasting_state(d, "broadcast"), kind="broadcast", descriptor="broadcast"
+            )
+            for d in state_descriptors
+        )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared of an operator beside its function.
+
+    Attributes:
+        row_type: the input's columns.
+        key_type: the key's columns; none of a stream without keys.
+        output_schema: the rows of the main output.
+        name: the operator's.
+        max_parallelism: the number of key groups, if it is told.
+        time_mode: which clock it goes by.
+        broadcast: what is broadcast to it.
+        side_outputs: the side outputs that are read.
+        pickles: what pickles in its operator state may name.
+    """
+
+    row_type: T.StructType
+    key_type: T.StructType
+    output_schema: TypeLike
+    name: str | None = None
+    max_parallelism: int | None = None
+    time_mode: str = "auto"
+    broadcast: BroadcastElements | None = None
+    side_outputs: tuple[OutputTag, ...] = ()
+    pickles: tuple[str, ...] = ()
+
+
+def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
+    """The function and what is declared of it, as Spark's tasks call it.
+
+    Raises:
+        DeclarationError: the function, one of its states or the schema is not well declared.
+    """
+    if declared.time_mode not in _TIME_MODES:
+        raise DeclarationError(
+            f"time_mode must be one of {_TIME_MODES}, got {declared.time_mode!r}"
+        )
+    output_type = _output_type(declared)
+    check_columns(declared.row_type, "the input")
+    check_columns(declared.key_type, "the key")
+    function = pickled(plan, plan.function)
+    spec = _spec(plan, function, declared)
+    _check(plan, spec, declared)
+    broadcast_type = declared.broadcast.row_type if declared.broadcast is not None else None
+    types = (declared.key_type, declared.row_type, output_type, broadcast_type)
+    return TaskFunction(uuid.uuid4().hex, function, spec, *types)
+
+
+def _output_type(declared: Declared) -> T.StructType:
+    main = resolve_schema(declared.output_schema, "the output schema")
+    check_columns(main, "the output schema")
+    return _tagged_type(main, declared.side_outputs) if declared.side_outputs else main
+
+
+def _spec(plan: FunctionPlan, function: bytes, declared: Declared) -> OperatorSpec:
+    states, operator_states, metrics = discover_states(function)
+    broadcast = declared.broadcast
+    kinds = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
+    checkpointed = isinstance(plan.function, kinds)
+    if checkpointed and broadcast is not None:
+        raise DeclarationError(
+            "a function of broadcast elements can't have operator state: keep it in broadcast state"
+        )
+    keyed = bool(declared.key_type.fields)
+    return OperatorSpec(
+        name=declared.name,
+        max_parallelism=declared.max_parallelism,
+        time_mode=declared.time_mode,
+        timers=bool(plan.on_timer),
+        states=states,
+        broadcast=broadcast.states if broadcast is not None else (),
+        checkpointed=checkpointed,
+        operator_states=operator_states,
+        raw_keyed=isinstance(plan.function, CheckpointedFunction) and keyed,
+        side_outputs=bool(declared.side_outputs),
+        metrics=metrics,
+        pickles=declared.pickles,
+    )
+
+
+def _check(plan: FunctionPlan, spec: OperatorSpec, declared: Declared) -> None:
+    if plan.style is Style.BATCHES:
+        if declared.side_outputs:
+            raise DeclarationError("process_batches has no side outputs")
+        _check_value_states(spec)
+    if not declared.key_type.fields and spec.states:
+        name = spec.states[0].name
+        raise DeclarationError(f"state '{name}' needs a key: use keystate.keyed(df, ...)")
+    check_names(spec)
+
+
+def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:
+    """A struct column for the main output and one for each side output."""
+    fields = [T.StructField(MAIN, main)]
+    names = {MAIN}
+    for tag in tags:
+        place = f"side output '{tag.tag_id}'"
+        if tag.tag_id.lower() in names:
+            raise DeclarationError(
+                f"two outputs are named '{tag.tag_id}': names differ in more than upper and lower "
+                f"case, and '{MAIN}' is the main output"
+            )
+        names.add(tag.tag_id.lower())
+        row_type = resolve_schema(tag.type, place)
+        check_columns(row_type, place)
+        fields.append(T.StructField(tag.tag_id, row_type))
+    return T.StructType(fields)
+
+
+def _check_value_states(spec: OperatorSpec) -> None:
+    for state in spec.states:
+        if state.descriptor != "value":
+            raise DeclarationError(
+                f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
+                "states only"
+            )
+        if needs_notes(state.ttl):
+            raise DeclarationError(
+                f"state '{state.name}': process_batches has a time to live by processing time "
+                "only, updated when values are written"
+            )

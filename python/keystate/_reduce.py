@@ -1,0 +1,57 @@
+"""``KeyedStream.reduce`` as functions of rows with a value state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._worker.plan import FunctionPlan
+from keystate._worker.results import row_test
+from keystate.errors import OutputTypeError
+from keystate.functions import KeyedProcessFunction
+from keystate.runtime import RuntimeContext
+from keystate.state import ValueStateDescriptor
+
+
+class RollingReduce(KeyedProcessFunction):
+    """Reduces with the result so far in a value state, and emits it for every row."""
+
+    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
+        self._plan = plan
+        self._row_type = row_type
+        self._bare = len(row_type.fields) == 1
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._plan.open(runtime_context)
+        self._reduce = self._plan.call()
+        descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
+        self._result = runtime_context.get_state(descriptor)
+        self._is_row = row_test(self._row_type)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        result = self._result.value()
+        if result is None:
+            result = value
+        else:
+            result = self._reduce(result, value)
+            if result is None:
+                raise OutputTypeError("reduce() returned None, where it must return a row")
+            if self._bare and not self._is_row(result):
+                result = (result,)
+        self._result.update(result)
+        return [self._result.value()]
+
+    def close(self) -> None:
+        self._plan.close()
+
+
+class LastReduce(RollingReduce):
+    """Emits the result when a batch's input has ended, which is when its timers fire."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        super().process_element(value, ctx)
+        ctx.timer_service().register_event_time_timer(0)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return [self._result.value()]

@@ -1,0 +1,85 @@
+"""The loops over a message's rows, one for each style of function: what runs for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import GeneratorType
+from typing import Any
+
+from keystate._worker.context import RowContext
+from keystate._worker.plan import Style
+
+Call = Callable[..., Any]
+
+#: What is many results.
+MANY = (list, GeneratorType)
+
+
+def collect(result: Any, results: list[Any]) -> None:
+    """Adds what a call returned that is neither a list nor a generator."""
+    if hasattr(result, "__next__"):
+        results.extend(result)
+    else:
+        results.append(result)
+
+
+def _process(
+    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+) -> None:
+    extend = results.extend
+    for context.slot, row in zip(slots, rows):
+        context.row = row
+        result = call(row, context)
+        if result is not None:
+            if type(result) in MANY:
+                extend(result)
+            else:
+                collect(result, results)
+
+
+def _flat_map(
+    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+) -> None:
+    extend = results.extend
+    for context.slot, row in zip(slots, rows):
+        result = call(row)
+        if result is not None:
+            if type(result) in MANY:
+                extend(result)
+            else:
+                collect(result, results)
+
+
+def _map(
+    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+) -> None:
+    append = results.append
+    for context.slot, row in zip(slots, rows):
+        append(call(row))
+
+
+def _sink(
+    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+) -> None:
+    for context.slot, row in zip(slots, rows):
+        context.row = row
+        call(row, context)
+
+
+def _filter(
+    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+) -> None:
+    append = results.append
+    for context.slot, row in zip(slots, rows):
+        if call(row):
+            append(row)
+
+
+#: Calls a function for each row, with the slot of its key and the row in the context.
+LOOPS: dict[Style, Callable[[Call, RowContext, list[int], list[Any], list[Any]], None]] = {
+    Style.PROCESS: _process,
+    Style.FLAT_MAP: _flat_map,
+    Style.MAP: _map,
+    Style.FILTER: _filter,
+    Style.SINK: _sink,
+}

@@ -1,0 +1,69 @@
+"""The keys of a harness, and which subtask has which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._codec import Misfit, struct_codec
+from keystate._hash import KeyGroups
+from keystate.testing._settings import Settings
+
+
+class Keys:
+    """The keys of rows in the form in which a dictionary finds them, with their key groups."""
+
+    def __init__(self, settings: Settings, parallelism: int) -> None:
+        self._columns = settings.key_columns
+        self._codec = struct_codec(settings.key_type)
+        assert self._codec.as_key is not None
+        self._as_key = self._codec.as_key
+        self._key_groups = KeyGroups(settings.key_type, settings.max_parallelism)
+        self._max_parallelism = settings.max_parallelism
+        self._parallelism = parallelism
+        self._groups: dict[Any, int] = {}
+        if not self._columns:
+            # Rows without keys are spread by a hash of all their columns.
+            self._spreading = KeyGroups(settings.input_schema, parallelism)
+
+    def of_rows(self, rows: pa.Array) -> list[tuple[int, Any]]:
+        """For each row its subtask and its key."""
+        if not self._columns:
+            return [(subtask, ()) for subtask in self._spreading.of(rows)]
+        columns = [rows.field(i) for i in self._columns]
+        keys = pa.StructArray.from_arrays(columns, fields=list(self._codec.arrow))
+        return [(self.subtask_of(key), key) for key in self.decode(keys)]
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        """Keys as the stores have them; from now on their groups are known."""
+        keys = list(map(self._as_key, self._codec.decode(array)))
+        new = [key for key in dict.fromkeys(keys) if key not in self._groups]
+        self._groups.update(zip(new, self._key_groups.of(self._codec.encode(new))))
+        return keys
+
+    def encode(self, keys: Sequence[Any]) -> pa.Array:
+        """The array of such keys."""
+        return self._codec.encode(keys)
+
+    def of_user(self, key: Any) -> Any:
+        """The key that a user means: a bare value for one key column, a tuple for several."""
+        if len(self._codec.names) == 1:
+            key = (key,)
+        try:
+            return self.decode(self._codec.encode([key]))[0]
+        except Misfit as e:
+            raise TypeError(f"a key does not fit {self._codec.name}: {e}") from None
+
+    def group(self, key: Any) -> int:
+        """The key group of a key."""
+        return self._groups[key]
+
+    def subtask_of(self, key: Any) -> int:
+        """The subtask that has a key."""
+        return self.subtask_of_group(self._groups[key])
+
+    def subtask_of_group(self, group: int) -> int:
+        """The subtask that has a key group."""
+        return group * self._parallelism // self._max_parallelism

@@ -1,0 +1,69 @@
+"""Rows and broadcast elements on their way into a harness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as T
+
+from keystate._codec import Misfit, struct_codec
+from keystate._worker.results import row_test
+from keystate.errors import DeclarationError
+
+
+class Encoder:
+    """Encodes rows as a user gives them.
+
+    Args:
+        row_type: their type.
+        misfit: begins the message about a row that has another.
+    """
+
+    def __init__(self, row_type: T.StructType, misfit: str) -> None:
+        self._codec = struct_codec(row_type)
+        self._is_row = row_test(row_type)
+        self._misfit = misfit
+
+    def encode(self, rows: list[Any]) -> pa.Array:
+        """Rows, tuples, dicts, dataclasses, or bare values if there is one column."""
+        if len(self._codec.names) == 1:
+            rows = [row if self._is_row(row) else (row,) for row in rows]
+        try:
+            return self._codec.encode(rows)
+        except Misfit as e:
+            raise TypeError(f"{self._misfit} {self._codec.name}: {e}") from None
+
+
+class InputRows(Encoder):
+    """Rows of the input.
+
+    Args:
+        row_type: their type.
+        event_time: the column that the watermark goes by.
+    """
+
+    def __init__(self, row_type: T.StructType, event_time: int | None) -> None:
+        super().__init__(row_type, "a row does not fit the input schema")
+        self._event_time = event_time
+
+    def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
+        """The rows with this event time, in ms."""
+        at, fields = self._event_time, self._codec.arrow
+        if at is None or not pa.types.is_timestamp(fields.field(at).type):
+            raise DeclarationError("a row's timestamp needs an event_time column of that type")
+        columns = rows.flatten()
+        columns[at] = pa.array([timestamp * 1000], pa.int64()).cast(columns[at].type)
+        return pa.StructArray.from_arrays(columns, fields=list(fields))
+
+    def on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, int]:
+        """The rows that are not late, and how many are."""
+        if watermark is None or self._event_time is None or len(rows) == 0:
+            return rows, 0
+        times = rows.field(self._event_time)
+        if pa.types.is_struct(times.type):
+            times = times.field(1)  # a window's end
+        late = pc.less_equal(times.cast(pa.int64()), watermark * 1000).fill_null(False)
+        on_time = rows.filter(pc.invert(late))
+        return on_time, len(rows) - len(on_time)

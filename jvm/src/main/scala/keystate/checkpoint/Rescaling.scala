@@ -46,16 +46,7 @@ object Rescaling {
       readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
     }
     val maxParallelism = old.head.maxParallelism
-    old.foreach { manifest =>
-      val owned = KeyGroups.rangeOf(manifest.partition, ids.size, maxParallelism)
-      if (manifest.maxParallelism != maxParallelism || manifest.groups != owned)
-        throw new MixedLayoutsException(
-          StoreLocation(operator, manifest.partition, store),
-          version,
-          s"it has key groups ${manifest.groups.first} to ${manifest.groups.last} of " +
-            s"${manifest.maxParallelism}, and not ${owned.first} to ${owned.last} of $maxParallelism"
-        )
-    }
+    old.foreach(manifest => checkGroups(manifest, operator, store, ids.size, maxParallelism))
     val families = commonFamilies(operator, store, old)
     val operatorStates = new OperatorStates(storage, local)
     val subtaskStates = OperatorState.redistribute(
@@ -97,6 +88,24 @@ object Rescaling {
       )
       id
     }
+  }
+
+  /** Fails where a partition does not have the key groups that are its own among so many. */
+  private def checkGroups(
+      manifest: Manifest,
+      operator: Long,
+      store: String,
+      partitions: Int,
+      maxParallelism: Int
+  ): Unit = {
+    val owned = KeyGroups.rangeOf(manifest.partition, partitions, maxParallelism)
+    if (manifest.maxParallelism != maxParallelism || manifest.groups != owned)
+      throw new MixedLayoutsException(
+        StoreLocation(operator, manifest.partition, store),
+        manifest.version,
+        s"it has key groups ${manifest.groups.first} to ${manifest.groups.last} of " +
+          s"${manifest.maxParallelism}, and not ${owned.first} to ${owned.last} of $maxParallelism"
+      )
   }
 
   /** None where an old partition does not have it by group. */

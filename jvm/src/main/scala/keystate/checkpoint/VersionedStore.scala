@@ -260,7 +260,7 @@ final class VersionedStore(
 
   /** A version's manifest, whatever is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
-    Rescaling.read(storage, location, version, id, settings.parallelism)
+    Rescaling.read(storage, location, version, id, settings.layout)
 
   /** What a version changed in one family. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
@@ -275,7 +275,7 @@ final class VersionedStore(
 
   def exists(version: Long, id: Option[String]): Boolean =
     version == 0 || storage.exists(
-      Rescaling.file(storage, location, version, id, settings.parallelism)
+      Rescaling.file(storage, location, version, id, settings.layout)
     )
 
   /** Merges runs, and deletes files that no retained version needs. In any thread. */

@@ -5,12 +5,12 @@ import java.nio.ByteBuffer
 import java.util.Arrays
 
 import scala.annotation.tailrec
-import scala.collection.mutable
 
 import keystate.backend.{
   Change,
   ChangeSink,
   EntryIterator,
+  FamilyTables,
   KeyOrder,
   KeyedStateBackend,
   Layout,
@@ -38,25 +38,14 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   import EmbeddedRocksDBStateBackend._
 
   private val database = new Database(folder, config)
-  private val tables = mutable.TreeMap.empty[Int, FamilyChanges]
-  // Of the open transaction: families it made, families it dropped.
-  private val made = mutable.Set.empty[Int]
-  private val dropped = mutable.ArrayBuffer.empty[FamilyChanges]
-  // The families by id; the sorted map above is too slow for each access.
-  private var byId = new Array[FamilyChanges](0)
+  private val tables = new FamilyTables(new FamilyChanges(_, database), () => checkOpen())
 
-  override def register(family: StateFamily): Unit = if (!tables.contains(family.id)) {
-    add(new FamilyChanges(family, database))
-    made += family.id
-  }
+  override def register(family: StateFamily): Unit = tables.register(family)
 
-  override def drop(familyId: Int): Unit = tables.remove(familyId).foreach { table =>
-    byId(familyId) = null
-    if (!made.remove(familyId)) dropped += table
-  }
+  override def drop(familyId: Int): Unit = tables.drop(familyId)
 
   override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =
-    table(family).get(group, key)
+    tables(family).get(group, key)
 
   override def multiGet(
       family: Int,
@@ -65,7 +54,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       values: Array[Array[Byte]],
       count: Int
   ): Unit = {
-    val entries = table(family)
+    val entries = tables(family)
     var i = 0
     while (i < count) {
       values(i) = entries.get(groups(i), keys(i))
@@ -74,14 +63,14 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   }
 
   override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
-    table(family).put(group, key, value)
+    tables(family).put(group, key, value)
 
   override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
-    table(family).remove(group, key)
+    tables(family).remove(group, key)
 
   /** For single entries; versions are loaded by `restore`. */
   override def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
-    val entries = table(family)
+    val entries = tables(family)
     val existed = database.contains(family, group, key)
     database.write(Iterator.single(Change(family, group, key, value)))
     entries.restored(group, (if (value == null) 0L else 1L) - (if (existed) 1L else 0L))
@@ -102,7 +91,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
         Option.when(partial.nonEmpty)(operatorGroup)
     )
     restore(runs.toList)
-    tables.valuesIterator.foreach { table =>
+    tables.all.foreach { table =>
       val id = table.family.id
       if (partial.nonEmpty) {
         database.deleteGroups(id, 0, groups.first)
@@ -119,26 +108,26 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       group: Int,
       start: Array[Byte],
       end: Array[Byte]
-  ): EntryIterator = scan(table(family), group, start, end, reverse = false)
+  ): EntryIterator = scan(tables(family), group, start, end, reverse = false)
 
   override def scanReverse(
       family: Int,
       group: Int,
       start: Array[Byte],
       end: Array[Byte]
-  ): EntryIterator = scan(table(family), group, start, end, reverse = true)
+  ): EntryIterator = scan(tables(family), group, start, end, reverse = true)
 
-  override def count(family: Int): Long = table(family).count
+  override def count(family: Int): Long = tables(family).count
 
-  override def count(family: Int, group: Int): Long = table(family).count(group)
+  override def count(family: Int, group: Int): Long = tables(family).count(group)
 
-  override def memoryUsed: Long = database.memoryUsed + tables.valuesIterator.map(_.bytes).sum
+  override def memoryUsed: Long = database.memoryUsed + tables.all.map(_.bytes).sum
 
   override def writeChanges(sink: ChangeSink): Unit = sink.addAll(changes)
 
-  private def changes: Iterator[Change] = tables.valuesIterator.flatMap(_.changes())
+  private def changes: Iterator[Change] = tables.all.flatMap(_.changes())
 
-  override def changeCount: Long = tables.valuesIterator.map(_.changeCount).sum
+  override def changeCount: Long = tables.all.map(_.changeCount).sum
 
   override def changesCommitted(): Unit = committed {
     if (changeCount > 0) database.write(changes)
@@ -150,32 +139,25 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       committed {
         database.ingest(Seq(RunFile(run, KeyGroupRange(0, maxParallelism), isWhole = true)))
         // Tombstones go when RocksDB compacts, the run's removals would stay.
-        tables.valuesIterator.filter(_.hasRemovals).foreach { table =>
+        tables.all.filter(_.hasRemovals).foreach { table =>
           database.write(table.changes().filter(_.value == null))
         }
       }
 
   private def committed(store: => Unit): Unit = {
-    dropped.foreach(table => database.deleteFamily(table.family.id))
+    tables.droppedIds.foreach(database.deleteFamily)
     store
-    tables.valuesIterator.foreach(_.changesCommitted())
-    endTransaction()
+    tables.all.foreach(_.changesCommitted())
+    tables.commit()
   }
 
   override def rollback(): Unit = {
-    made.foreach { id =>
-      tables.remove(id)
-      byId(id) = null
-    }
-    dropped.foreach(add)
-    tables.valuesIterator.foreach(_.rollback())
-    endTransaction()
+    tables.rollback()
+    tables.all.foreach(_.rollback())
   }
 
   override def close(): Unit = {
     tables.clear()
-    byId = new Array[FamilyChanges](0)
-    endTransaction()
     database.close()
   }
 
@@ -221,29 +203,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     count
   }
 
-  private def add(table: FamilyChanges): Unit = {
-    val id = table.family.id
-    tables(id) = table
-    if (id >= byId.length) byId = byId.padTo(id + 1, null)
-    byId(id) = table
-  }
-
-  private def table(family: Int): FamilyChanges = {
-    val table = if (family < byId.length) byId(family) else null
-    if (table == null) {
-      checkOpen()
-      throw new IllegalStateException(s"no state is registered with id $family")
-    }
-    table
-  }
-
   private def checkOpen(): Unit =
     if (database.isClosed) throw new IllegalStateException("the state backend is closed")
-
-  private def endTransaction(): Unit = {
-    made.clear()
-    dropped.clear()
-  }
 }
 
 private object EmbeddedRocksDBStateBackend {

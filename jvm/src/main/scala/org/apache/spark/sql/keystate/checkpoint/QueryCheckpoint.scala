@@ -18,9 +18,10 @@ import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.files.{QueryLogs, SparkCheckpointStorage, SparkFiles}
-import org.apache.spark.sql.keystate.metadata.{OperatorRecord, SparkStoreMetadata}
+import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.rescale.CommittedLayout
 import org.apache.spark.sql.keystate.source.SourceStream
+import org.apache.spark.sql.keystate.metadata.CheckpointOperators
 
 /** A query's checkpoint as it is on storage: which batch counts, and where the state after it is. */
 private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
@@ -98,33 +99,25 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     operators,
     record(_).isDefined,
     unpartitioned,
-    operator => (storage(operatorFolder(operator)), stores(operator))
+    operator => (known.storage(operator), stores(operator))
   )
 
-  def operators: Seq[Long] = folders(new Path(root, "state")).flatMap(_.toLongOption).sorted
+  private val known = new CheckpointOperators(session, root)
+
+  def operators: Seq[Long] = known.all
 
   /** In how many partitions an operator's state after a batch is. */
   def partitions(batch: CommittedBatch, operator: Long): Int =
     if (unpartitioned(operator)) 1 else batch.partitions
 
-  /** Operators of Spark's without keys, such as a limit: all they have is in the first partition. */
-  private lazy val unpartitioned: Set[Long] = {
-    val sparks = operators.filter(record(_).isEmpty).toSet
-    if (sparks.isEmpty || committed.isEmpty) Set.empty
-    else
-      SparkStoreMetadata
-        .all(session, root, lastBatch)
-        .collect {
-          case (operator, stores) if sparks(operator) && stores.forall(_.isUnpartitioned) =>
-            operator
-        }
-        .toSet
-  }
+  private lazy val unpartitioned: Set[Long] = known
+    .sparkStores(committed)
+    .collect { case (operator, stores) if CheckpointOperators.isUnpartitioned(stores) => operator }
+    .toSet
 
-  def operatorFolder(operator: Long): Path = new Path(root, s"state/$operator")
+  def operatorFolder(operator: Long): Path = known.folder(operator)
 
-  def record(operator: Long): Option[OperatorRecord] =
-    OperatorRecord.read(operatorFolder(operator), conf)
+  def record(operator: Long): Option[OperatorRecord] = known.record(operator)
 
   /** Spark's name of an operator. */
   def operatorName(operator: Long): String = {
@@ -167,7 +160,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   def reader(operator: Long, partition: Int, store: String): StoreReader =
     new StoreReader(
       StoreLocation(operator, partition, store),
-      storage(operatorFolder(operator)),
+      known.storage(operator),
       scratch
     )
 

@@ -90,7 +90,7 @@ private[keystate] final class JvmBroadcast(
       case time => time
     }
 
-    override def currentProcessingTime(): Long = context.processingTime.get
+    override def currentProcessingTime(): Long = context.batch.processingTime.get
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def getBroadcastState[K, V](
@@ -111,12 +111,12 @@ private[keystate] final class JvmBroadcast(
           s"'${descriptor.name}' is no keyed state: get every state in open."
         )
       val found = runtime.stateOf(descriptor)
-      val key = new UnsafeRow(context.grouping.length)
+      val key = new UnsafeRow(context.columns.grouping.length)
       val family = context.families(index)
       applying = true
       try
         StoredKeys
-          .of(family, keyed(index).spec.kind.layout, context.backend, context.maxParallelism)
+          .of(family, keyed(index).spec.kind.layout, context.backend, context.batch.maxParallelism)
           .foreach { case (group, bytes) =>
             key.pointTo(bytes, bytes.length)
             cursor.moveTo(key, group)

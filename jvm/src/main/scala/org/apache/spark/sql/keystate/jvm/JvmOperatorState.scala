@@ -107,7 +107,7 @@ private[keystate] final class JvmOperatorState(
 
   /** Tells the function that its last batch counts: the next one has begun. */
   def begin(context: OperatorTaskContext): Unit =
-    snapshotOf.filter(_ < context.batchId).foreach { batch =>
+    snapshotOf.filter(_ < context.batch.id).foreach { batch =>
       snapshotOf = None
       function match {
         case listener: CheckpointListener => listener.notifyCheckpointComplete(batch)
@@ -119,12 +119,12 @@ private[keystate] final class JvmOperatorState(
     * were.
     */
   def snapshot(context: OperatorTaskContext): Unit = {
-    val batch = context.batchId
+    val batch = context.batch.id
     function match {
       case own: CheckpointedFunction =>
         own.snapshotState(new FunctionSnapshotContext {
           override def getCheckpointId: Long = batch
-          override def getCheckpointTimestamp: Long = context.processingTime.get
+          override def getCheckpointTimestamp: Long = context.batch.processingTime.get
         })
       case _ =>
     }

@@ -171,7 +171,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     catch failed(where)
 
   private def ofKey: String =
-    if (context.grouping.isEmpty) "" else s"key ${shorten(key)}, "
+    if (context.columns.grouping.isEmpty) "" else s"key ${shorten(key)}, "
 
   private def key: Any = toKey(cursor.currentRow)
 
@@ -227,12 +227,12 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     ): ReadOnlyBroadcastState[K, V] =
       broadcast.get.state(descriptor).asInstanceOf[ReadOnlyBroadcastState[K, V]]
 
-    override def currentProcessingTime(): Long = context.processingTime.get
+    override def currentProcessingTime(): Long = context.batch.processingTime.get
 
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def registerEventTimeTimer(time: Long): Unit = {
-      if (context.timers.nonEmpty && context.streaming && context.watermark.isEmpty)
+      if (context.timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
         throw KeystateErrors.timerWithoutWatermark(name)
       set(Timers.EventTime, time, wanted = true)
     }

@@ -53,25 +53,13 @@ object ScalaBridge {
       case KeyBy.Function(f, encoder) =>
         KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
     }
-    val serialized =
-      try JvmFunction.serialize(function)
-      catch {
-        case e: NotSerializableException =>
-          throw KeystateErrors.declaration(
-            s"The function can't be sent to executors: ${e.getMessage} is not serializable. Mark " +
-              "what open makes as @transient.",
-            e
-          )
-      }
+    val serialized = serialize(function)
     val calls = FunctionCalls(function)
     val (states, operatorStates) = discover(serialized, name)
     val analyzer = df.sparkSession.sessionState.analyzer
     val declaredBroadcast = broadcast.map(declare(_, df, analyzer))
     val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
-    val checkpointed = calls.user match {
-      case _: CheckpointedFunction | _: CheckpointListener => true
-      case _ => false
-    }
+    val checkpointed = isCheckpointed(calls)
     if (checkpointed && broadcast.nonEmpty)
       throw KeystateErrors.declaration(
         "A function of broadcast elements can't have operator state: keep it in broadcast state."
@@ -112,6 +100,22 @@ object ScalaBridge {
       BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed)
     }
     ClassicDataset(df.sparkSession, connected)(outputType.encoder)
+  }
+
+  private def serialize(function: RichFunction): Array[Byte] =
+    try JvmFunction.serialize(function)
+    catch {
+      case e: NotSerializableException =>
+        throw KeystateErrors.declaration(
+          s"The function can't be sent to executors: ${e.getMessage} is not serializable. Mark " +
+            "what open makes as @transient.",
+          e
+        )
+    }
+
+  private def isCheckpointed(calls: FunctionCalls): Boolean = calls.user match {
+    case _: CheckpointedFunction | _: CheckpointListener => true
+    case _ => false
   }
 
   private def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {

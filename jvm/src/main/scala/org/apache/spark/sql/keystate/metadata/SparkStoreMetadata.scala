@@ -201,23 +201,7 @@ private[keystate] object SparkStoreMetadata {
         metadata.toString,
         s"it names a store '${store.storeName}', which Spark has not"
       )
-    val id = StateStoreId(
-      root,
-      info.operatorId,
-      StateStore.PARTITION_ID_TO_CHECK_SCHEMA,
-      store.storeName
-    )
-    def schemaPlace = files.headOption.getOrElse(
-      new Path(root, s"${info.operatorId}/${id.partitionId}/_metadata/schema")
-    )
-    val families = SparkFiles.reading(schemaPlace) {
-      new StateSchemaCompatibilityChecker(
-        new StateStoreProviderId(id, UUID.randomUUID),
-        conf,
-        oldSchemaFilePaths = files,
-        createSchemaDir = false
-      ).readSchemaFile()
-    }
+    val families = schemasOf(root, conf, info.operatorId, store.storeName, files)
     val isTransform =
       StatefulOperatorsUtils.TRANSFORM_WITH_STATE_OP_NAMES.contains(info.operatorName)
     val variables = operator match {
@@ -235,11 +219,7 @@ private[keystate] object SparkStoreMetadata {
         val state = StateStoreColumnFamilySchemaUtils.getBaseStateName(schema.colFamilyName)
         SparkFamily(
           schema,
-          schema.keyStateEncoderSpec.getOrElse {
-            if (store.numColsPrefixKey > 0)
-              PrefixKeyScanStateEncoderSpec(schema.keySchema, store.numColsPrefixKey)
-            else NoPrefixKeyStateEncoderSpec(schema.keySchema)
-          },
+          encodingOf(schema, store.numColsPrefixKey),
           variables.find(_.stateName == state)
         )
       },
@@ -252,6 +232,40 @@ private[keystate] object SparkStoreMetadata {
         info.operatorName == StatefulOperatorsUtils.SYMMETRIC_HASH_JOIN_EXEC_OP_NAME
       )
     )
+  }
+
+  /** Reads the schema of a store's families.
+    *
+    * @param files
+    *   the files that the operator's metadata names; none with its first version
+    */
+  private def schemasOf(
+      root: String,
+      conf: Configuration,
+      operator: Long,
+      store: String,
+      files: List[Path]
+  ): List[StateStoreColFamilySchema] = {
+    val id = StateStoreId(root, operator, StateStore.PARTITION_ID_TO_CHECK_SCHEMA, store)
+    val place = files.headOption.getOrElse(
+      new Path(root, s"$operator/${id.partitionId}/_metadata/schema")
+    )
+    SparkFiles.reading(place) {
+      new StateSchemaCompatibilityChecker(
+        new StateStoreProviderId(id, UUID.randomUUID),
+        conf,
+        oldSchemaFilePaths = files,
+        createSchemaDir = false
+      ).readSchemaFile()
+    }
+  }
+
+  private def encodingOf(
+      schema: StateStoreColFamilySchema,
+      prefixColumns: Int
+  ): KeyStateEncoderSpec = schema.keyStateEncoderSpec.getOrElse {
+    if (prefixColumns > 0) PrefixKeyScanStateEncoderSpec(schema.keySchema, prefixColumns)
+    else NoPrefixKeyStateEncoderSpec(schema.keySchema)
   }
 
   /** A schema file's place in this checkpoint; the metadata has the absolute one of its writing. */

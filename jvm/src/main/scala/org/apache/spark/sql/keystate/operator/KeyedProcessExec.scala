@@ -319,10 +319,7 @@ private[keystate] class KeyedProcessExec(
     new OperatorTasks(
       function.runner(conf, pythonMetrics),
       spec,
-      child.output,
-      dataAttributes,
-      groupingAttributes,
-      output,
+      OperatorColumns(child.output, dataAttributes, groupingAttributes, output),
       getStateInfo,
       maxParallelism,
       batchTimestampMs,

@@ -19,42 +19,73 @@ import org.apache.spark.sql.keystate.state.{
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 
-/** What a task of a keyed operator works on: its states in their backend, and what the function may
-  * know of its place.
+/** The columns of an operator.
   *
   * @param input
-  *   the columns of the rows that come in; `columns` are those that the function sees
+  *   of the rows that come in
+  * @param seen
+  *   those of `input` that the function sees
   * @param grouping
-  *   the columns of `input` that are the key
+  *   those of `input` that are the key
+  */
+private[keystate] final case class OperatorColumns(
+    input: Seq[Attribute],
+    seen: Seq[Attribute],
+    grouping: Seq[Attribute],
+    output: Seq[Attribute]
+)
+
+/** What all tasks of one execution have in common.
+  *
+  * @param streaming
+  *   whether it is a micro-batch of a stream
+  * @param id
+  *   the micro-batch's number
+  * @param processingTime
+  *   its time, in ms
+  */
+private[keystate] final case class BatchInfo(
+    streaming: Boolean,
+    id: Long,
+    queryRun: String,
+    processingTime: Option[Long],
+    parallelism: Int,
+    maxParallelism: Int
+)
+
+/** What a task of a keyed operator works on: its states in their backend, and what the function may
+  * know of its place. For one thread, the task's.
+  *
   * @param lease
   *   of the backend, as long as the task has it
   * @param families
   *   the backend's ids of what the operator keeps, in the order of `spec.families`
-  * @param processingTime
-  *   the micro-batch's time
   * @param expiries
   *   what has expired in this task, of states with a time to live
   * @param subtask
   *   keeps what lives longer than the task
+  * @param beginWatermark
+  *   the watermark when the task begins; None while there is none
+  * @param broadcasted
+  *   the batch's broadcast elements; None when nothing was broadcast
+  * @param readOperatorStates
+  *   reads the operator state that every subtask had when the batch began
   */
 private[keystate] final class OperatorTaskContext(
     val spec: OperatorSpec,
-    input: Seq[Attribute],
-    val columns: Seq[Attribute],
-    val grouping: Seq[Attribute],
-    val output: Seq[Attribute],
+    val columns: OperatorColumns,
+    val batch: BatchInfo,
     val lease: BackendLease,
     val families: Seq[Int],
-    val maxParallelism: Int,
-    val parallelism: Int,
-    val streaming: Boolean,
-    val batchId: Long,
-    val queryRun: String,
-    val processingTime: Option[Long],
-    val expiries: Map[String, Expiry],
-    val subtask: SubtaskScope
+    expiries: Map[String, Expiry],
+    val subtask: SubtaskScope,
+    beginWatermark: Option[Long],
+    broadcasted: Option[BroadcastInput],
+    val readOperatorStates: () => Seq[OperatorState]
 ) {
   val task: TaskContext = TaskContext.get()
+  private var ended = false
+  private var counted = MetricValues.Empty
 
   /** To be used under the lease. */
   val backend: KeyedStateBackend = lease.backend
@@ -66,47 +97,51 @@ private[keystate] final class OperatorTaskContext(
   }
 
   val timers: Option[Timers] =
-    Option.when(spec.timers)(new Timers(families.last, backend, maxParallelism))
+    Option.when(spec.timers)(new Timers(families.last, backend, batch.maxParallelism))
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {
     val first = spec.states.size
     val ids = families.slice(first, first + spec.broadcast.size + 1)
-    new BroadcastStates(spec.broadcast, ids, backend, maxParallelism)
+    new BroadcastStates(spec.broadcast, ids, backend, batch.maxParallelism)
   }
 
   val operatorState: Option[SubtaskState] = Option.when(spec.checkpointed) {
-    new SubtaskState(family(OperatorState.FamilyName), backend, maxParallelism)
+    new SubtaskState(family(OperatorState.FamilyName), backend, batch.maxParallelism)
   }
 
   val rawKeyedState: Option[RawKeyedState] = Option.when(spec.rawKeyed) {
     // A batch's partitions hold keys of any group.
     val groups =
-      if (streaming) KeyGroups.rangeOf(task.partitionId(), parallelism, maxParallelism)
-      else KeyGroupRange(0, maxParallelism - 1)
+      if (batch.streaming)
+        KeyGroups.rangeOf(task.partitionId(), batch.parallelism, batch.maxParallelism)
+      else KeyGroupRange(0, batch.maxParallelism - 1)
     new RawKeyedState(family(OwnFamilies.RawKeyedName), backend, groups)
   }
 
   private def family(name: String) = families(spec.families.indexWhere(_.name == name))
 
-  /** Reads the operator state that every subtask had when the batch began. */
-  var readOperatorStates: () => Seq[OperatorState] = () => Nil
-
-  /** What the function's own metrics counted in this task. */
-  var metrics: MetricValues = MetricValues.Empty
-
-  /** The batch's broadcast elements; None when nothing was broadcast. */
-  var broadcastInput: Option[BroadcastInput] = None
-
-  /** Of rows with these columns. */
-  val eventTime = new EventTimeReader(columns)
+  /** In a batch no more rows come, and all time has passed. */
+  def endInput(): Unit = ended = true
 
   /** None while there is no watermark; a batch has one once its rows have ended. */
-  var watermark: Option[Long] = None
+  def watermark: Option[Long] = if (ended) Some(Long.MaxValue) else beginWatermark
+
+  /** The broadcast elements that are still to be processed; None when nothing was broadcast. */
+  def broadcastInput: Option[BroadcastInput] = if (ended) None else broadcasted
+
+  /** What the function's own metrics counted in this task. */
+  def metrics: MetricValues = counted
+
+  def addMetrics(values: MetricValues): Unit = counted = counted.merge(values)
+
+  /** Of rows with these columns. */
+  val eventTime = new EventTimeReader(columns.seen)
 
   def keyReader: KeyReader =
-    new KeyReader(Routing.normalized(grouping), input, maxParallelism)
+    new KeyReader(Routing.normalized(columns.grouping), columns.input, batch.maxParallelism)
 
   /** Narrows a row to what the function sees. */
   val toColumns: InternalRow => InternalRow =
-    if (columns == input) identity else UnsafeProjection.create(columns, input)
+    if (columns.seen == columns.input) identity
+    else UnsafeProjection.create(columns.seen, columns.input)
 }

@@ -29,8 +29,6 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
 /** What the tasks of one execution of a keyed operator do. It travels to every task, so it holds no
   * plan: that would be most of what there is to send for a small batch.
   *
-  * @param input
-  *   the columns of the rows that come in; `columns` are those that the function sees
   * @param late
   *   true of rows behind the watermark, which are dropped
   * @param watermark
@@ -43,10 +41,7 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
     spec: OperatorSpec,
-    input: Seq[Attribute],
-    columns: Seq[Attribute],
-    grouping: Seq[Attribute],
-    output: Seq[Attribute],
+    columns: OperatorColumns,
     stateInfo: StatefulOperatorStateInfo,
     maxParallelism: Int,
     batchTimestampMs: Option[Long],
@@ -72,12 +67,18 @@ private[keystate] final class OperatorTasks(
       val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
     }
-    val parallelism = stateInfo.numPartitions
-    val subtask = own.provider.subtask
-    val task =
-      context(spec, own.lease, families, parallelism, streaming = true, subtask, expired)
-    task.readOperatorStates = () => own.operatorStates(checkpointIds)
-    task.watermark = watermark
+    val task = new OperatorTaskContext(
+      spec,
+      columns,
+      batch(streaming = true, stateInfo.numPartitions),
+      own.lease,
+      families,
+      expired,
+      own.provider.subtask,
+      watermark,
+      broadcast.map(_.input),
+      () => own.operatorStates(checkpointIds)
+    )
     val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
@@ -103,7 +104,6 @@ private[keystate] final class OperatorTasks(
   def processBatch(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
     spec.families.foreach(backend.register)
-    val parallelism = TaskContext.get().numPartitions()
     val subtask = new SubtaskScope
     TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
     val lease = new BackendLease(
@@ -115,21 +115,23 @@ private[keystate] final class OperatorTasks(
       lease.end()
       ()
     }
-    val task = context(
+    val task = new OperatorTaskContext(
       spec,
+      columns,
+      batch(streaming = false, TaskContext.get().numPartitions()),
       lease,
       spec.families.map(_.id),
-      parallelism,
-      streaming = false,
+      expiries = Map.empty,
       subtask,
-      expiries = Map.empty
+      None,
+      broadcast.map(_.input),
+      () => Nil
     )
 
     // When the input has ended all time has passed: timers fire until there are none. A Python worker
     // has let them fire already.
     def timerPasses: Iterator[InternalRow] = {
-      task.watermark = Some(Long.MaxValue)
-      task.broadcastInput = None
+      task.endInput()
       val due =
         task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
       if (due.isEmpty) Iterator.empty
@@ -138,40 +140,19 @@ private[keystate] final class OperatorTasks(
     metrics.counting(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
   }
 
-  private def context(
-      spec: OperatorSpec,
-      lease: BackendLease,
-      families: Seq[Int],
-      parallelism: Int,
-      streaming: Boolean,
-      subtask: SubtaskScope,
-      expiries: Map[String, Expiry]
-  ): OperatorTaskContext = {
-    val context = new OperatorTaskContext(
-      spec,
-      input,
-      columns,
-      grouping,
-      output,
-      lease,
-      families,
-      maxParallelism,
-      parallelism,
-      streaming,
-      stateInfo.storeVersion,
-      stateInfo.queryRunId.toString,
-      batchTimestampMs,
-      expiries,
-      subtask
-    )
-    context.broadcastInput = broadcast.map(_.input)
-    context
-  }
+  private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
+    streaming,
+    stateInfo.storeVersion,
+    stateInfo.queryRunId.toString,
+    batchTimestampMs,
+    parallelism,
+    maxParallelism
+  )
 
   private def onTime(rows: Iterator[InternalRow]): Iterator[InternalRow] = late match {
     case None => rows
     case Some(late) =>
-      val isLate = Predicate.create(late, input)
+      val isLate = Predicate.create(late, columns.input)
       rows.filterNot { row =>
         val drop = isLate.eval(row)
         if (drop) metrics.add("numRowsDroppedByWatermark", 1)

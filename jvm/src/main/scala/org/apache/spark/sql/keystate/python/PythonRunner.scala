@@ -73,17 +73,17 @@ private[keystate] final class PythonRunner(
     val states = context.broadcastStates.get
     val columns = columnsOf(states)
     val pages = new ArrowStreams(timeZone, largeVarTypes)
-    val toOutput = UnsafeProjection.create(context.output, context.output)
+    val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val pass =
       new BroadcastConversation(states, columns, control(context), toOutput, settings.messageRows)
     val keys = new KeyPages(
       context.spec,
-      DataTypeUtils.fromAttributes(context.grouping),
+      DataTypeUtils.fromAttributes(context.columns.grouping),
       context.families,
       channels,
       context.timers,
       context.backend,
-      context.maxParallelism,
+      context.batch.maxParallelism,
       pages
     )
     val table = new StateQuestions(keys, channels, pages).questions ++
@@ -110,7 +110,7 @@ private[keystate] final class PythonRunner(
       context: OperatorTaskContext
   ): FunctionRun = {
     val spec = context.spec
-    val toOutput = UnsafeProjection.create(context.output, context.output)
+    val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val task = new RowConversation(
       context.keyReader,
       context.toColumns,
@@ -129,8 +129,8 @@ private[keystate] final class PythonRunner(
       if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         val schema = RowConversation.messageSchema(
-          DataTypeUtils.fromAttributes(context.columns),
-          DataTypeUtils.fromAttributes(context.grouping),
+          DataTypeUtils.fromAttributes(context.columns.seen),
+          DataTypeUtils.fromAttributes(context.columns.grouping),
           spec
         )
         serveQuestions(task, schema, channels, context)
@@ -150,7 +150,7 @@ private[keystate] final class PythonRunner(
       context: OperatorTaskContext
   ): Unit = {
     val spec = context.spec
-    val firesAll = spec.timers && !context.streaming
+    val firesAll = spec.timers && !context.batch.streaming
     if (
       firesAll || spec.broadcast.nonEmpty || spec.checkpointed ||
       spec.states.exists(_.kind != StateKind.Value)
@@ -202,9 +202,7 @@ private[keystate] final class PythonRunner(
     ).compute(input, context.task.partitionId(), context.task).flatMap { answer =>
       val column = Conversation.columns(answer)
       if (context.spec.metrics)
-        MetricColumns.received(column).foreach { values =>
-          context.metrics = context.metrics.merge(values)
-        }
+        MetricColumns.received(column).foreach(context.addMetrics)
       context.lease.use(conversation.receive(column))
     }
 
@@ -212,13 +210,13 @@ private[keystate] final class PythonRunner(
   private def control(context: OperatorTaskContext): JObject =
     (Protocol.Control.Protocol -> Protocol.Version) ~
       (Protocol.Control.Subtask -> context.task.partitionId()) ~
-      (Protocol.Control.Parallelism -> context.parallelism) ~
-      (Protocol.Control.MaxParallelism -> context.maxParallelism) ~
+      (Protocol.Control.Parallelism -> context.batch.parallelism) ~
+      (Protocol.Control.MaxParallelism -> context.batch.maxParallelism) ~
       (Protocol.Control.Attempt -> context.task.attemptNumber()) ~
-      (Protocol.Control.Streaming -> context.streaming) ~
-      (Protocol.Control.BatchId -> context.batchId) ~
-      (Protocol.Control.QueryRun -> context.queryRun) ~
+      (Protocol.Control.Streaming -> context.batch.streaming) ~
+      (Protocol.Control.BatchId -> context.batch.id) ~
+      (Protocol.Control.QueryRun -> context.batch.queryRun) ~
       (Protocol.Control.Watermark -> context.watermark) ~
-      (Protocol.Control.ProcessingTime -> context.processingTime) ~
+      (Protocol.Control.ProcessingTime -> context.batch.processingTime) ~
       (Protocol.Control.EventTimeColumn -> context.eventTime.column)
 }

@@ -19,10 +19,12 @@ import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{
   CheckpointOwner,
   OffsetEntry,
-  QueryLogs,
-  SparkCheckpointStorage
+  QueryLogs
 }
-import org.apache.spark.sql.keystate.metadata.{OperatorRecord, SparkStoreMetadata}
+import org.apache.spark.sql.keystate.metadata.{
+  CheckpointOperators,
+  SparkStoreMetadata
+}
 
 /** Changes the number of partitions of a stopped query.
   *
@@ -44,11 +46,12 @@ import org.apache.spark.sql.keystate.metadata.{OperatorRecord, SparkStoreMetadat
   */
 private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: String)
     extends Logging {
+  import CheckpointOperators.isUnpartitioned
   import QueryRescaling._
 
-  private val hadoopConf = session.sessionState.newHadoopConf()
   private val root = new Path(checkpoint)
-  private val files = CheckpointFileManager.create(root, hadoopConf)
+  private val files = CheckpointFileManager.create(root, session.sessionState.newHadoopConf())
+  private val operators = new CheckpointOperators(session, root)
   private val offsets = QueryLogs.offsets(session, root)
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
   private val commits = QueryLogs.commits(session, root)
@@ -105,27 +108,18 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   }
 
   private lazy val committedLayout = new CommittedLayout(
-    operators(),
-    operator => record(operator).isDefined,
-    operator => sparkStores.get(operator).exists(isUnpartitioned),
+    operators.all,
+    operators.record(_).isDefined,
+    sparkStores.get(_).exists(isUnpartitioned),
     operator =>
       (
-        storageOf(operator),
+        operators.storage(operator),
         sparkStores.get(operator).fold(Seq(StateStoreId.DEFAULT_STORE_NAME))(_.map(_.name))
       )
   )
 
-  /** The stores of the operators that are not Keystate's. */
-  private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] = {
-    val sparks = operators().filter(record(_).isEmpty).toSet
-    if (sparks.isEmpty) Map.empty
-    else
-      commits.getLatest().fold(Map.empty[Long, Seq[SparkStoreMetadata]]) { case (batch, _) =>
-        SparkStoreMetadata.all(session, root, batch).filter { case (operator, _) =>
-          sparks(operator)
-        }
-      }
-  }
+  private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] =
+    operators.sparkStores(commits.getLatest().map(_._1))
 
   private def rescaleStores(
       batch: Long,
@@ -134,7 +128,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       partitions: Int
   ): Unit = {
     checkOperators(partitions)
-    val ids = operators().map { operator =>
+    val ids = operators.all.map { operator =>
       val old = commit.stateUniqueIds.flatMap(_.get(operator))
       val stores = sparkStores.get(operator)
       def idsOf(store: Int): Seq[Option[String]] =
@@ -163,14 +157,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     offsets.replace(batch, entry)
   }
 
-  private def isUnpartitioned(stores: Seq[SparkStoreMetadata]): Boolean =
-    stores.forall(_.isUnpartitioned)
-
   private def checkOperators(partitions: Int): Unit =
-    operators().flatMap(record).foreach(_.checkParallelism(partitions))
-
-  private def record(operator: Long): Option[OperatorRecord] =
-    OperatorRecord.read(new Path(root, s"state/$operator"), hadoopConf)
+    operators.all.flatMap(operators.record(_)).foreach(_.checkParallelism(partitions))
 
   private def rescaleSparkStore(
       store: SparkStoreMetadata,
@@ -191,7 +179,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       ids: Seq[Option[String]],
       partitions: Int
   ): Seq[Option[String]] = Rescaling.run(
-    storageOf(operator),
+    operators.storage(operator),
     operator,
     StateStoreId.DEFAULT_STORE_NAME,
     version,
@@ -207,7 +195,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private def rescalePending(batch: Long, partitions: Int): Unit = {
     checkOperators(partitions)
     val version = batch + 1
-    operators().filterNot(sparkStores.get(_).exists(isUnpartitioned)).foreach { operator =>
+    operators.all.filterNot(sparkStores.get(_).exists(isUnpartitioned)).foreach { operator =>
       val layouts = committedLayout.complete(operator, version)
       if (!layouts.contains(partitions))
         layouts.headOption.foreach { layout =>
@@ -221,20 +209,11 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
   }
 
-  private def storageOf(operator: Long) =
-    new SparkCheckpointStorage(new Path(root, s"state/$operator"), hadoopConf)
-
-  private def operators(): Seq[Long] = {
-    val state = new Path(root, "state")
-    if (files.exists(state)) files.list(state).toSeq.flatMap(_.getPath.getName.toLongOption).sorted
-    else Nil
-  }
-
   /** The metadata that a pending batch wrote tells the old number; it is written again. */
   private def dropMetadataOf(batches: Seq[Long]): Unit = for {
-    operator <- operators()
+    operator <- operators.all
     batch <- batches
-  } files.delete(new Path(root, s"state/$operator/_metadata/v2/$batch"))
+  } files.delete(new Path(operators.folder(operator), s"_metadata/v2/$batch"))
 }
 
 private object QueryRescaling {

@@ -29,24 +29,12 @@ private[keystate] final class ListStateColumns(
     column(Protocol.stateColumn(index))
   )
 
-  private final class Sender(vector: ListVector) extends StateSender {
+  private final class Sender(vector: ListVector) extends EntriesSender {
     private val inner = vector.getDataVector.asInstanceOf[ListVector]
     private val elements = ArrowWriter.createFieldWriter(inner.getDataVector)
     private val column = new ListsColumn(vector, Seq(elements))
 
-    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
-      var bytes = 0L
-      var i = 0
-      while (from + i < slots.size) {
-        if (carried(i) >= 0) column.addNull()
-        else bytes += send(slots.group(from + i), slots.key(from + i))
-        i += 1
-      }
-      bytes
-    }
-
-    /** Returns how many bytes were sent. */
-    private def send(group: Int, key: Array[Byte]): Long = {
+    override protected def send(group: Int, key: Array[Byte]): Long = {
       val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
       try {
         val found = Seq.newBuilder[ArrayData]
@@ -70,6 +58,8 @@ private[keystate] final class ListStateColumns(
       chunks.foreach(chunk => (0 until chunk.numElements()).foreach(elements.write(chunk, _)))
       column.end(chunks.map(_.numElements()).sum)
     }
+
+    override protected def addNull(): Unit = column.addNull()
 
     override def finish(): Unit = column.finish()
     override def reset(): Unit = column.reset()

@@ -38,26 +38,14 @@ private[keystate] final class MapStateColumns(
       column(Protocol.stateColumn(index, Protocol.Part.Values))
     )
 
-  private final class Sender(keyVector: ListVector, valueVector: ListVector) extends StateSender {
+  private final class Sender(keyVector: ListVector, valueVector: ListVector) extends EntriesSender {
     private val keyWriter = elementWriter(keyVector)
     private val valueWriter = elementWriter(valueVector)
     private val keys = new ListsColumn(keyVector, Seq(keyWriter))
     private val values = new ListsColumn(valueVector, Seq(valueWriter))
     private val writer = new EntryWriter(spec, codec, keyWriter, valueWriter)
 
-    override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
-      var bytes = 0L
-      var i = 0
-      while (from + i < slots.size) {
-        if (carried(i) >= 0) addNull()
-        else bytes += send(slots.group(from + i), slots.key(from + i))
-        i += 1
-      }
-      bytes
-    }
-
-    /** Returns how many bytes were sent. */
-    private def send(group: Int, key: Array[Byte]): Long = {
+    override protected def send(group: Int, key: Array[Byte]): Long = {
       val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
       try {
         val found = Array.newBuilder[Entry]
@@ -81,7 +69,7 @@ private[keystate] final class MapStateColumns(
       values.end(entries.length)
     }
 
-    private def addNull(): Unit = {
+    override protected def addNull(): Unit = {
       keys.addNull()
       values.addNull()
     }

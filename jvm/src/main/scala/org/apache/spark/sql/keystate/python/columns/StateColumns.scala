@@ -54,6 +54,26 @@ private[keystate] trait StateSender {
   def reset(): Unit
 }
 
+/** Of states with many entries a key, which may be too many to be sent. */
+private[keystate] abstract class EntriesSender extends StateSender {
+
+  /** Adds what a key has, or a null if that is too much; returns how many bytes it has. */
+  protected def send(group: Int, key: Array[Byte]): Long
+
+  protected def addNull(): Unit
+
+  final override def load(slots: KeySlots, from: Int, carried: Array[Int]): Long = {
+    var bytes = 0L
+    var i = 0
+    while (from + i < slots.size) {
+      if (carried(i) >= 0) addNull()
+      else bytes += send(slots.group(from + i), slots.key(from + i))
+      i += 1
+    }
+    bytes
+  }
+}
+
 /** How much of a list or map is sent ahead; one that has more is asked for by page. */
 private[keystate] final case class Inline(entries: Int, bytes: Long) {
   def fits(entries: Int, bytes: Long): Boolean = entries <= this.entries && bytes <= this.bytes

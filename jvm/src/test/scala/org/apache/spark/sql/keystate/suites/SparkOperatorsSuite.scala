@@ -1,4 +1,4 @@
-package keystate.api
+package org.apache.spark.sql.keystate.suites
 
 import java.sql.Timestamp
 

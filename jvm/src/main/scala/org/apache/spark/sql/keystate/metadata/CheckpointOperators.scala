@@ -1,0 +1,51 @@
+package org.apache.spark.sql.keystate.metadata
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+
+import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+
+/** The stateful operators of a query, as its checkpoint has them: Keystate's, which have a record, and
+  * Spark's own.
+  *
+  * @param root
+  *   the checkpoint
+  */
+private[keystate] final class CheckpointOperators(session: SparkSession, root: Path) {
+  private val conf: Configuration = session.sessionState.newHadoopConf()
+  private val files = CheckpointFileManager.create(root, conf)
+  private val state = new Path(root, "state")
+
+  /** In order; read anew at each call. */
+  def all: Seq[Long] =
+    if (files.exists(state)) files.list(state).toSeq.flatMap(_.getPath.getName.toLongOption).sorted
+    else Nil
+
+  def folder(operator: Long): Path = new Path(state, s"$operator")
+
+  def storage(operator: Long): SparkCheckpointStorage =
+    new SparkCheckpointStorage(folder(operator), conf)
+
+  /** None of an operator that is Spark's own. */
+  def record(operator: Long): Option[OperatorRecord] =
+    OperatorRecord.read(folder(operator), conf)
+
+  /** The stores of Spark's own operators, as they are after a committed batch. */
+  def sparkStores(batch: Option[Long]): Map[Long, Seq[SparkStoreMetadata]] = {
+    val sparks = all.filter(record(_).isEmpty).toSet
+    batch.filter(_ => sparks.nonEmpty).fold(Map.empty[Long, Seq[SparkStoreMetadata]]) { batch =>
+      SparkStoreMetadata.all(session, root, batch).filter { case (operator, _) =>
+        sparks(operator)
+      }
+    }
+  }
+}
+
+private[keystate] object CheckpointOperators {
+
+  /** Whether an operator of Spark's has no keys, such as a limit: all it has is in the first partition. */
+  def isUnpartitioned(stores: Seq[SparkStoreMetadata]): Boolean = stores.forall(_.isUnpartitioned)
+}

@@ -171,7 +171,7 @@ def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructTyp
 
 def _check_value_states(spec: OperatorSpec) -> None:
     for state in spec.states:
-        if state.descriptor != "value":
+        if state.kind != "value" or state.has_function:
             raise DeclarationError(
                 f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
                 "states only"

@@ -22,8 +22,10 @@ from keystate._ordering import sort_key
 from keystate.errors import DeclarationError
 from keystate.state import (
     NATURAL,
+    AggregatingStateDescriptor,
     FoldingStateDescriptor,
     KeyOrder,
+    ReducingStateDescriptor,
     StateDescriptor,
     TypeLike,
     ValueStateDescriptor,
@@ -33,7 +35,13 @@ from keystate.ttl import StateTtlConfig
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One declared state with its types resolved, picklable."""
+    """One declared state with its types resolved, picklable.
+
+    Attributes:
+        kind: how it is stored.
+        descriptor: what it is called in messages.
+        has_function: whether a function of the descriptor's makes its values, as of a reducing one.
+    """
 
     name: str
     kind: str
@@ -45,6 +53,7 @@ class StateSpec:
     order: KeyOrder = NATURAL
     ttl: StateTtlConfig | None = None
     default: Any = None
+    has_function: bool = False
 
     def type_with_defaults(self) -> T.DataType:
         """The value's type, with what fields are that older values do not have."""
@@ -144,6 +153,9 @@ def check_names(spec: OperatorSpec) -> None:
         names.add(state.name)
 
 
+_WITH_FUNCTION = (ReducingStateDescriptor, AggregatingStateDescriptor, FoldingStateDescriptor)
+
+
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     """Resolves the types of a descriptor. On the driver only, where Spark can parse DDL."""
     place = f"state '{descriptor.name}'"
@@ -164,6 +176,7 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         descriptor.order,
         descriptor.ttl,
         _default_of(descriptor),
+        isinstance(descriptor, _WITH_FUNCTION),
     )
     try:
         spec.value_codec()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from keystate._codec import Misfit
-from keystate._evolution import Unreadable, read_as, stored_element, to_text, type_name
+from keystate._evolution import to_text
 from keystate._spec import StateSpec
 from keystate._worker.pickled import Pickles
 from keystate._worker.raw_state import (
@@ -21,7 +19,8 @@ from keystate._worker.raw_state import (
     decode_raw,
     no_keys,
 )
-from keystate._worker.shared_map import SHARED_MAP, SharedMapState
+from keystate._worker.shared_map import SharedMapSpec, SharedMapState
+from keystate._worker.stored_elements import element_as_declared
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.functions import CheckpointedFunction, ListCheckpointed
 from keystate.runtime import KeyedStateStore
@@ -150,7 +149,7 @@ class InstanceStates:
             spec = self._specs[name]
             state = (
                 SharedMapState(spec, is_stored=self._index == 0)
-                if spec.descriptor == SHARED_MAP
+                if isinstance(spec, SharedMapSpec)
                 else InstanceListState(spec)
             )
             state.decode(self._restored.get(name, []))
@@ -233,21 +232,8 @@ class InstanceListState(ListState[Any]):
         """Takes over the elements of a snapshot."""
         self._elements = []
         for element in encoded:
-            column = stored_element(element, self._spec.name)
-            if column.type != self._codec.arrow:
-                column = self._upgrade(column)
+            column = element_as_declared(element, self._spec, self._codec)
             self._elements += self._codec.decode(column)
-
-    def _upgrade(self, column: pa.Array) -> pa.Array:
-        try:
-            return read_as(column, self._spec.type_with_defaults())
-        except Unreadable as e:
-            raise StateTypeError(
-                f"state '{self._spec.name}' is {type_name(column.type)} in the checkpoint and "
-                f"{self._codec.name} in the function: {e}. Declare it as before, or give the new "
-                "state another name",
-                code="KEYSTATE_STATE_CHANGED",
-            ) from None
 
 
 def redistribute(old: Sequence[Snapshot], unions: set[str], parallelism: int) -> list[Snapshot]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from keystate._codec import Codec, Misfit, StructCodec
 from keystate._spec import StateSpec
+from keystate._worker.encoding import encode_all
 from keystate._worker.messages import Columns, empty_column, list_column, nested
 from keystate._worker.protocol import Part, state_column
 from keystate.errors import StateAccessError, StateTypeError
@@ -32,15 +33,6 @@ from keystate.state import (
 )
 
 _IMMUTABLE = (int, float, str, bytes, bool, type(None))
-
-
-class Cursor:
-    """Which key is being processed."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self) -> None:
-        self.slot: int | None = None
 
 
 class WorkerState(State):
@@ -127,9 +119,11 @@ class WorkerState(State):
         raise StateTypeError(f"state '{self.spec.name}' of key {key!r}: {reason}", code=code)
 
     def _misfit(self, error: Misfit, slot: int) -> NoReturn:
-        raise StateTypeError(
-            f"state '{self.spec.name}' of key {self._cursor.key_of(slot)!r}: {error}"
-        ) from None
+        raise self._misfit_of(slot, error) from None
+
+    def _misfit_of(self, slot: int | None, error: Misfit) -> StateTypeError:
+        of_key = "" if slot is None else f" of key {self._cursor.key_of(slot)!r}"
+        return StateTypeError(f"state '{self.spec.name}'{of_key}: {error}")
 
     def _as_read(self, value: Any) -> Any:
         """A value to be stored as it will be read, in this micro-batch and after a restart."""
@@ -150,20 +144,13 @@ class WorkerState(State):
             self._no_key()
         return slot
 
-    def _misfit_together(self, error: Misfit) -> NoReturn:
-        raise StateTypeError(f"state '{self.spec.name}': {error}") from None
-
     def _encode(self, codec: Codec, values: list[Any], slots: list[int]) -> pa.Array:
         """Encodes one value a slot; an error names the slot's key."""
-        try:
-            return codec.encode(values)
-        except Misfit as error:
-            for value, slot in zip(values, slots):
-                try:
-                    codec.encode([value])
-                except Misfit as e:
-                    self._misfit(e, slot)
-            self._misfit_together(error)
+
+        def blame(i: int | None, error: Misfit) -> StateTypeError:
+            return self._misfit_of(None if i is None else slots[i], error)
+
+        return encode_all(codec, values, blame)
 
     def _encode_lists(self, codec: Codec, lists: list[list[Any]], slots: list[int]) -> pa.Array:
         """Encodes one list of values a slot."""
@@ -172,15 +159,12 @@ class WorkerState(State):
         except Misfit as error:
             for slot, each in zip(slots, lists):
                 self._encode(codec, each, [slot] * len(each))
-            self._misfit_together(error)
+            raise self._misfit_of(None, error) from None
         return nested(elements, [len(each) for each in lists])
 
 
 class _ValueCells(WorkerState):
     """A state that holds one value or accumulator a key; ``None`` in a cell is none."""
-
-    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
-        super().__init__(spec, index, cursor)
 
     def _decode(self, message: Columns) -> list[Any]:
         return self._codec.decode(message.elements(state_column(self.index)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._spec import OperatorSpec
-from keystate._worker.broadcast import BroadcastOperator
+from keystate._worker.broadcast_operator import BroadcastOperator
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan, Style

@@ -1,0 +1,93 @@
+"""A map in a subtask's memory: what broadcast state of either kind does alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from keystate._codec import Codec, Misfit, shorten
+from keystate.errors import StateTypeError
+from keystate.state import BroadcastState, ReadOnlyBroadcastState
+
+
+class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
+    """A view of entries.
+
+    Args:
+        what: the state, for messages.
+        keys: the codec of the keys.
+        entries: by the form of a key in which dictionaries find it.
+    """
+
+    def __init__(self, what: str, keys: Codec, entries: dict[Any, Any]) -> None:
+        self._what = what
+        self._keys = keys
+        self._entries = entries
+
+    def _look_up_directly(self) -> None:
+        """Takes the dictionary's own methods where they do: they are called for every row."""
+        if self._keys.as_key is None:
+            self.get = self._entries.get  # type: ignore[method-assign, assignment]
+            self.contains = self._entries.__contains__  # type: ignore[method-assign, assignment]
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(self._as_key(key))
+
+    def contains(self, key: Any) -> bool:
+        return self._as_key(key) in self._entries
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def _as_key(self, key: Any) -> Any:
+        """What a user's key is in the dictionary."""
+        try:
+            return self._keys.key(key)
+        except Misfit as e:
+            raise StateTypeError(f"{self._what}, key: {e}") from None
+
+    def _misfit(self, key: Any, error: Misfit) -> StateTypeError:
+        return StateTypeError(f"{self._what}, key {shorten(key)}: {error}")
+
+
+class MapCopy(ReadOnlyMapCopy, BroadcastState[Any, Any]):
+    """Entries that can be changed, in a loop over them too."""
+
+    def __init__(self, what: str, keys: Codec, values: Codec) -> None:
+        super().__init__(what, keys, {})
+        self._values = values
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._entries.items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._entries)
+
+    def values(self) -> Iterable[Any]:
+        return list(self._entries.values())
+
+    def put(self, key: Any, value: Any) -> None:
+        self._put(key, value)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(self._as_key(key), None)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def _put(self, key: Any, value: Any) -> Any:
+        """Sets a key's value; returns what the key is in the dictionary."""
+        if key is None:
+            raise StateTypeError(
+                f"{self._what}: a map can't have the key None", code="KEYSTATE_NULL_KEY"
+            )
+        key = self._as_key(key)
+        try:
+            self._entries[key] = self._values.as_read(value)
+        except Misfit as e:
+            raise self._misfit(key, e) from None
+        return key

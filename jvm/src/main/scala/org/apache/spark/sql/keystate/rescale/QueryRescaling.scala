@@ -16,15 +16,8 @@ import keystate.checkpoint.Rescaling
 import keystate.errors.KeystateErrors
 import keystate.files.LocalFolder
 import keystate.settings.Settings
-import org.apache.spark.sql.keystate.files.{
-  CheckpointOwner,
-  OffsetEntry,
-  QueryLogs
-}
-import org.apache.spark.sql.keystate.metadata.{
-  CheckpointOperators,
-  SparkStoreMetadata
-}
+import org.apache.spark.sql.keystate.files.{CheckpointOwner, OffsetEntry, QueryLogs}
+import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
 
 /** Changes the number of partitions of a stopped query.
   *

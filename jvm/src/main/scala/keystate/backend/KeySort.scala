@@ -4,7 +4,7 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-/** Sorts keys into [[KeyOrder]]. Comparing keys means fetching them from all over the memory, so they
+/** Sorts keys into [[BytewiseOrder]]. Comparing keys means fetching them from all over the memory, so they
   * are sorted as numbers: eight bytes from where they begin to differ, with the key's number in place
   * of the last bits. Only those which that does not tell apart are compared.
   */

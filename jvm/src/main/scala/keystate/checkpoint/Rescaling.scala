@@ -150,13 +150,13 @@ object Rescaling {
   ): Boolean = (0 until parallelism).forall { partition =>
     val location = StoreLocation(operator, partition, store)
     storage.exists(file(storage, location, version, None, Some(parallelism))) &&
-    read(storage, location, version, None, Some(parallelism)).layout.contains(parallelism)
+    read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
   }
 
   /** The layouts in which the first partition has a version of checkpoint format v1. Only of those can
     * the version be complete.
     */
-  def layouts(
+  def partitionCounts(
       storage: CheckpointStorage,
       operator: Long,
       store: String,
@@ -167,9 +167,9 @@ object Rescaling {
     names
       .collect { case (`version`, name) => name }
       .flatMap {
-        case Some(VersionFile.Layout(parallelism)) => parallelism.toIntOption
+        case Some(VersionFile.PartitionsName(parallelism)) => parallelism.toIntOption
         case Some(_) => None // of checkpoint format v2
-        case None => VersionFile.read(storage, location, version, None).layout
+        case None => VersionFile.read(storage, location, version, None).partitions
       }
       .distinct
   }
@@ -183,7 +183,7 @@ object Rescaling {
       parallelism: Int
   ): Manifest = {
     val manifest = read(storage, location, version, id, Some(parallelism))
-    manifest.layout.filter(_ != parallelism).foreach { other =>
+    manifest.partitions.filter(_ != parallelism).foreach { other =>
       throw MixedLayoutsException.ofNumbers(location, version, other, parallelism)
     }
     manifest
@@ -223,15 +223,15 @@ object Rescaling {
   ): Option[String] = parallelism match {
     case _ if id.isDefined => id
     case Some(n) =>
-      Some(VersionFile.layout(n)).filter { layout =>
-        storage.exists(VersionFile.path(location, version, Some(layout)))
+      Some(VersionFile.partitionsName(n)).filter { name =>
+        storage.exists(VersionFile.path(location, version, Some(name)))
       }
     case None =>
-      val layouts = for {
+      val names = for {
         file <- storage.list(location.folder)
         (`version`, Some(name)) <- VersionFile.parse(file.name)
       } yield (file.modified, name)
-      layouts.maxOption.map(_._2)
+      names.maxOption.map(_._2)
   }
 
   private[checkpoint] def commonFamilies(

@@ -98,7 +98,7 @@ private object SharedFiles {
   object Rescale {
     def of(manifest: Manifest): Option[Rescale] = for {
       at <- manifest.rescaledAt
-      partitions <- manifest.layout
+      partitions <- manifest.partitions
     } yield Rescale(at, partitions)
   }
 }

@@ -24,7 +24,7 @@ final case class StoreSettings(
     minVersionsToDelete: Long = 30,
     sectionBytes: Int = SectionedRun.SectionBytes
 ) {
-  def layout: Option[Int] = parallelism.orElse(hashPartitions)
+  def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 }
 
 /** What the last load and commit of a store took, for its metrics. */

@@ -91,7 +91,7 @@ final class VersionedStore(
     else {
       unload()
       val start = System.nanoTime
-      open(Rescaling.read(storage, location, version, id, settings.layout))
+      open(Rescaling.read(storage, location, version, id, settings.partitions))
       lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
     }
   }
@@ -120,7 +120,7 @@ final class VersionedStore(
       val other = location.copy(partition = partition)
       val version =
         if (partition == location.partition) manifest
-        else Rescaling.read(storage, other, manifest.version, id, settings.layout)
+        else Rescaling.read(storage, other, manifest.version, id, settings.partitions)
       states.read(other, version)
     }
   }
@@ -260,7 +260,7 @@ final class VersionedStore(
 
   /** A version's manifest, whatever is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
-    Rescaling.read(storage, location, version, id, settings.layout)
+    Rescaling.read(storage, location, version, id, settings.partitions)
 
   /** What a version changed in one family. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
@@ -275,7 +275,7 @@ final class VersionedStore(
 
   def exists(version: Long, id: Option[String]): Boolean =
     version == 0 || storage.exists(
-      Rescaling.file(storage, location, version, id, settings.layout)
+      Rescaling.file(storage, location, version, id, settings.partitions)
     )
 
   /** Merges runs, and deletes files that no retained version needs. In any thread. */

@@ -7,18 +7,24 @@ import keystate.keygroup.KeyGroups
   *
   * @param key
   *   its full name
+  * @param meaning
+  *   what it sets
   * @param default
   *   what counts where it is not set; None: that depends on the query
   * @param allowed
   *   which values it takes, to go on from "must be"
   * @param parse
   *   the value, or None if it is not allowed
+  * @param fixed
+  *   whether it holds for a checkpoint's life; others may change at a restart
   */
 final class Setting[T] private[settings] (
     val key: String,
+    val meaning: String,
     val default: Option[T],
     val allowed: String,
-    parse: String => Option[T]
+    parse: String => Option[T],
+    val fixed: Boolean = false
 ) {
 
   /** The value in some settings, if it is there.
@@ -45,77 +51,116 @@ object Settings {
   final val FileManagerClass = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
   final val ExtensionClass = "org.apache.spark.sql.keystate.KeystateExtension"
 
-  /** The number of key groups. Fixed for a checkpoint's life. */
   val MaxParallelism: Setting[Int] =
-    whole("spark.keystate.maxParallelism", None, 1, KeyGroups.MaxMaxParallelism)
+    whole(
+      "spark.keystate.maxParallelism",
+      "the number of key groups",
+      None,
+      1,
+      KeyGroups.MaxMaxParallelism,
+      fixed = true
+    )
 
-  /** Where working state is kept. */
   val Backend: Setting[String] = new Setting(
     "spark.keystate.backend",
+    "where working state is kept",
     Some("hashmap"),
     "'hashmap', 'rocksdb' or the name of a class",
     text => Option.when(text.nonEmpty)(text)
   )
 
-  /** The native memory that all stores of an executor share, in MiB. */
   val RocksDBMemoryMB: Setting[Int] =
-    whole("spark.keystate.rocksdb.memoryMB", Some(256), 1, Int.MaxValue)
+    whole(
+      "spark.keystate.rocksdb.memoryMB",
+      "the native memory that all stores of an executor share, in MiB",
+      Some(256),
+      1,
+      Int.MaxValue
+    )
 
-  /** How much of it write buffers may take. */
   val RocksDBWriteBufferRatio: Setting[Double] = new Setting(
     "spark.keystate.rocksdb.writeBufferRatio",
+    "how much of it write buffers may take",
     Some(0.5),
     "a number between 0 and 1",
     _.toDoubleOption.filter(ratio => 0 < ratio && ratio < 1)
   )
 
-  /** Tuning for a kind of disk. */
   val RocksDBPredefinedOptions: Setting[String] = oneOf(
     "spark.keystate.rocksdb.predefinedOptions",
+    "tuning for a kind of disk",
     "DEFAULT",
     "SPINNING_DISK_OPTIMIZED",
     "SPINNING_DISK_OPTIMIZED_HIGH_MEM",
     "FLASH_SSD_OPTIMIZED"
   )
 
-  /** Whether a restart with another number of partitions rescales the query. */
   val OnRestart: Setting[String] =
-    oneOf("spark.keystate.rescale.onRestart", "auto", "off")
+    oneOf(
+      "spark.keystate.rescale.onRestart",
+      "whether a restart with another number of partitions rescales the query",
+      "auto",
+      "off"
+    )
 
-  /** What becomes of a state that the function no longer declares. */
-  val RemovedStates: Setting[String] = oneOf("spark.keystate.removedStates", "keep", "purge")
+  val RemovedStates: Setting[String] = oneOf(
+    "spark.keystate.removedStates",
+    "what becomes of a state that the function no longer declares",
+    "keep",
+    "purge"
+  )
 
-  /** With how many keys a Python worker returns their changes and forgets them. */
   val MaxCachedKeys: Setting[Int] =
-    whole("spark.keystate.worker.maxCachedKeys", Some(200000), 1, Int.MaxValue)
+    whole(
+      "spark.keystate.worker.maxCachedKeys",
+      "with how many keys a Python worker returns their changes and forgets them",
+      Some(200000),
+      1,
+      Int.MaxValue
+    )
 
-  /** How many entries of a list or map are sent to the worker ahead; with more it asks for pages. */
   val InlineEntries: Setting[Int] =
-    whole("spark.keystate.worker.inlineEntries", Some(1000), 0, Int.MaxValue)
+    whole(
+      "spark.keystate.worker.inlineEntries",
+      "how many entries of a list or map are sent to the worker ahead; with more it asks for pages",
+      Some(1000),
+      0,
+      Int.MaxValue
+    )
 
-  /** Whether to compare the subtasks' broadcast states. */
   val BroadcastCheck: Setting[Boolean] = new Setting(
     "spark.keystate.broadcast.check",
+    "whether to compare the subtasks' broadcast states",
     Some(false),
     "'true' or 'false'",
     _.toBooleanOption
   )
 
-  /** What pickles in operator state and of sources may name besides plain data; Python reads it. */
   val PickleAllow: Setting[String] = new Setting(
     "spark.keystate.pickle.allow",
+    "what pickles in operator state and of sources may name besides plain data; Python reads it",
     None,
     "names such as 'shop.Cart' or 'shop.models.*', separated by commas",
     text => Option.when(text.split(',').forall(_.trim.matches("""(\w+\.)+(\w+|\*)|""")))(text)
   )
 
-  /** How long a task waits for another attempt to let go of a store, in ms. */
   val LockTimeoutMs: Setting[Int] =
-    whole("spark.keystate.lockTimeoutMs", Some(60000), 1, Int.MaxValue)
+    whole(
+      "spark.keystate.lockTimeoutMs",
+      "how long a task waits for another attempt to let go of a store, in ms",
+      Some(60000),
+      1,
+      Int.MaxValue
+    )
 
-  /** Set by an operator whose partitions own the key groups by range: its number of partitions. */
   val Parallelism: Setting[Int] =
-    whole("spark.keystate.parallelism", None, 1, KeyGroups.MaxMaxParallelism)
+    whole(
+      "spark.keystate.parallelism",
+      "set by an operator whose partitions own the key groups by range: its number of partitions",
+      None,
+      1,
+      KeyGroups.MaxMaxParallelism
+    )
 
   val all: Seq[Setting[_]] = Seq(
     MaxParallelism,
@@ -136,21 +181,31 @@ object Settings {
   /** Fails for the first one that has a value which is not allowed. */
   def check(get: String => Option[String]): Unit = all.foreach(_.in(get))
 
-  private def whole(key: String, default: Option[Int], least: Int, most: Int): Setting[Int] = {
+  private def whole(
+      key: String,
+      meaning: String,
+      default: Option[Int],
+      least: Int,
+      most: Int,
+      fixed: Boolean = false
+  ): Setting[Int] = {
     val upTo = if (most == Int.MaxValue) "on" else s"to $most"
     new Setting(
       key,
+      meaning,
       default,
       s"a whole number from $least $upTo",
-      _.toIntOption.filter(n => least <= n && n <= most)
+      _.toIntOption.filter(n => least <= n && n <= most),
+      fixed
     )
   }
 
   /** The first is the default. */
-  private def oneOf(key: String, values: String*): Setting[String] = {
+  private def oneOf(key: String, meaning: String, values: String*): Setting[String] = {
     val (before, last) = (values.init, values.last)
     new Setting(
       key,
+      meaning,
       Some(values.head),
       before.map(v => s"'$v'").mkString(", ") + s" or '$last'",
       text => values.find(_ == text)

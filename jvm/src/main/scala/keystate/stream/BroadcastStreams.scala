@@ -3,11 +3,11 @@ package keystate.stream
 import org.apache.spark.sql.Dataset
 
 import keystate.{BroadcastProcessFunction, KeyedBroadcastProcessFunction, TypeInformation}
-import org.apache.spark.sql.keystate.jvm.BroadcastInputs
+import org.apache.spark.sql.keystate.jvm.BroadcastData
 
 /** A Dataset to be broadcast; made by `data.broadcast(descriptors)`. */
 final class BroadcastStream[B] private[keystate] (
-    private[keystate] val inputs: BroadcastInputs
+    private[keystate] val inputs: BroadcastData
 )
 
 /** A stream without keys and a broadcast stream. */

@@ -3,7 +3,7 @@ package keystate.stream
 import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.{KeyedProcessFunction, MapStateDescriptor, ReduceFunction, TypeInformation}
-import org.apache.spark.sql.keystate.jvm.{BroadcastInputs, KeyBy}
+import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after the
   * other by the same subtask and share state.
@@ -108,7 +108,7 @@ final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
     * descriptors what they make of it.
     */
   def broadcast(descriptors: MapStateDescriptor[_, _]*): BroadcastStream[T] =
-    new BroadcastStream(BroadcastInputs(data, descriptors))
+    new BroadcastStream(BroadcastData(data, descriptors))
 
   /** Groups by columns. */
   def keyed(column: String, more: String*): KeyedDataset[T] =

@@ -11,7 +11,7 @@ import keystate.{
   RichFunction,
   TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.{BroadcastInputs, KeyBy, ScalaBridge}
+import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, ScalaBridge}
 
 /** A Dataset whose rows go to the subtasks of an operator. */
 abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
@@ -47,7 +47,7 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       out: TypeInformation[OUT],
-      broadcast: Option[BroadcastInputs] = None
+      broadcast: Option[BroadcastData] = None
   ): Dataset[OUT] = ScalaBridge.process(
     data,
     by,

@@ -48,7 +48,7 @@ final case class Manifest(
 ) {
 
   /** In how many partitions the state is, if that is known. */
-  def layout: Option[Int] = parallelism.orElse(hashPartitions)
+  def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 
   /** The groups that are read of its runs: its key groups and the operator group. A run has none in
     * between: what a rescale takes from another partition is listed by key groups and operator group

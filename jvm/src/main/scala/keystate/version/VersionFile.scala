@@ -62,13 +62,13 @@ private[keystate] object VersionFile {
 
   /** What follows the version in the file's name. */
   def nameOf(manifest: Manifest): Option[String] =
-    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.layout).map(layout))
+    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.partitions).map(partitionsName))
 
   /** With v1, of a layout that the query did not begin with. */
-  def layout(parallelism: Int): String = s"of$parallelism"
+  def partitionsName(parallelism: Int): String = s"of$parallelism"
 
-  /** What `layout` gives. */
-  val Layout: Regex = """of(\d+)""".r
+  /** What `partitionsName` gives. */
+  val PartitionsName: Regex = """of(\d+)""".r
 
   def read(
       storage: CheckpointStorage,

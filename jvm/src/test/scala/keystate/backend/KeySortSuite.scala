@@ -23,7 +23,7 @@ class KeySortSuite extends AnyFunSuite {
         common ++ Array.fill(random.nextInt(length + 1))(random.nextInt(range).toByte)
       }
       val expected = keys.clone
-      Arrays.sort(expected, 0, count, KeyOrder.comparator)
+      Arrays.sort(expected, 0, count, BytewiseOrder.comparator)
       KeySort.sort(keys, count)
       assert(keys.map(_.toSeq).toSeq == expected.map(_.toSeq).toSeq, (count, prefix, length, range))
     }

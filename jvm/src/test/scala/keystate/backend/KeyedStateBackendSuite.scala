@@ -160,7 +160,7 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
           val changes = changesOf(backend)
           val ordered = Ordering
             .by[Change, Int](_.group)
-            .orElse((a, b) => KeyOrder.comparator.compare(a.key, b.key))
+            .orElse((a, b) => BytewiseOrder.comparator.compare(a.key, b.key))
           assert(changes == changes.sorted(ordered) && changes.size == backend.changeCount)
           val news = changes.map(c => (c.group, c.key.toSeq) -> Option(c.value).map(_.toSeq)).toMap
           assert(news.size == changes.size)

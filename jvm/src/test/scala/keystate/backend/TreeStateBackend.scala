@@ -137,7 +137,7 @@ final class TreeStateBackend extends KeyedStateBackend {
       entryKey.take(4 + java.nio.ByteBuffer.wrap(entryKey).getInt(0))
     val oneKey = families(family).layout == Layout.Grouped && (start != null || end != null)
     val from = if (oneKey && start == null) keyOf(end) else start
-    val until = if (oneKey && end == null) KeyOrder.after(keyOf(start)) else end
+    val until = if (oneKey && end == null) BytewiseOrder.after(keyOf(start)) else end
     entries(family).asScala.toSeq.collect {
       case (at, value)
           if at.startsWith(address(group, Array.emptyByteArray)) &&

@@ -49,12 +49,13 @@ class SettingsSuite extends AnyFunSuite {
   test("README's table has these settings with these defaults") {
     val table = Files.readAllLines(readme).asScala.collect {
       case line if line.startsWith("| `spark.keystate.") =>
-        val Array(_, key, default, _*) = line.split('|').map(_.trim): @unchecked
-        key.replace("`", "") -> default
+        val Array(_, key, default, changes, _*) = line.split('|').map(_.trim): @unchecked
+        (key.replace("`", ""), default, changes)
     }
     assert(table.map(_._1).toSeq == Settings.all.map(_.key))
-    table.zip(Settings.all).foreach { case ((key, default), setting) =>
+    table.zip(Settings.all).foreach { case ((key, default, changes), setting) =>
       setting.default.foreach(value => assert(default.replace("`", "") == value.toString, key))
+      assert(setting.meaning.nonEmpty && changes == "no" == setting.fixed, key)
     }
   }
 

@@ -4,7 +4,8 @@ import keystate.backend.{ChangeSink, EntryIterator, StateFamily}
 
 /** The entries of one family: a table per key group. */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
-  private val groups = new Array[GroupTable](maxParallelism + 1) // the last is the operator group
+  private val groups =
+    new Array[KeyGroupTable](maxParallelism + 1) // the last is the operator group
 
   def count: Long = tables.map(_.size.toLong).sum
   def count(group: Int): Long = if (groups(group) == null) 0 else groups(group).size.toLong
@@ -44,10 +45,10 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
 
   def rollback(): Unit = tables.foreach(_.rollback())
 
-  private def tables: Iterator[GroupTable] = groups.iterator.filter(_ != null)
+  private def tables: Iterator[KeyGroupTable] = groups.iterator.filter(_ != null)
 
-  private def madeTable(group: Int): GroupTable = {
-    if (groups(group) == null) groups(group) = GroupTable(family.layout)
+  private def madeTable(group: Int): KeyGroupTable = {
+    if (groups(group) == null) groups(group) = KeyGroupTable(family.layout)
     groups(group)
   }
 }

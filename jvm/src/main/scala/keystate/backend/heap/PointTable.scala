@@ -13,7 +13,7 @@ import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
   * place has the record, so marks need not be cleared. A record that the transaction removed keeps
   * its slot until the end of the transaction.
   */
-private[heap] final class PointTable extends GroupTable {
+private[heap] final class PointTable extends KeyGroupTable {
   import PointTable._
 
   // The key's hash, which is not 0, and in the lower half the record's address; 0 in a free slot.

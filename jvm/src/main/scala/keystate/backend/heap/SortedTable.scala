@@ -3,12 +3,12 @@ package keystate.backend.heap
 import java.nio.ByteBuffer
 import java.util.{Arrays, TreeMap}
 
-import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeyOrder, KeySort}
+import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, BytewiseOrder, KeySort}
 
 /** Entries in bytewise order, with an undo log of the transaction: the first change of an entry notes
   * the value it had before.
   */
-private[heap] sealed abstract class SortedTable extends GroupTable {
+private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   import SortedTable.Absent
 
   private var undo = new BytesMap[Array[Byte]]
@@ -85,7 +85,7 @@ private[heap] object SortedTable {
 }
 
 private[heap] final class OrderedTable extends SortedTable {
-  private val entries = new SortedTable.SortedEntries(KeyOrder.comparator)
+  private val entries = new SortedTable.SortedEntries(BytewiseOrder.comparator)
 
   override def get(key: Array[Byte]): Array[Byte] = entries.get(key)
   override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] =
@@ -93,7 +93,7 @@ private[heap] final class OrderedTable extends SortedTable {
   override protected def unset(key: Array[Byte]): Array[Byte] = entries.remove(key)
 
   override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
-    new SortedEntriesIterator(KeyOrder.range(entries, start, end, reverse))
+    new SortedEntriesIterator(BytewiseOrder.range(entries, start, end, reverse))
 
   override protected def entryOverhead: Int = 80
 }
@@ -114,7 +114,7 @@ private[heap] final class GroupedTable extends SortedTable {
     val prefixHash = BytesMap.hash(key, length)
     var entries = byKey.get(key, length, prefixHash)
     if (entries == null) {
-      entries = new SortedEntries(KeyOrder.comparator)
+      entries = new SortedEntries(BytewiseOrder.comparator)
       byKey.put(Arrays.copyOf(key, length), prefixHash, entries)
     }
     entries.put(key, value)
@@ -138,7 +138,7 @@ private[heap] final class GroupedTable extends SortedTable {
     else {
       val entries = entriesOf(if (start == null) end else start)
       if (entries == null) SortedEntriesIterator.empty
-      else new SortedEntriesIterator(KeyOrder.range(entries, start, end, reverse))
+      else new SortedEntriesIterator(BytewiseOrder.range(entries, start, end, reverse))
     }
 
   override protected def entryOverhead: Int = 90
@@ -153,7 +153,10 @@ private[heap] final class GroupedTable extends SortedTable {
   private final class AllKeysIterator(reverse: Boolean) extends EntryIterator {
     private lazy val prefixes = {
       val copy = byKey.copyKeys()
-      Arrays.sort(copy, if (reverse) KeyOrder.comparator.reversed else KeyOrder.comparator)
+      Arrays.sort(
+        copy,
+        if (reverse) BytewiseOrder.comparator.reversed else BytewiseOrder.comparator
+      )
       copy.iterator
     }
     private var current: EntryIterator = SortedEntriesIterator.empty
@@ -162,7 +165,7 @@ private[heap] final class GroupedTable extends SortedTable {
       while (!current.hasNext && prefixes.hasNext) {
         val entries = entriesOf(prefixes.next())
         if (entries != null)
-          current = new SortedEntriesIterator(KeyOrder.range(entries, null, null, reverse))
+          current = new SortedEntriesIterator(BytewiseOrder.range(entries, null, null, reverse))
       }
       current.hasNext
     }

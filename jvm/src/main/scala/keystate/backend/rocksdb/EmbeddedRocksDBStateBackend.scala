@@ -11,7 +11,7 @@ import keystate.backend.{
   ChangeSink,
   EntryIterator,
   FamilyTables,
-  KeyOrder,
+  BytewiseOrder,
   KeyedStateBackend,
   Layout,
   RestoredRun,
@@ -170,7 +170,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   ): EntryIterator = {
     val oneKey = entries.family.layout == Layout.Grouped && (start != null || end != null)
     val first = if (oneKey && start == null) keyPrefix(end) else start
-    val last = if (oneKey && end == null) KeyOrder.after(keyPrefix(start)) else end
+    val last = if (oneKey && end == null) BytewiseOrder.after(keyPrefix(start)) else end
     val changes = entries.range(group, first, last, reverse)
     val stored = database.scan(entries.family.id, group, first, last, reverse)
     new MergedScan(stored, changes, reverse, () => checkOpen())

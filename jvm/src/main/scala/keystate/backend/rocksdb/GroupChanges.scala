@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.{NavigableMap, TreeMap}
 
-import keystate.backend.{BytesMap, KeyOrder, KeySort, Layout}
+import keystate.backend.{BytesMap, BytewiseOrder, KeySort, Layout}
 
 /** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
   * the database has the entry.
@@ -98,7 +98,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
 }
 
 private[rocksdb] final class SortedChanges extends GroupChanges {
-  private val changes = new TreeMap[Array[Byte], PendingChange](KeyOrder.comparator)
+  private val changes = new TreeMap[Array[Byte], PendingChange](BytewiseOrder.comparator)
 
   override def get(key: Array[Byte]): PendingChange = changes.get(key)
   override def put(key: Array[Byte], change: PendingChange): Unit = {
@@ -111,7 +111,7 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   }
 
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
-    KeyOrder.range(changes, start, end, reverse) match {
+    BytewiseOrder.range(changes, start, end, reverse) match {
       case null => GroupChanges.Empty
       case view => new NavigableCursor(view)
     }

@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.NoSuchElementException
 
-import keystate.backend.{Entry, EntryIterator, KeyOrder}
+import keystate.backend.{Entry, EntryIterator, BytewiseOrder}
 
 /** The database's entries in a range with the open transaction's changes: of two with one key, the
   * change counts.
@@ -60,7 +60,7 @@ private[rocksdb] final class MergedScan(
     if (stored.key == null) 1
     else if (changes.key == null) -1
     else {
-      val order = KeyOrder.comparator.compare(stored.key, changes.key)
+      val order = BytewiseOrder.comparator.compare(stored.key, changes.key)
       if (reverse) -order else order
     }
 }

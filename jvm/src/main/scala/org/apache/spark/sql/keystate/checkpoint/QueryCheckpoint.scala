@@ -19,7 +19,7 @@ import keystate.files.{LocalFolder, StoreLocation}
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.files.{QueryLogs, SparkCheckpointStorage, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
-import org.apache.spark.sql.keystate.rescale.CommittedLayout
+import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.source.SourceStream
 import org.apache.spark.sql.keystate.metadata.CheckpointOperators
 
@@ -60,7 +60,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
       .getOrElse(throw KeystateErrors.noBatch(number, location))
     CommittedBatch(
       number,
-      layout.of(number, commit, recorded),
+      committedPartitions.of(number, commit, recorded),
       ids
     )
   }
@@ -95,7 +95,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     times.minOption
   }
 
-  private lazy val layout = new CommittedLayout(
+  private lazy val committedPartitions = new CommittedPartitions(
     operators,
     record(_).isDefined,
     unpartitioned,

@@ -19,9 +19,9 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
     committed.toSeq.flatMap(editedLog) ++ partialRescales() ++ replacedSegments()
 
   private def editedLog(number: Long): Option[String] = {
-    val layout = batch(number).partitions
-    recordedPartitions(number).filter(_ != layout).map { recorded =>
-      s"Batch $number was committed with $layout partitions, and its entry in the offset log says " +
+    val committed = batch(number).partitions
+    recordedPartitions(number).filter(_ != committed).map { recorded =>
+      s"Batch $number was committed with $committed partitions, and its entry in the offset log says " +
         s"$recorded partitions: another driver was rescaling the query. The state is whole. Start the query " +
         "again, with any number of partitions, and the entry is corrected."
     }
@@ -78,7 +78,7 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
         group <- manifest.groups.first to manifest.groups.last
       } yield manifest.count(family.id, group)
       Option.when(
-        manifests.forall(_.layout.contains(manifests.size)) && byGroup.forall(_.isDefined)
+        manifests.forall(_.partitions.contains(manifests.size)) && byGroup.forall(_.isDefined)
       )(byGroup.flatten.sum)
     } catch { case _: CheckpointException => None }
 

@@ -31,7 +31,7 @@ import keystate.errors.KeystateErrors
   * Another driver can come between the look and the write. No lock is needed for that: Spark's log
   * entries are written once, so only one of two drivers gets a batch into the commit log; their files
   * of state have different names, or with checkpoint format v1 and one layout the same content; and the
-  * layout of a batch's state is read from that state (see [[CommittedLayout]]), not from the log entry that
+  * layout of a batch's state is read from that state (see [[CommittedPartitions]]), not from the log entry that
   * a rescale edits.
   */
 private[keystate] object CheckpointOwner extends Logging {

@@ -36,7 +36,7 @@ object ScalaBridge {
       by: KeyBy[T],
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
-      broadcast: Option[BroadcastInputs],
+      broadcast: Option[BroadcastData],
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
@@ -125,7 +125,7 @@ object ScalaBridge {
   }
 
   private def declare(
-      inputs: BroadcastInputs,
+      inputs: BroadcastData,
       df: ClassicDataset[_],
       analyzer: Analyzer
   ): DeclaredBroadcast = {

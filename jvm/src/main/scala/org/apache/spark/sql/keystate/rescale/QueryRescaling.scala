@@ -32,7 +32,7 @@ import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMe
   *
   * The caller has taken the checkpoint ([[CheckpointOwner]]). A driver that had it before can still
   * commit the batch that it is in, with the old number. So the number that counts is that of the
-  * committed state ([[CommittedLayout]]); where the log says another one, the log is corrected.
+  * committed state ([[CommittedPartitions]]); where the log says another one, the log is corrected.
   *
   * With format v1 the pending batch's own version gets the new layout too where all of it was written:
   * a sink that has the batch already skips it, and then it is not computed again.
@@ -82,25 +82,25 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       val before = offsets.partitions(latest).get
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(offsets.partitions)
-      val layout = committed.fold(before) { case (id, commit) =>
-        committedLayout.of(id, commit, offsets.partitions(id).getOrElse(before))
+      val current = committed.fold(before) { case (id, commit) =>
+        committedPartitions.of(id, commit, offsets.partitions(id).getOrElse(before))
       }
-      val partitions = wanted.getOrElse(layout)
-      if (layout != partitions) {
-        committed.foreach { case (id, commit) => rescaleStores(id, commit, layout, partitions) }
+      val partitions = wanted.getOrElse(current)
+      if (current != partitions) {
+        committed.foreach { case (id, commit) => rescaleStores(id, commit, current, partitions) }
       }
-      if (layout != partitions || pinned.exists(_ != partitions)) {
+      if (current != partitions || pinned.exists(_ != partitions)) {
         if (!committed.exists(_._1 == latest)) rescalePending(latest, partitions)
         dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
         entries.foreach(id =>
           replace(id, OffsetEntry.withPartitions(offsets.get(id).get, partitions))
         )
-        logInfo(s"Rescaled $checkpoint from $layout to $partitions partitions")
+        logInfo(s"Rescaled $checkpoint from $current to $partitions partitions")
       }
-      layout
+      current
   }
 
-  private lazy val committedLayout = new CommittedLayout(
+  private lazy val committedPartitions = new CommittedPartitions(
     operators.all,
     operators.record(_).isDefined,
     sparkStores.get(_).exists(isUnpartitioned),
@@ -117,7 +117,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private def rescaleStores(
       batch: Long,
       commit: CommitMetadataBase,
-      layout: Int,
+      current: Int,
       partitions: Int
   ): Unit = {
     checkOperators(partitions)
@@ -125,7 +125,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       val old = commit.stateUniqueIds.flatMap(_.get(operator))
       val stores = sparkStores.get(operator)
       def idsOf(store: Int): Seq[Option[String]] =
-        old.fold(Seq.fill(layout)(Option.empty[String]))(
+        old.fold(Seq.fill(current)(Option.empty[String]))(
           _.toSeq.map(of => Some(of(if (of.length > 1) store else 0)))
         )
       operator -> (stores match {
@@ -189,10 +189,10 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     checkOperators(partitions)
     val version = batch + 1
     operators.all.filterNot(sparkStores.get(_).exists(isUnpartitioned)).foreach { operator =>
-      val layouts = committedLayout.complete(operator, version)
-      if (!layouts.contains(partitions))
-        layouts.headOption.foreach { layout =>
-          val ids = Seq.fill(layout)(Option.empty[String])
+      val counts = committedPartitions.complete(operator, version)
+      if (!counts.contains(partitions))
+        counts.headOption.foreach { count =>
+          val ids = Seq.fill(count)(Option.empty[String])
           sparkStores.get(operator) match {
             case Some(stores) =>
               stores.foreach(rescaleSparkStore(_, batch, version, ids, partitions))

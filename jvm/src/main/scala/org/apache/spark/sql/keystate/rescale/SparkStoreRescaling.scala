@@ -60,15 +60,15 @@ private[keystate] final class SparkStoreRescaling(
       partitions: Int
   ): Map[Int, PartitionState] = {
     // A task must not take this object along.
-    val (root, of, format, layout) = (state.toString, store, encoding, ids.size)
+    val (root, of, format, before) = (state.toString, store, encoding, ids.size)
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)
     val entries =
-      session.sparkContext.parallelize(ids.zipWithIndex, layout).flatMap { case (id, partition) =>
+      session.sparkContext.parallelize(ids.zipWithIndex, before).flatMap { case (id, partition) =>
         val local = taskFolder()
         val source = repartitioning(root, of, version, shared.value.value, local)
         val owners = new Owners(of, format, partitions)
         source
-          .entries(source.manifest(partition, id, layout))
+          .entries(source.manifest(partition, id, before))
           .map { case (family, change) =>
             val label = KeyGroups.label(owners.of(family.name, change.key))
             new GenericInternalRow(

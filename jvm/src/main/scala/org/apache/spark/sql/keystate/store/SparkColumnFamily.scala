@@ -5,7 +5,7 @@ import org.apache.spark.sql.execution.streaming.state._
 
 import keystate.backend.{Entry, EntryIterator, GroupScan, KeyedStateBackend}
 import keystate.keygroup.KeyGroupRange
-import keystate.backend.KeyOrder
+import keystate.backend.BytewiseOrder
 
 /** A column family that one of Spark's own operators made. What cannot be done with its encoding is
   * refused in the words of Spark's RocksDB provider.
@@ -125,7 +125,7 @@ private[keystate] final class SparkColumnFamily(
 
   private def withPrefix(prefix: UnsafeRow): EntryIterator = {
     val start = codec.keys.encodePrefixKey(prefix)
-    val end = KeyOrder.after(start)
+    val end = BytewiseOrder.after(start)
     if (codec.prefixInOneGroup)
       backend.scan(family, codec.group(prefix, maxParallelism), start, end)
     else GroupScan.merge(groupRange, backend.scan(family, _, start, end))

@@ -3,7 +3,7 @@ package keystate.backend.heap
 import keystate.backend.{ChangeSink, EntryIterator, Layout}
 
 /** The entries of one key group of one family, and what the open transaction changed of them. */
-private[heap] abstract class GroupTable {
+private[heap] abstract class KeyGroupTable {
   def get(key: Array[Byte]): Array[Byte]
   def put(key: Array[Byte], value: Array[Byte]): Unit
   def remove(key: Array[Byte]): Unit
@@ -26,8 +26,8 @@ private[heap] abstract class GroupTable {
   def rollback(): Unit
 }
 
-private[heap] object GroupTable {
-  def apply(layout: Layout): GroupTable = layout match {
+private[heap] object KeyGroupTable {
+  def apply(layout: Layout): KeyGroupTable = layout match {
     case Layout.Point => new PointTable
     case Layout.Grouped => new GroupedTable
     case Layout.Ordered => new OrderedTable

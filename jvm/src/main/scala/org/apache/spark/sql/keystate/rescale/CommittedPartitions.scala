@@ -19,7 +19,7 @@ import keystate.files.CheckpointStorage
   * @param stores
   *   an operator's files and the names of its stores
   */
-private[keystate] final class CommittedLayout(
+private[keystate] final class CommittedPartitions(
     operators: Seq[Long],
     isKeyed: Long => Boolean,
     unpartitioned: Long => Boolean,
@@ -49,10 +49,10 @@ private[keystate] final class CommittedLayout(
     val keyed = operators.filter(isKeyed)
     // As a rule one file tells it; of Spark's operators one without keys has any number in its file.
     val isRecorded =
-      if (keyed.nonEmpty) keyed.exists(layouts(_, version) == Seq(recorded))
+      if (keyed.nonEmpty) keyed.exists(countsOf(_, version) == Seq(recorded))
       else
         recorded > 1 && operators.exists { operator =>
-          layouts(operator, version) == Seq(recorded) && isComplete(operator, version, recorded)
+          countsOf(operator, version) == Seq(recorded) && isComplete(operator, version, recorded)
         }
     if (isRecorded) recorded
     else {
@@ -64,12 +64,12 @@ private[keystate] final class CommittedLayout(
 
   /** The layouts in which checkpoint format v1 has a version of all of an operator's stores. */
   def complete(operator: Long, version: Long): Seq[Int] =
-    layouts(operator, version).filter(isComplete(operator, version, _))
+    countsOf(operator, version).filter(isComplete(operator, version, _))
 
-  private def layouts(operator: Long, version: Long): Seq[Int] = {
+  private def countsOf(operator: Long, version: Long): Seq[Int] = {
     val (storage, names) = stores(operator)
     readable(Seq.empty[Int]) {
-      names.headOption.toSeq.flatMap(Rescaling.layouts(storage, operator, _, version))
+      names.headOption.toSeq.flatMap(Rescaling.partitionCounts(storage, operator, _, version))
     }
   }
 

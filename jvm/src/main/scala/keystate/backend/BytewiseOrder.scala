@@ -3,7 +3,7 @@ package keystate.backend
 import java.util.{Arrays, Comparator, NavigableMap}
 
 /** The bytewise (unsigned) order of keys. */
-object KeyOrder {
+object BytewiseOrder {
   val comparator: Comparator[Array[Byte]] = Arrays.compareUnsigned(_, _)
 
   /** The smallest key after all that begin with these bytes; null when there is none. */

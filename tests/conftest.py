@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
@@ -24,9 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
     time.tzset()
     # Workers import the functions of a test from its module.
-    tests = Path(__file__).parent
-    folders = [tests.parent, tests, *(path for path in tests.iterdir() if path.is_dir())]
-    paths = [*map(str, folders), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     builder = SparkSession.builder.master("local[2,2]").appName("keystate tests")
     for key, value in {
@@ -89,10 +90,6 @@ class Stream:
 
     def feed(self, *batches: list[Any]) -> None:
         """Adds micro-batches of rows, in their order, to be processed by the next run."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-        from keystate._codec import struct_codec
-
         codec = struct_codec(self._schema)
         for rows in batches:
             table = pa.Table.from_arrays(codec.encode_columns(rows), schema=pa.schema(codec.arrow))

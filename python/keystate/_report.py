@@ -130,6 +130,7 @@ def _type(data_type: str | None) -> str | None:
 
 
 def _ddl(kind: Any) -> str:
+    # Not by PySpark's types: of JSON in a checkpoint they would import and call what it names.
     if isinstance(kind, str):
         return {"long": "bigint", "integer": "int"}.get(kind, kind)
     if kind["type"] == "struct":

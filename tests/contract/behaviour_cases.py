@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contract.test_state_model import Mean
 from keystate import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -22,6 +21,8 @@ from keystate import (
     TimeDomain,
     ValueStateDescriptor,
 )
+
+from tests.contract.test_state_model import Mean
 
 TABLE = json.loads(Path(__file__).with_name("behaviour_cases.json").read_text())
 INPUT = "name string, number int, state string, method string, arguments string, time timestamp"

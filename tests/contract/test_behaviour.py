@@ -7,8 +7,9 @@ from typing import Any
 
 import keystate
 import pytest
-from behaviour_cases import BATCHES, INPUT, OUTPUT, Interpreter, expected
 from keystate.testing import KeyedProcessHarness
+
+from tests.contract.behaviour_cases import BATCHES, INPUT, OUTPUT, Interpreter, expected
 
 NOW = 1_700_000_000_000
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from keystate._codec import Misfit, Shape, codec
 from pyspark.sql import Row
 from pyspark.sql import types as T
-from type_cases import same
+
+from tests.contract.type_cases import same
 
 WIDE = Context(prec=60)
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import pyarrow.compute as pc
 import pytest
-import test_sorted_map
-import test_state_model
 from keystate import (
     BYTEWISE,
     DESCENDING,
@@ -37,6 +35,8 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.testing import KeyedProcessHarness
+
+from tests.contract import test_sorted_map, test_state_model
 
 ROWS = "key string, number long, time timestamp"
 
@@ -88,7 +88,7 @@ def at(ms: int) -> datetime.datetime:
 
 def test_runs_without_a_jvm() -> None:
     script = """
-import test_harness
+from tests.contract import test_harness
 harness = test_harness.recorder(parallelism=2)
 assert [r[:3] for r in harness.process(("a", 3, None), 1)] == [("a", 3, 1)]
 from pyspark import SparkContext

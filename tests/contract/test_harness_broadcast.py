@@ -6,10 +6,8 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import broadcast_cases
 import keystate
 import pytest
-from broadcast_cases import BATCHES, ELEMENT, OUTPUT, PAIRS, ROW, RULES, Keyed, Plain
 from keystate import (
     BroadcastProcessFunction,
     CheckpointError,
@@ -21,6 +19,9 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.testing import KeyedProcessHarness
+
+from tests.contract import broadcast_cases
+from tests.contract.broadcast_cases import BATCHES, ELEMENT, OUTPUT, PAIRS, ROW, RULES, Keyed, Plain
 
 
 def function(keyed: bool) -> Any:

@@ -21,7 +21,8 @@ from keystate import (
 )
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
-from test_state_model import OPERATIONS, RESULTS, WAYS
+
+from tests.contract.test_state_model import OPERATIONS, RESULTS, WAYS
 
 
 class Sorter(KeyedProcessFunction):

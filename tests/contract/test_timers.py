@@ -12,7 +12,8 @@ import keystate
 import pytest
 from keystate import KeyedProcessFunction, TimeDomain, ValueStateDescriptor
 from pyspark.errors import StreamingQueryException
-from test_state_model import WAYS
+
+from tests.contract.test_state_model import WAYS
 
 START = datetime.datetime(2024, 1, 1)
 EPOCH = 1704067200000  # of START, in ms

@@ -12,7 +12,6 @@ from typing import Any
 
 import keystate
 import pytest
-from contract.ttl_cases import CASES, CONFIGS, TtlStates
 from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -23,7 +22,9 @@ from keystate import (
 )
 from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
-from timed import run_at
+
+from tests.contract.ttl_cases import CASES, CONFIGS, TtlStates
+from tests.timed import run_at
 
 ROWS = "key long, number int, kind string, config string, operation string, argument string"
 RESULTS = "key long, number int, result string"

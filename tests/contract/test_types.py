@@ -20,7 +20,8 @@ from keystate import (
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql import types as T
-from type_cases import CASES, as_key, same
+
+from tests.contract.type_cases import CASES, as_key, same
 
 
 class Last(AggregateFunction):

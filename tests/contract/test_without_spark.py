@@ -11,7 +11,8 @@ from keystate._ddl import parse_ddl
 from keystate._hash import KeyGroups
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from type_cases import CASES
+
+from tests.contract.type_cases import CASES
 
 KEYS = {name: case for name, case in CASES.items() if case.is_key}
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-import restart_query
-import sessions
 from keystate import KeyedBroadcastProcessFunction, MapStateDescriptor, ValueStateDescriptor
 from pyspark.sql import SparkSession
 
 from examples.counter_source import CounterSource
+from tests.fault import restart_query, sessions
 
 BATCHES, ROWS, RULES, KEYS = 20, 30, 3, 10
 FACTORS = MapStateDescriptor("factors", "long", "long")

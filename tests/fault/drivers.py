@@ -23,7 +23,7 @@ class Driver:
     """A script of this folder as a process with descendants; whatever is left dies at the exit."""
 
     def __init__(self, script: str, log: Path, *arguments: Any) -> None:
-        paths = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+        paths = [str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(

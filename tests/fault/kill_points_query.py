@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import faults
 import keystate
-import restart_query
-import sessions
 from keystate import ValueStateDescriptor
+
+from tests.fault import faults, restart_query, sessions
 
 
 class Bulky(restart_query.Ledger):

@@ -17,7 +17,6 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
-import sessions
 from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -25,6 +24,8 @@ from keystate import (
     ValueStateDescriptor,
 )
 from pyspark.sql import DataFrame, SparkSession
+
+from tests.fault import sessions
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILES, ROWS, KEYS = 20, 40, 12

@@ -19,12 +19,12 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
-import restart_query
-import sessions
 from keystate import CheckpointedFunction, KeyedProcessFunction, ValueStateDescriptor
 from keystate.state import ListStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from tests.fault import restart_query, sessions
 
 KEYS, ROWS = 40, 200
 

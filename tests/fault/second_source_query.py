@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-import restart_query
-import sessions
 from keystate import ListCheckpointed, SourceFunction
 from pyspark.sql import SparkSession
+
+from tests.fault import restart_query, sessions
 
 
 class Allowed(SourceFunction, ListCheckpointed[int]):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-import sessions
 from keystate import (
     CheckpointedFunction,
     KeyedBroadcastProcessFunction,
@@ -30,6 +29,8 @@ from keystate import (
 )
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from tests.fault import sessions
 
 KEYS, ROWS, RULES = 20, 200, 40
 BROADCAST = MapStateDescriptor("rules", "long", "long")

@@ -9,9 +9,9 @@ import os
 import sys
 
 import keystate
-import sessions
 
 from examples import counter_source
+from tests.fault import sessions
 
 UNTIL, ROWS = 30_000 if os.environ.get("SLOW") else 8_000, 200
 

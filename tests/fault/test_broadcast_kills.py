@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import broadcast_query as query
-from drivers import CLUSTER, Driver, committed
+from tests.fault import broadcast_query as query
+from tests.fault.drivers import CLUSTER, Driver, committed
 
 
 def test_killed_executor_and_driver(

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import drivers
 import keystate
 import pytest
 from keystate import (
@@ -23,6 +22,8 @@ from keystate import (
 from keystate._codec import TooLarge, codec
 from keystate.testing import KeyedProcessHarness
 from pyspark.sql.types import BinaryType
+
+from tests.fault import drivers
 
 OUTPUT = "key long, n long"
 

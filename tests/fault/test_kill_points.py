@@ -7,9 +7,10 @@ import random
 from pathlib import Path
 
 import pytest
-import restart_query as query
-from drivers import CLUSTER, Driver, committed
-from faults import Plan
+
+from tests.fault import restart_query as query
+from tests.fault.drivers import CLUSTER, Driver, committed
+from tests.fault.faults import Plan
 
 # The process halts at the first such step on such a file. Batch N writes version N + 1.
 EXECUTOR_DIES = {

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import restart_query as query
-from drivers import Driver, committed
+
+from tests.fault import restart_query as query
+from tests.fault.drivers import Driver, committed
 
 TO_THE_END = json.dumps({"availableNow": True})
 ENDLESS = json.dumps({"processingTime": "0 seconds"})

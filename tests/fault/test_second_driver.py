@@ -13,11 +13,12 @@ from typing import Any
 
 import keystate
 import pytest
-import second_driver_query as query
-import second_source_query as source
-from drivers import Driver, committed
 from keystate import admin
 from keystate.errors import CheckpointError
+
+from tests.fault import second_driver_query as query
+from tests.fault import second_source_query as source
+from tests.fault.drivers import Driver, committed
 
 
 @dataclass

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import soak_query
-from drivers import CLUSTER, Driver
+
+from tests.fault import soak_query
+from tests.fault.drivers import CLUSTER, Driver
 
 
 def committed(folder: Path) -> int:

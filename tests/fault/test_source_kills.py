@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import source_query
-from drivers import CLUSTER, Driver, committed
 from pyspark.errors import StreamingQueryException
 
 from examples import counter_source
+from tests.fault import source_query
+from tests.fault.drivers import CLUSTER, Driver, committed
 
 KILLS = 21 if os.environ.get("SLOW") else 3
 

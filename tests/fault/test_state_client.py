@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import drivers
 import pytest
 from keystate._worker import state_client
 from keystate._worker.state_client import StateClient
 from keystate.errors import KeystateError
+
+from tests.fault import drivers
 
 SECRET = "s" * 36
 KNOWN, UNKNOWN = struct.pack(">i", 1), struct.pack(">i", 0)

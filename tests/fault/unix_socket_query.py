@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-import sessions
 from keystate import KeyedProcessFunction, ListStateDescriptor
+
+from tests.fault import sessions
 
 
 class Last(KeyedProcessFunction):

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-import sessions
 from keystate import KeyedProcessFunction, ListStateDescriptor, ValueStateDescriptor
+
+from tests.fault import sessions
 
 KEYS, SIZE = 48, 32 << 20
 

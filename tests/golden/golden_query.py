@@ -1,8 +1,8 @@
 """A query with every kind of state, whose checkpoints are kept here as earlier builds wrote them.
 
-To keep one of the present build, with `tests` and this folder on PYTHONPATH:
+To keep one of the present build, from the repository's root and with it on PYTHONPATH:
 
-    python golden_query.py NAME.tar.gz BACKEND CHECKPOINT_FORMAT [REPEATS]
+    python -m tests.golden.golden_query NAME.tar.gz BACKEND CHECKPOINT_FORMAT [REPEATS]
 
 REPEATS makes the values longer, for run files of several sections.
 """

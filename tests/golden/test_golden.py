@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
+
+from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(path.name for path in HERE.glob("*.tar.gz"))

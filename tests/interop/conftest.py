@@ -11,8 +11,9 @@ from typing import Any
 import keystate
 import pyspark
 import pytest
-from interop.pages import PAGES, ROOT, program_of
 from pyspark.sql import DataFrame, SparkSession
+
+from tests.interop.pages import PAGES, ROOT, program_of
 
 Query = Callable[..., Callable[[DataFrame], DataFrame]]
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import keystate
 import pytest
-from contract import behaviour_cases
-from contract.test_ttl import ROWS, check, interpret, table
-from contract.type_cases import CASES, as_key, same
 from keystate import (
     AggregatingStateDescriptor,
     CheckpointedFunction,
@@ -28,7 +25,11 @@ from keystate import (
 from keystate.functions import AggregateFunction
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
-from timed import run_at
+
+from tests.contract import behaviour_cases
+from tests.contract.test_ttl import ROWS, check, interpret, table
+from tests.contract.type_cases import CASES, as_key, same
+from tests.timed import run_at
 
 Query = Callable[..., Callable[[Any], Any]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from interop.pages import PAGES, ROOT, SNIPPET
+
+from tests.interop.pages import PAGES, ROOT, SNIPPET
 
 
 @pytest.mark.parametrize("number", range(len(PAGES)), ids=[page.name for page in PAGES])

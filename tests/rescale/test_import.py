@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from keystate import admin
 from keystate.errors import CheckpointError
-from spark_queries import (
+
+from tests.spark_queries import (
     SCHEMA,
     batches,
     check_python,

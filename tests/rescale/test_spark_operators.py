@@ -17,7 +17,8 @@ from keystate.errors import CheckpointError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from spark_queries import (
+
+from tests.spark_queries import (
     SCHEMA,
     batches,
     check_python,

@@ -7,8 +7,8 @@ import org.apache.spark.sql.{Encoder, Row}
 import org.apache.spark.sql.keystate.encoding.Encodings
 
 /** How values of a type are stored: as Spark's encoders have them, so that Python finds them as the
-  * same columns. One is there, without an import, for every type that Spark has an encoder for: case
-  * classes, tuples, numbers, strings, dates and times, sequences, maps, options within these.
+  * same columns. One is there, without an import, for every type that Spark has an encoder for:
+  * case classes, tuples, numbers, strings, dates and times, sequences, maps, options within these.
   */
 final class TypeInformation[T] private (find: () => Encoder[T]) extends Serializable {
   @transient lazy val encoder: Encoder[T] = find()

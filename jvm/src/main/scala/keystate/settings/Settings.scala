@@ -8,11 +8,11 @@ import keystate.keygroup.KeyGroups
   * @param key
   *   its full name
   * @param default
-  *   what counts where it is not set; None: that depends on the query
+  *   what counts where it is not set; None if there is no default, or it depends on the query
   * @param allowed
-  *   which values it takes, to go on from "must be"
+  *   which values it takes, for messages: it follows "must be"
   * @param parse
-  *   the value, or None if it is not allowed
+  *   the value that a text says; None if it is not allowed
   */
 final class Setting[T] private[settings] (
     val key: String,
@@ -21,26 +21,27 @@ final class Setting[T] private[settings] (
     parse: String => Option[T]
 ) {
 
-  /** The value in some settings, if it is there.
+  /** The value in some settings; None if it is not set there.
     *
     * @param get
     *   the text of a setting, by its name
     * @throws BadSettingException
-    *   it is not allowed
+    *   the value is not allowed
     */
   def in(get: String => Option[String]): Option[T] =
     get(key).map(text =>
       parse(text.trim).getOrElse(throw new BadSettingException(key, text, allowed))
     )
 
-  /** The value in some settings, or the default, which there must be. */
+  /** The value in some settings, or else the default. Only for settings that have one. */
   def of(get: String => Option[String]): T = in(get).orElse(default).get
 }
 
 /** All settings of Keystate, in the order of README's table. What reads a setting reads it here. */
 object Settings {
 
-  // Classes that users' settings name and offset logs hold: these names never change.
+  // Users' settings name these classes, and the checkpoint's offset log holds the provider's: the
+  // names never change.
   final val ProviderClass = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
   final val FileManagerClass = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
   final val ExtensionClass = "org.apache.spark.sql.keystate.KeystateExtension"
@@ -49,7 +50,7 @@ object Settings {
   val MaxParallelism: Setting[Int] =
     whole("spark.keystate.maxParallelism", None, 1, KeyGroups.MaxMaxParallelism)
 
-  /** Where working state is kept. */
+  /** Where working state is kept: the name of a backend, or of a class of the user's. */
   val Backend: Setting[String] = new Setting(
     "spark.keystate.backend",
     Some("hashmap"),
@@ -61,7 +62,7 @@ object Settings {
   val RocksDBMemoryMB: Setting[Int] =
     whole("spark.keystate.rocksdb.memoryMB", Some(256), 1, Int.MaxValue)
 
-  /** How much of it write buffers may take. */
+  /** How much of that memory write buffers may take. */
   val RocksDBWriteBufferRatio: Setting[Double] = new Setting(
     "spark.keystate.rocksdb.writeBufferRatio",
     Some(0.5),
@@ -69,7 +70,7 @@ object Settings {
     _.toDoubleOption.filter(ratio => 0 < ratio && ratio < 1)
   )
 
-  /** Tuning for a kind of disk. */
+  /** Tuning of RocksDB for a kind of disk. */
   val RocksDBPredefinedOptions: Setting[String] = oneOf(
     "spark.keystate.rocksdb.predefinedOptions",
     "DEFAULT",
@@ -78,22 +79,26 @@ object Settings {
     "FLASH_SSD_OPTIMIZED"
   )
 
-  /** Whether a restart with another number of partitions rescales the query. */
+  /** Whether a restart with another `spark.sql.shuffle.partitions` rescales the query. */
   val OnRestart: Setting[String] =
     oneOf("spark.keystate.rescale.onRestart", "auto", "off")
 
-  /** What becomes of a state that the function no longer declares. */
+  /** Whether a state that the function no longer declares stays in the checkpoint. */
   val RemovedStates: Setting[String] = oneOf("spark.keystate.removedStates", "keep", "purge")
 
-  /** With how many keys a Python worker returns their changes and forgets them. */
+  /** When a Python worker knows the state of so many keys, it returns their changes and forgets
+    * them.
+    */
   val MaxCachedKeys: Setting[Int] =
     whole("spark.keystate.worker.maxCachedKeys", Some(200000), 1, Int.MaxValue)
 
-  /** How many entries of a list or map are sent to the worker ahead; with more it asks for pages. */
+  /** How many entries of a list or map are sent to the worker ahead. Of longer ones, and those
+    * above 1 MB, it asks for pages.
+    */
   val InlineEntries: Setting[Int] =
     whole("spark.keystate.worker.inlineEntries", Some(1000), 0, Int.MaxValue)
 
-  /** Whether to compare the subtasks' broadcast states. */
+  /** Whether to compare the subtasks' broadcast states after each micro-batch that changed them. */
   val BroadcastCheck: Setting[Boolean] = new Setting(
     "spark.keystate.broadcast.check",
     Some(false),
@@ -101,7 +106,9 @@ object Settings {
     _.toBooleanOption
   )
 
-  /** What pickles in operator state and of sources may name besides plain data; Python reads it. */
+  /** Which classes pickles of operator state and of sources may name besides plain data. Python
+    * reads it.
+    */
   val PickleAllow: Setting[String] = new Setting(
     "spark.keystate.pickle.allow",
     None,
@@ -109,14 +116,17 @@ object Settings {
     text => Option.when(text.split(',').forall(_.trim.matches("""(\w+\.)+(\w+|\*)|""")))(text)
   )
 
-  /** How long a task waits for another attempt to let go of a store, in ms. */
+  /** How long a task waits for another attempt to let go of a store, in milliseconds. */
   val LockTimeoutMs: Setting[Int] =
     whole("spark.keystate.lockTimeoutMs", Some(60000), 1, Int.MaxValue)
 
-  /** Set by an operator whose partitions own the key groups by range: its number of partitions. */
+  /** The number of partitions of an operator whose partitions own the key groups by range.
+    * Operators set it for their stores; a user's value has no effect.
+    */
   val Parallelism: Setting[Int] =
     whole("spark.keystate.parallelism", None, 1, KeyGroups.MaxMaxParallelism)
 
+  /** Every setting. */
   val all: Seq[Setting[_]] = Seq(
     MaxParallelism,
     Backend,
@@ -133,9 +143,10 @@ object Settings {
     Parallelism
   )
 
-  /** Fails for the first one that has a value which is not allowed. */
+  /** Throws BadSettingException for the first setting whose value is not allowed. */
   def check(get: String => Option[String]): Unit = all.foreach(_.in(get))
 
+  /** A setting with a whole number from `least` to `most`. */
   private def whole(key: String, default: Option[Int], least: Int, most: Int): Setting[Int] = {
     val upTo = if (most == Int.MaxValue) "on" else s"to $most"
     new Setting(
@@ -146,7 +157,7 @@ object Settings {
     )
   }
 
-  /** The first is the default. */
+  /** A setting with one of these values, of which the first is the default. */
   private def oneOf(key: String, values: String*): Setting[String] = {
     val (before, last) = (values.init, values.last)
     new Setting(

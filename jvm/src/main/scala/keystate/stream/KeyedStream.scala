@@ -139,8 +139,7 @@ final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
   def keyed(column: String, more: String*): KeyedDataset[T] =
     keyed((column +: more).map(data.col): _*)
 
-  /** Groups by columns or expressions over one row; anything else is `KEYSTATE_KEY_NOT_A_COLUMN`.
-    */
+  /** Groups by columns, or expressions over one row; else `KEYSTATE_KEY_NOT_A_COLUMN`. */
   def keyed(columns: Column*): KeyedDataset[T] =
     new KeyedDataset(data, KeyBy.Columns[T](columns))
 

@@ -38,7 +38,7 @@ object Rescaling {
     * @throws keystate.errors.MixedLayoutsException
     *   the old partitions are not of one layout
     * @throws keystate.errors.IncompatiblePartitionsException
-    *   they do not have the same states
+    *   one state id stands for different states in them
     */
   def run(
       storage: CheckpointStorage,

@@ -71,12 +71,12 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   }
 
   /** The version's runs, with the merged one in the place of those it was made of. The merge is
-    * dropped where that is not safe:
+    * dropped if the version does not have all of these, one after the other.
     *
-    * If the version no longer has these runs in a row. If it has a family that the merge knew
-    * nothing of: one that was made since, or came back because a batch is done again, may have
-    * entries that the merge left out. If the store was loaded anew since: in between it may have
-    * been another executor's, whose clean-up knew nothing of the merged file.
+    * It is dropped too if the version has a family that was not there at the merge: one that was
+    * made since, or that came back because a batch is done again, may have entries that the merge
+    * left out. And so it is if the store was loaded anew since: in between it may have been another
+    * executor's, whose clean-up knew nothing of the merged file.
     */
   def applyTo(manifest: Manifest, workingCopy: AnyRef): Seq[Run] = {
     val merge = merged

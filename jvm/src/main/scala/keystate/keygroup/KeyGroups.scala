@@ -9,7 +9,7 @@ package keystate.keygroup
   */
 object KeyGroups {
 
-  /** The number of key groups where nothing asks for another one. */
+  /** The number of key groups where nothing asks for another one or needs more. */
   val DefaultMaxParallelism = 128
 
   /** The most key groups there can be: groups are stored in two bytes. Flink has the same bound. */

@@ -10,9 +10,14 @@ import net.jpountz.lz4.LZ4Exception
 import keystate.backend.{Change, ChangeSink, RunCursor, RunFormat, RunStatistics}
 import keystate.keygroup.KeyGroupRange
 
-/** A run as a plain sequence of entries, with keys and values as in [[RunFormat]]: `[int32 key
-  * length][key][int32 value length][value]`, lengths big-endian. Inline runs are of this format.
-  * Compressed, so are the run files of backends that read each entry anyway, see [[SectionedRun]].
+/** A run as a plain sequence of entries, with keys and values as in [[RunFormat]].
+  *
+  * {{{
+  * entry   [int32 key length][key][int32 value length][value]     numbers big-endian
+  * }}}
+  *
+  * Inline runs are of this format. Compressed, so are the run files of backends that read each
+  * entry anyway, see [[SectionedRun]].
   */
 private[keystate] object PlainRun {
 

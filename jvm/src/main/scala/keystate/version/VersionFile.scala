@@ -50,7 +50,7 @@ private[keystate] object VersionFile {
   def path(location: StoreLocation, version: Long, id: Option[String]): String =
     s"${location.folder}/${fileName(version, id)}"
 
-  /** Its last part. */
+  /** The name of a version file. */
   def fileName(version: Long, id: Option[String]): String =
     s"$version${id.fold("")("_" + _)}.keystate"
 

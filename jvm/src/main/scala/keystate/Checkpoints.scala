@@ -1,61 +1,86 @@
 package keystate
 
-/** A function with operator state, which belongs to a subtask and not to a key; to be mixed into a
-  * function, keyed or not.
+/** A function with operator state, which belongs to a subtask and not to a key. Mix it into a
+  * function on a keyed stream or on one without keys; a function of broadcast elements can't have
+  * operator state (`KEYSTATE_DECLARATION`).
+  *
+  * Every micro-batch is a checkpoint. Such a function runs in every subtask in every micro-batch,
+  * in those without elements too.
   */
 trait CheckpointedFunction {
 
   /** Gets the operator states, and takes over what they hold when they are restored. Called before
-    * `open` whenever an instance of the function begins, and once on the driver, on a copy, to learn
-    * which states it has: get them unconditionally.
+    * `open` whenever an instance of the function begins: at the first start, and after every
+    * restart, rescale or failure. Also called once on the driver, on a copy, with empty states, to
+    * learn which states there are: get them unconditionally.
     */
   def initializeState(context: FunctionInitializationContext): Unit
 
   /** Writes into the operator states what has to be in the checkpoint. Called at the end of a
-    * subtask's part of every micro-batch, before that is committed.
+    * subtask's part of every micro-batch, before that is committed. A batch query calls it too;
+    * what it writes there is not kept.
     */
   def snapshotState(context: FunctionSnapshotContext): Unit
 }
 
-/** Told of checkpoints that count; to be mixed into a function. */
+/** Told of checkpoints that count; to be mixed into a function. One of broadcast elements can't be
+  * a listener.
+  */
 trait CheckpointListener {
 
-  /** Called once a batch is in the commit log, when the next one begins; a call can be missing after
-    * a failure.
+  /** Called once a micro-batch is in Spark's commit log, before the elements of the next one; never
+    * for one that is not. As in Flink a call can be missing: after the last micro-batch before a
+    * stop, a failure or a lost executor.
+    *
+    * @param checkpointId
+    *   the id of the micro-batch
     */
   def notifyCheckpointComplete(checkpointId: Long): Unit
 }
 
+/** What a [[CheckpointedFunction]] finds when it begins. */
 trait FunctionInitializationContext {
 
-  /** Whether there is state of an earlier run. */
+  /** Whether the subtask has state of an earlier micro-batch. False on the driver and in a batch
+    * query.
+    */
   def isRestored: Boolean
 
-  /** The checkpoint that the state is from. */
+  /** The id of the micro-batch that the state was made in; None when nothing is restored. */
   def getRestoredCheckpointId: Option[Long]
 
   /** The operator states, with their elements if they are restored. */
   def getOperatorStateStore: OperatorStateStore
 
-  /** The keyed states, of a function on a keyed stream. */
+  /** The keyed states, for a function on a keyed stream. They can be got here, and used in the
+    * calls that have a key.
+    */
   def getKeyedStateStore: KeyedStateStore
 }
 
+/** What a [[CheckpointedFunction]] is told of the checkpoint that is taken. */
 trait FunctionSnapshotContext {
 
-  /** The checkpoint's number, that of its micro-batch. */
+  /** The checkpoint's number, which is the id of its micro-batch. */
   def getCheckpointId: Long
 
-  /** Its time in milliseconds since the epoch. */
+  /** The micro-batch's time in milliseconds since the epoch. */
   def getCheckpointTimestamp: Long
 }
 
-/** Gives a function its operator states. */
+/** Gives a function its operator states, in `initializeState`. They can be used in every call of
+  * the function. A whole list is written with every micro-batch: keep it small.
+  *
+  * A descriptor with a time to live, two states of one name, and a state that the copy on the
+  * driver did not ask for are a [[KeystateException]], `KEYSTATE_DECLARATION`.
+  */
 trait OperatorStateStore {
 
-  /** A list whose elements are dealt out evenly when the parallelism changes. */
+  /** A list whose elements are dealt out evenly when the parallelism changes, as by Flink's
+    * `RoundRobinOperatorStateRepartitioner`; else each subtask gets its own back.
+    */
   def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
 
-  /** A list of which every subtask gets the elements of all when it is restored. */
+  /** A list of which every subtask gets the elements of all subtasks when it is restored. */
   def getUnionListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
 }

@@ -2,34 +2,58 @@ package keystate
 
 import scala.annotation.nowarn
 
-/** Gives a function its keyed states. */
+/** Gives a function its keyed states: get each one in `open` or `initializeState`, once, and keep
+  * it in a `@transient` field.
+  *
+  * A state that the copy on the driver did not ask for, two states of one name, and a state of a
+  * function without keys are a [[KeystateException]], `KEYSTATE_DECLARATION`. In Flink a state may
+  * be got at any time.
+  */
 @nowarn("cat=deprecation")
 trait KeyedStateStore {
+
+  /** One value for each key. */
   def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T]
+
+  /** A list for each key. */
   def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
+
+  /** A map for each key. */
   def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V]
+
+  /** A map in the order of its own keys, for each key. */
   def getSortedMapState[K, V](descriptor: SortedMapStateDescriptor[K, V]): SortedMapState[K, V]
+
+  /** What the descriptor's function reduces the added values to, for each key. */
   def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T]
+
+  /** What the descriptor's function aggregates of the added values, for each key. */
   def getAggregatingState[IN, ACC, OUT](
       descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
   ): AggregatingState[IN, OUT]
+
+  /** What the descriptor's function folds the added values into, for each key. */
   def getFoldingState[T, ACC](descriptor: FoldingStateDescriptor[T, ACC]): FoldingState[T, ACC]
 }
 
-/** What a function is told when it is opened. Get every state in `open`, unconditionally: a query is
-  * planned with the states that `open` asks for.
+/** What a function is told when it is opened. Get every state in `open`, unconditionally: a query
+  * is planned with the states that `open` asks for on a copy on the driver.
   */
 trait RuntimeContext extends KeyedStateStore {
 
-  /** The operator's name. */
+  /** The operator's name, or "keyed process" if it was given none. */
   def getTaskName: String
 
-  /** From 0. */
+  /** From 0. On the driver 0. */
   def getIndexOfThisSubtask: Int
+
+  /** The number of subtasks, which may change at a restart. On the driver 1. */
   def getNumberOfParallelSubtasks: Int
 
-  /** The number of key groups. */
+  /** The number of key groups, and so the most subtasks there can ever be. On the driver 1. */
   def getMaxNumberOfParallelSubtasks: Int
+
+  /** Which attempt at its Spark task this is, from 0. */
   def getAttemptNumber: Int
 }
 

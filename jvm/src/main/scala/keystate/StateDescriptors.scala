@@ -3,36 +3,50 @@ package keystate
 /** Names a state and gives its types; get the state with it from the [[RuntimeContext]].
   *
   * `new` takes the types as Flink does; the companions' `apply` finds them:
-  * `ValueStateDescriptor[Long]("count")`.
+  * `ValueStateDescriptor[Long]("count")`. The checkpoint knows a state by its name: what may change
+  * at a restart is in docs/schema-evolution.md.
   */
 sealed abstract class StateDescriptor[S <: State] extends Serializable {
   private var ttl = StateTtlConfig.DISABLED
 
+  /** One for each state of a function. Not empty, not "default", without white space at either end,
+    * and not beginning with "$"; else getting the state fails with `KEYSTATE_RESERVED_NAME`.
+    */
   def name: String
 
-  /** Lets the state's values expire. */
+  /** Lets the state's values expire; to be called before the state is got. Operator and broadcast
+    * states can't have a time to live (`KEYSTATE_DECLARATION`).
+    */
   def enableTimeToLive(config: StateTtlConfig): Unit = ttl = config
 
+  /** The time to live; [[StateTtlConfig.DISABLED]] if it was not enabled. */
   def getTtlConfig: StateTtlConfig = ttl
 }
 
 /** Describes a [[ValueState]].
   *
   * @param default
-  *   what `value` returns when there is none
+  *   what `value` returns when there is none: this very object, which must not be changed in place.
+  *   Flink returns a copy
   */
 final class ValueStateDescriptor[T](
     val name: String,
     val valueType: TypeInformation[T],
     val default: T
 ) extends StateDescriptor[ValueState[T]] {
+
+  /** Without a default: `value` returns null when there is none. */
   def this(name: String, valueType: TypeInformation[T]) =
     this(name, valueType, null.asInstanceOf[T])
 }
 
 object ValueStateDescriptor {
+
+  /** Without a default: `value` returns null when there is none. */
   def apply[T: TypeInformation](name: String): ValueStateDescriptor[T] =
     new ValueStateDescriptor(name, implicitly[TypeInformation[T]])
+
+  /** With a default, which `value` returns when there is none. */
   def apply[T](name: String, default: T)(implicit
       valueType: TypeInformation[T]
   ): ValueStateDescriptor[T] = new ValueStateDescriptor(name, valueType, default)
@@ -43,11 +57,13 @@ final class ListStateDescriptor[T](val name: String, val elementType: TypeInform
     extends StateDescriptor[ListState[T]]
 
 object ListStateDescriptor {
+
+  /** A list of elements of type T. */
   def apply[T: TypeInformation](name: String): ListStateDescriptor[T] =
     new ListStateDescriptor(name, implicitly[TypeInformation[T]])
 }
 
-/** Describes a [[MapState]]. */
+/** Describes a [[MapState]], or a [[BroadcastState]]. Keys need a type with an order: no maps. */
 final class MapStateDescriptor[K, V](
     val name: String,
     val keyType: TypeInformation[K],
@@ -55,13 +71,15 @@ final class MapStateDescriptor[K, V](
 ) extends StateDescriptor[MapState[K, V]]
 
 object MapStateDescriptor {
+
+  /** A map from K to V. */
   def apply[K, V](name: String)(implicit
       keyType: TypeInformation[K],
       valueType: TypeInformation[V]
   ): MapStateDescriptor[K, V] = new MapStateDescriptor(name, keyType, valueType)
 }
 
-/** The order of a sorted map's keys. */
+/** The order of a sorted map's keys. It is fixed for a checkpoint's life. */
 sealed abstract class KeyOrder private[keystate] (val name: String) extends Serializable
 
 object KeyOrder {
@@ -72,11 +90,13 @@ object KeyOrder {
   /** The other way round. */
   case object DESCENDING extends KeyOrder("descending")
 
-  /** As Flink's `BytewiseComparator`: negative numbers follow the others. */
+  /** As Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow the
+    * others.
+    */
   case object BYTEWISE extends KeyOrder("bytewise")
 }
 
-/** Flink's names for [[KeyOrder.BYTEWISE]]. */
+/** Flink's names for [[KeyOrder.BYTEWISE]], one a type of key; they are all the same. */
 object BytewiseComparator {
   val BYTE_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
   val SHORT_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
@@ -86,25 +106,29 @@ object BytewiseComparator {
   val DOUBLE_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
 }
 
-/** Describes a [[SortedMapState]]. */
+/** Describes a [[SortedMapState]]. Keys need a type with an order: no maps. */
 final class SortedMapStateDescriptor[K, V](
     val name: String,
     val order: KeyOrder,
     val keyType: TypeInformation[K],
     val valueType: TypeInformation[V]
 ) extends StateDescriptor[SortedMapState[K, V]] {
+
+  /** Of types that are named by their classes, such as `classOf[java.lang.Long]`. */
   def this(name: String, order: KeyOrder, keyClass: Class[K], valueClass: Class[V]) =
     this(name, order, TypeInformation.of(keyClass), TypeInformation.of(valueClass))
 }
 
 object SortedMapStateDescriptor {
+
+  /** A map from K to V in this order of its keys. */
   def apply[K, V](name: String, order: KeyOrder = KeyOrder.NATURAL)(implicit
       keyType: TypeInformation[K],
       valueType: TypeInformation[V]
   ): SortedMapStateDescriptor[K, V] = new SortedMapStateDescriptor(name, order, keyType, valueType)
 }
 
-/** Describes a [[ReducingState]]. */
+/** Describes a [[ReducingState]]. The function is not stored: each run uses its own. */
 final class ReducingStateDescriptor[T](
     val name: String,
     val function: ReduceFunction[T],
@@ -112,12 +136,16 @@ final class ReducingStateDescriptor[T](
 ) extends StateDescriptor[ReducingState[T]]
 
 object ReducingStateDescriptor {
+
+  /** A value that this function reduces all values to. */
   def apply[T](name: String, function: ReduceFunction[T])(implicit
       valueType: TypeInformation[T]
   ): ReducingStateDescriptor[T] = new ReducingStateDescriptor(name, function, valueType)
 }
 
-/** Describes an [[AggregatingState]], which keeps the accumulator. */
+/** Describes an [[AggregatingState]], which keeps the accumulator. The function is not stored: each
+  * run uses its own.
+  */
 final class AggregatingStateDescriptor[IN, ACC, OUT](
     val name: String,
     val function: AggregateFunction[IN, ACC, OUT],
@@ -125,13 +153,20 @@ final class AggregatingStateDescriptor[IN, ACC, OUT](
 ) extends StateDescriptor[AggregatingState[IN, OUT]]
 
 object AggregatingStateDescriptor {
+
+  /** A result that this function makes of all values. */
   def apply[IN, ACC, OUT](name: String, function: AggregateFunction[IN, ACC, OUT])(implicit
       accumulatorType: TypeInformation[ACC]
   ): AggregatingStateDescriptor[IN, ACC, OUT] =
     new AggregatingStateDescriptor(name, function, accumulatorType)
 }
 
-/** Describes a [[FoldingState]]. */
+/** Describes a [[FoldingState]]. The function is not stored: each run uses its own.
+  *
+  * @param initial
+  *   the first accumulator of every key: this very object, which the function must not change in
+  *   place
+  */
 @deprecated("use AggregatingStateDescriptor", "Flink 1.4")
 final class FoldingStateDescriptor[T, ACC](
     val name: String,
@@ -141,6 +176,8 @@ final class FoldingStateDescriptor[T, ACC](
 ) extends StateDescriptor[FoldingState[T, ACC]]
 
 object FoldingStateDescriptor {
+
+  /** An accumulator that begins as `initial` and that this function adds all values to. */
   @deprecated("use AggregatingStateDescriptor", "Flink 1.4")
   def apply[T, ACC](name: String, initial: ACC, function: FoldFunction[T, ACC])(implicit
       accumulatorType: TypeInformation[ACC]

@@ -9,9 +9,10 @@ import keystate.ttl.TimeToLive
 /** How long a state's values live: build one with [[StateTtlConfig.newBuilder]], and give it to a
   * descriptor with `enableTimeToLive`.
   *
-  * A value, or each element of a list, or each entry of a map, expires when its time to live has
-  * passed since it was last written, or read. Time is that of the micro-batch (or the watermark),
-  * which does not move within a batch.
+  * Each element of a list and each entry of a map expires for itself, any other state as a whole:
+  * once the clock shows the time of its last write, or read if reads count, plus the time to live,
+  * or more. The clock is the micro-batch's time or the watermark, and stands still within a
+  * micro-batch; Flink's goes on. In a batch query nothing expires.
   */
 final class StateTtlConfig private (
     val getUpdateType: UpdateType,
@@ -21,10 +22,10 @@ final class StateTtlConfig private (
     live: TimeToLive
 ) extends Serializable {
 
-  /** Whether anything expires. */
+  /** Whether anything expires: false with `UpdateType.Disabled`. */
   def isEnabled: Boolean = getUpdateType != UpdateType.Disabled
 
-  /** What the store goes by; None when nothing expires. */
+  /** The same as the store has it; None when nothing expires. Not in Flink. */
   def timeToLive: Option[TimeToLive] = Option.when(isEnabled)(live)
 }
 
@@ -34,10 +35,12 @@ object StateTtlConfig {
   val DISABLED: StateTtlConfig =
     newBuilder(Duration.ofMillis(Long.MaxValue)).setUpdateType(UpdateType.Disabled).build()
 
-  /** A builder for this time to live, which must be a millisecond or more. */
+  /** A builder for this time to live. It must be a millisecond or more, else `build` throws
+    * IllegalArgumentException.
+    */
   def newBuilder(ttl: Duration): Builder = new Builder(ttl)
 
-  /** What makes a value live on. */
+  /** What makes a value live on: begins its time to live anew. */
   sealed abstract class UpdateType
 
   object UpdateType {
@@ -45,10 +48,10 @@ object StateTtlConfig {
     /** Nothing expires. */
     case object Disabled extends UpdateType
 
-    /** Writing it. */
+    /** Writing it. The default. */
     case object OnCreateAndWrite extends UpdateType
 
-    /** Writing and reading it. */
+    /** Writing it, and reading it by `value`, `get`, `contains` or iteration. */
     case object OnReadAndWrite extends UpdateType
   }
 
@@ -57,10 +60,10 @@ object StateTtlConfig {
 
   object StateVisibility {
 
-    /** It may be returned once, if it was not cleaned up before. */
+    /** It may be returned once, if it was not cleaned up before; whether it was is not defined. */
     case object ReturnExpiredIfNotCleanedUp extends StateVisibility
 
-    /** Never. */
+    /** Never. The default. */
     case object NeverReturnExpired extends StateVisibility
   }
 
@@ -69,10 +72,13 @@ object StateTtlConfig {
 
   object TtlTimeCharacteristic {
 
-    /** The micro-batch's recorded time. */
+    /** The micro-batch's recorded time, the same when it is run again. The default. */
     case object ProcessingTime extends TtlTimeCharacteristic
 
-    /** The watermark; a value lives from its element's event time on. Not in Flink. */
+    /** The watermark, which the input must have (`KEYSTATE_NO_WATERMARK`). A value lives from the
+      * event time of the element or event-time timer that used it on, or from the watermark if that
+      * is later. Not in Flink.
+      */
     case object EventTime extends TtlTimeCharacteristic
   }
 
@@ -85,51 +91,72 @@ object StateTtlConfig {
     private var dropOnMerge = false
     private var inBackground = true
 
+    /** How long values live: a millisecond or more. */
     def setTtl(ttl: Duration): Builder = set(this.ttl = ttl)
+
+    /** What makes values live on. */
     def setUpdateType(updateType: UpdateType): Builder = set(this.updateType = updateType)
+
+    /** Whether expired values may be seen. */
     def setStateVisibility(visibility: StateVisibility): Builder = set(this.visibility = visibility)
+
+    /** By which clock values expire. */
     def setTtlTimeCharacteristic(clock: TtlTimeCharacteristic): Builder = set(this.clock = clock)
 
-    /** The default. */
+    /** Only writing a value makes it live on. The default. */
     def updateTtlOnCreateAndWrite(): Builder = setUpdateType(UpdateType.OnCreateAndWrite)
+
+    /** Reading a value makes it live on too. */
     def updateTtlOnReadAndWrite(): Builder = setUpdateType(UpdateType.OnReadAndWrite)
 
-    /** The default. */
+    /** Expired values are never seen. The default. */
     def neverReturnExpired(): Builder = setStateVisibility(StateVisibility.NeverReturnExpired)
+
+    /** An expired value may be returned once. */
     def returnExpiredIfNotCleanedUp(): Builder =
       setStateVisibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
 
-    /** The default. */
+    /** The clock is the micro-batch's time. The default. */
     def useProcessingTime(): Builder =
       setTtlTimeCharacteristic(TtlTimeCharacteristic.ProcessingTime)
 
-    /** Not in Flink. */
+    /** The clock is the watermark. Not in Flink. */
     def useEventTime(): Builder = setTtlTimeCharacteristic(TtlTimeCharacteristic.EventTime)
 
-    /** Files are merged without what has expired, in the background. */
+    /** Merging files in the background leaves out what has expired, with either backend. Flink
+      * leaves it out of full snapshots; here nothing writes all of a state at once.
+      */
     def cleanupFullSnapshot(): Builder = set { dropOnMerge = true }
 
-    /** Each task looks at some entries and removes those that have expired.
+    /** At its end each task looks at some entries of the state and removes those that have expired;
+      * it goes on from there in the next micro-batch. Flink does so at each access, and only on the
+      * heap.
       *
       * @param cleanupSize
-      *   how many, for each entry that the function wrote or removed
+      *   how many, for each entry that the function wrote or removed; at least 1, else
+      *   IllegalArgumentException is thrown
       * @param runCleanupForEveryRecord
-      *   for each element instead
+      *   whether it is so many for each element instead
       */
     def cleanupIncrementally(cleanupSize: Int, runCleanupForEveryRecord: Boolean): Builder = {
       require(cleanupSize > 0, s"the cleanup size must be positive, and is $cleanupSize")
       set { sweep = Some((cleanupSize, runCleanupForEveryRecord)) }
     }
 
-    /** As [[cleanupFullSnapshot]]; Flink's number is taken for its sake and has no effect. */
+    /** As [[cleanupFullSnapshot]]. Flink's number is accepted and has no effect; a negative one
+      * throws IllegalArgumentException.
+      */
     def cleanupInRocksdbCompactFilter(queryTimeAfterNumEntries: Long): Builder = {
       require(queryTimeAfterNumEntries >= 0, "the number of entries must not be negative")
       cleanupFullSnapshot()
     }
 
-    /** Of what no key comes across, only the strategies that were chosen remove anything. */
+    /** Only the chosen strategies remove what no key comes across. Without this, merging drops what
+      * has expired, and unless `cleanupIncrementally` is called it is as if by (5, false).
+      */
     def disableCleanupInBackground(): Builder = set { inBackground = false }
 
+    /** Throws IllegalArgumentException if the time to live is less than a millisecond. */
     def build(): StateTtlConfig = {
       val (sweepSize, sweepOnRecords) = sweep.getOrElse((if (inBackground) 5 else 0, false))
       val live = TimeToLive(
@@ -153,9 +180,19 @@ object StateTtlConfig {
 
 /** Flink's names for durations. */
 object Time {
+
+  /** So many milliseconds. */
   def milliseconds(milliseconds: Long): Duration = Duration.ofMillis(milliseconds)
+
+  /** So many seconds. */
   def seconds(seconds: Long): Duration = Duration.ofSeconds(seconds)
+
+  /** So many minutes. */
   def minutes(minutes: Long): Duration = Duration.ofMinutes(minutes)
+
+  /** So many hours. */
   def hours(hours: Long): Duration = Duration.ofHours(hours)
+
+  /** So many days. */
   def days(days: Long): Duration = Duration.ofDays(days)
 }

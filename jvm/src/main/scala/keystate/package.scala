@@ -7,8 +7,11 @@ import org.apache.spark.sql.Dataset
   * `data.keyed("column")`.
   */
 package object keystate {
+
+  /** Adds `keyed`, `keyBy`, `stream` and `broadcast` to a Dataset. */
   implicit def keyedOps[T](data: Dataset[T]): stream.KeyedOps[T] = new stream.KeyedOps(data)
 
+  /** Flink's name for finding the type of values of T. */
   def createTypeInformation[T: TypeTag]: TypeInformation[T] = TypeInformation.derived[T]
 
   // What these are made by is above; their names are here for users' declarations.
@@ -18,6 +21,6 @@ package object keystate {
   type KeyedDataset[T] = stream.KeyedDataset[T]
   type BroadcastStream[B] = stream.BroadcastStream[B]
 
-  /** What Keystate's errors are; `code` tells which one. */
+  /** What Keystate's errors are; `code` tells which one, and docs/errors.md what to do. */
   type KeystateException = errors.KeystateException
 }

@@ -4,31 +4,34 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-/** Hash map from byte arrays to values: open addressing with linear probing in flat arrays, no entry
-  * objects. Hashes are kept, so that growing and probing seldom look at a key; none is 0, which marks
-  * a free slot. Deletion moves later entries of a probe sequence back, so there are no tombstones to
+/** Hash map from byte arrays to values: open addressing with linear probing in flat arrays, no
+  * entry objects. One thread at a time.
+  *
+  * Hashes are kept, so that growing and probing seldom look at a key; none is 0, which marks a free
+  * slot. Deletion moves later entries of a probe sequence back, so there are no tombstones to
   * clean.
   *
-  * A key is given as the first `length` bytes of an array with their `BytesMap.hash`, so that a part
-  * of a longer key can be looked up without a copy.
+  * A key is given as the first `length` bytes of an array with their `BytesMap.hash`, so that the
+  * beginning of a longer key can be looked up without a copy. Keys that are put are kept as they
+  * are and must not be changed. Values must not be null.
   */
 private[keystate] final class BytesMap[V <: AnyRef] {
   import BytesMap._
 
   private var hashes = new Array[Int](InitialCapacity)
-  // Of a slot, the key and then the value: next to each other, for they are read together.
+  // For each slot the key and then the value: they are read together.
   private var entries = new Array[AnyRef](2 * InitialCapacity)
   private var count = 0
 
   def size: Int = count
 
-  /** The value, or null. */
+  /** The key's value; null when there is none. */
   def get(key: Array[Byte], length: Int, hash: Int): V = {
     val slot = find(key, length, hash)
     if (slot < 0) null.asInstanceOf[V] else valueAt(slot)
   }
 
-  /** Returns the value that was replaced, or null. The whole array is the key. */
+  /** Sets the value of the key, which is the whole array; returns the value before, or null. */
   def put(key: Array[Byte], hash: Int, value: V): V = {
     val slot = find(key, key.length, hash)
     if (slot >= 0) {
@@ -41,13 +44,14 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     }
   }
 
+  /** Adds the key, which is the whole array, unless it is there; returns whether it was added. */
   def putIfAbsent(key: Array[Byte], hash: Int, value: V): Boolean = {
     val slot = find(key, key.length, hash)
     if (slot < 0) insert(~slot, key, hash, value)
     slot < 0
   }
 
-  /** Returns the value that was removed, or null. */
+  /** Removes the key; returns the value it had, or null. */
   def remove(key: Array[Byte], length: Int, hash: Int): V = {
     val slot = find(key, length, hash)
     if (slot < 0) null.asInstanceOf[V]
@@ -59,7 +63,7 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     }
   }
 
-  /** The keys, in no order. */
+  /** The keys in no order, in an array of the caller's own. */
   def copyKeys(): Array[Array[Byte]] = {
     val copy = new Array[Array[Byte]](count)
     var n = 0
@@ -74,6 +78,7 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     copy
   }
 
+  /** Gives each key and value to `f`, in no order. `f` must not change the map. */
   def foreach(f: (Array[Byte], V) => Unit): Unit = {
     var slot = 0
     while (slot < hashes.length) {
@@ -134,7 +139,9 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     hashes = newHashes
   }
 
-  /** Fills the gap with the next entry that may move there: one whose own slot is not after it. */
+  /** Frees a slot. The next entry of the probe sequence that may move into the gap does, and leaves
+    * the next gap. One may move if its own slot, where probing for it begins, is not after the gap.
+    */
   private def closeGap(removed: Int): Unit = {
     val mask = hashes.length - 1
     var gap = removed
@@ -160,8 +167,8 @@ private[keystate] object BytesMap {
   private val longs =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.LITTLE_ENDIAN)
 
-  /** Hash of the first `length` bytes, eight at a time; never 0. The steps are those of MurmurHash3
-    * and its finaliser for 64 bits, by Austin Appleby.
+  /** Hash of the first `length` bytes, eight at a time; never 0. It is not stored. The steps are
+    * those of MurmurHash3 and its finaliser for 64 bits, by Austin Appleby.
     */
   def hash(bytes: Array[Byte], length: Int): Int = {
     var h = length.toLong

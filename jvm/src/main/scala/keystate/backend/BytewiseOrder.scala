@@ -2,11 +2,13 @@ package keystate.backend
 
 import java.util.{Arrays, Comparator, NavigableMap}
 
-/** The bytewise (unsigned) order of keys. */
+/** The bytewise order of keys: bytes are unsigned, and a beginning comes before what is longer. */
 object BytewiseOrder {
   val comparator: Comparator[Array[Byte]] = Arrays.compareUnsigned(_, _)
 
-  /** The smallest key after all that begin with these bytes; null when there is none. */
+  /** The smallest key after all that begin with these bytes; null when there is none, which is when
+    * all of them are 0xFF.
+    */
   def after(prefix: Array[Byte]): Array[Byte] = {
     val last = prefix.lastIndexWhere(_ != -1)
     if (last < 0) null
@@ -17,8 +19,8 @@ object BytewiseOrder {
     }
   }
 
-  /** The entries from `start` (null: the first) until before `end` (null: all), or from last to first;
-    * null when there can be none.
+  /** A view of the entries from `start` (inclusive; null: from the first) to `end` (exclusive;
+    * null: to the last), from last to first if `reverse`; null when `start` is after `end`.
     */
   def range[V](
       entries: NavigableMap[Array[Byte], V],

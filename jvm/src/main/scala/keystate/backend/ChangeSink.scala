@@ -1,10 +1,13 @@
 package keystate.backend
 
-/** Takes changed entries, one after the other in the order of `[family][group][key]`. */
+/** Takes changed entries, one after the other in the order of `[family][group][key]`, each key
+  * once. It may throw, to have no more.
+  */
 abstract class ChangeSink {
 
-  /** Keys and values are parts of arrays, which are read before this returns. A null value says that
-    * the entry was removed.
+  /** Takes one entry. Key and value are parts of arrays, which the sink reads before it returns and
+    * does not keep. A null value says that the entry was removed; where it starts and how long it
+    * is then mean nothing.
     */
   def add(
       family: Int,
@@ -17,6 +20,7 @@ abstract class ChangeSink {
       valueLength: Int
   ): Unit
 
+  /** Takes one entry, whose value is null if it was removed. */
   final def add(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
     add(family, group, key, 0, key.length, value, 0, if (value == null) 0 else value.length)
 

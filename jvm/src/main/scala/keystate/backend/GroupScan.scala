@@ -4,10 +4,10 @@ import java.util.Arrays
 
 import scala.collection.mutable
 
-/** Entries of several key groups as one sequence. */
+/** Entries of several key groups as one sequence. Closing it closes what is open of the groups. */
 object GroupScan {
 
-  /** Group after group; a group is opened when the one before is at its end. */
+  /** Group after group. A group is opened when the one before is at its end. */
   def concat(groups: Range, open: Int => EntryIterator): EntryIterator = new EntryIterator {
     private val rest = groups.iterator
     private var current: EntryIterator = empty
@@ -23,7 +23,9 @@ object GroupScan {
     override def close(): Unit = current.close()
   }
 
-  /** In the order of the keys, whatever their group. */
+  /** In the bytewise order of the keys, whatever their group. All groups are opened with the first
+    * entry that is asked for.
+    */
   def merge(groups: Range, open: Int => EntryIterator): EntryIterator = new EntryIterator {
     private final class Source(entries: EntryIterator) {
       var head: Entry = _
@@ -56,6 +58,7 @@ object GroupScan {
     override def close(): Unit = sources.foreach(_.close())
   }
 
+  /** No entries. */
   val empty: EntryIterator = new EntryIterator {
     override def hasNext: Boolean = false
     override def next(): Entry = Iterator.empty.next()

@@ -2,12 +2,16 @@ package keystate.backend
 
 import java.nio.ByteBuffer
 
-/** Entry keys of states with many entries a key: `[int32 big-endian n][n bytes: key][user key]`. */
+/** Entry keys of states with many entries for each key:
+  * `[int32 big-endian n][n bytes: key][user key]`. The length comes first, so that no key's entries
+  * begin with the bytes of another key's. Part of the file format.
+  */
 object GroupedKey {
 
-  /** What all entries of a key start with. */
+  /** What the entry keys of a key begin with, and no others. */
   def prefix(key: Array[Byte]): Array[Byte] = entry(key, Array.emptyByteArray)
 
+  /** The entry key of a user key. */
   def entry(key: Array[Byte], userKey: Array[Byte]): Array[Byte] =
     ByteBuffer
       .allocate(4 + key.length + userKey.length)
@@ -32,6 +36,6 @@ object GroupedKey {
     } finally entries.close()
   }
 
-  /** The key of an entry key. */
+  /** The key in an entry key, copied. */
   def keyOf(entryKey: Array[Byte]): Array[Byte] = entryKey.slice(4, userKeyOffset(entryKey))
 }

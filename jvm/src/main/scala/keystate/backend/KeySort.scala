@@ -4,18 +4,19 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-/** Sorts keys into [[BytewiseOrder]]. Comparing keys means fetching them from all over the memory, so they
-  * are sorted as numbers: eight bytes from where they begin to differ, with the key's number in place
-  * of the last bits. Only those which that does not tell apart are compared.
+/** Sorts keys into [[KeyOrder]]. To compare keys is to fetch them from all over the memory. So each
+  * becomes a number of 64 bits: its eight bytes from where the keys begin to differ, with the key's
+  * index in place of the last bits. The numbers are sorted, and only keys whose numbers differ in
+  * nothing but the index are compared.
   */
 private[backend] object KeySort {
-  // Below that, comparing numbers is quicker than counting their bytes.
+  // With fewer keys, comparing the numbers is quicker than a radix sort.
   private final val FewKeys = 200
 
   private val longs =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.BIG_ENDIAN)
 
-  /** Sorts the first `count` keys. */
+  /** Sorts the first `count` keys in place. */
   def sort(keys: Array[Array[Byte]], count: Int): Unit = {
     val unsorted = Arrays.copyOf(keys, count)
     val sorted = order(new Keys {
@@ -31,7 +32,7 @@ private[backend] object KeySort {
     }
   }
 
-  /** The numbers of the keys in the keys' order. */
+  /** The indexes of the keys, in the order of the keys. */
   def order(keys: Keys): Array[Int] = {
     val count = keys.count
     val index = (1L << (32 - Integer.numberOfLeadingZeros(count - 1))) - 1
@@ -64,7 +65,9 @@ private[backend] object KeySort {
     order
   }
 
-  /** Reads eight bytes of each key, from the first place where keys differ; returns which bits do. */
+  /** Sets `prefixes` to eight bytes of each key, after the bytes that all keys begin with. The bits
+    * set in the result are those in which these numbers differ.
+    */
   private def readPrefixes(keys: Keys, prefixes: Array[Long]): Long = {
     var offset = 0
     var common = 8
@@ -88,7 +91,7 @@ private[backend] object KeySort {
     varying
   }
 
-  /** The numbers in their order without sign. */
+  /** Sorts the numbers as unsigned ones, in place, by comparing them. */
   private def compared(numbers: Array[Long]): Array[Long] = {
     def flipSigns(): Unit = numbers.indices.foreach(i => numbers(i) ^= Long.MinValue)
     flipSigns()
@@ -97,7 +100,9 @@ private[backend] object KeySort {
     numbers
   }
 
-  /** Likewise, by the bytes with bits that vary: a radix sort from the last byte on. */
+  /** Likewise, by a radix sort from the last byte to the first. Bytes without a bit of `varying`
+    * are the same in all numbers and are skipped. May return another array.
+    */
   private def counted(numbers: Array[Long], varying: Long): Array[Long] = {
     var from = numbers
     var to = new Array[Long](numbers.length)
@@ -132,7 +137,7 @@ private[backend] object KeySort {
     from
   }
 
-  /** The eight bytes from there on, as if zeros followed the key. */
+  /** The eight bytes from `start` on, as if zeros followed the key, which ends before `end`. */
   private def bits(bytes: Array[Byte], start: Int, end: Int): Long =
     if (end - start >= 8) {
       val bits: Long = longs.get(bytes, start)
@@ -148,13 +153,14 @@ private[backend] object KeySort {
     }
 }
 
-/** Numbered keys, each a part of an array. */
+/** Keys by index, each the part of an array from `start` until before `end`. */
 private[backend] trait Keys {
   def count: Int
   def array(i: Int): Array[Byte]
   def start(i: Int): Int
   def end(i: Int): Int
 
+  /** How key `i` compares with key `k` in [[KeyOrder]]. */
   def compare(i: Int, k: Int): Int =
     Arrays.compareUnsigned(array(i), start(i), end(i), array(k), start(k), end(k))
 }

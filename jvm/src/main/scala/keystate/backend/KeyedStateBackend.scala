@@ -4,33 +4,43 @@ import java.io.File
 
 import keystate.keygroup.KeyGroupRange
 
-/** How the entries of a state are found, which decides the table that holds them in memory. */
+/** How the entries of a state are found, which decides the table that holds them in memory. The
+  * name is stored in version files.
+  */
 sealed abstract class Layout(val name: String)
 
 object Layout {
 
-  /** One entry per key, found by its whole key: value state. */
+  /** One entry for each key, found by the whole key, in no order: value state. */
   case object Point extends Layout("point")
 
-  /** Many entries per key: the entry key is `[int32 big-endian n][n bytes: key][user key]`, and the
-    * entries of one key are together, in bytewise order of their user key: list, map, sorted map.
+  /** Many entries for each key: the entry key is `[int32 big-endian n][n bytes: key][user key]`,
+    * and the entries of one key are together, in bytewise order of their user key: list, map,
+    * sorted map.
     */
   case object Grouped extends Layout("grouped")
 
-  /** Entries in bytewise order within a key group: Spark's prefix and range scans. */
+  /** Entries in bytewise order within a key group: timers, broadcast and operator state, and
+    * Spark's prefix and range scans.
+    */
   case object Ordered extends Layout("ordered")
 
+  /** Every layout. */
   val all: Seq[Layout] = Seq(Point, Grouped, Ordered)
 
+  /** The layout of this name; throws IllegalArgumentException when there is none. */
   def byName(name: String): Layout = all
     .find(_.name == name)
     .getOrElse(throw new IllegalArgumentException(s"unknown state layout '$name'"))
 }
 
-/** One named state of a store. Its id is part of every stored key and never reused.
+/** One named state of a store, as far as a backend knows it.
   *
+  * @param id
+  *   0 to 65535; part of every stored key, and never used again for another state
   * @param properties
-  *   what the owner of the state wants to find again, for instance its kind and schema
+  *   what the owner of the state wants to find again, for instance its kind and schema; nothing to
+  *   the backend
   */
 final case class StateFamily(
     id: Int,
@@ -39,25 +49,31 @@ final case class StateFamily(
     properties: Map[String, String] = Map.empty
 )
 
-/** A key and its value, both as stored. */
+/** A key and its value, both as stored. Neither is null, and neither may be changed. */
 final class Entry(val key: Array[Byte], val value: Array[Byte])
 
-/** Entries in bytewise (unsigned) order of their keys within a key group. Close it when it was not
-  * read to its end. Changes made while iterating are allowed; whether the iterator shows them is
-  * undefined unless the method that made it says so.
+/** Entries of one key group, in the bytewise (unsigned) order of their keys unless the method that
+  * made it says otherwise. Close it when it was not read to its end. Changes made while iterating
+  * are allowed; whether the iterator shows them is undefined unless the method that made it says
+  * so.
   */
 trait EntryIterator extends Iterator[Entry] with AutoCloseable
 
 /** The entries of states: what every state type is written over. A state is addressed by its family
-  * id, an entry by key group and key. Byte arrays handed in or out are not copied and must not be
-  * changed afterwards.
+  * id, an entry by key group and key. The group after the last key group, number `maxParallelism`,
+  * is the operator group: entries of the subtask and not of a key.
+  *
+  * Byte arrays handed in or out are not copied and must not be changed afterwards. One thread at a
+  * time.
   */
 trait StateEntries {
 
-  /** The value, or null. */
+  /** The entry's value; null when there is none. */
   def get(family: Int, group: Int, key: Array[Byte]): Array[Byte]
 
-  /** The values of `count` keys into `values`, null where absent; one call into the backend. */
+  /** Sets the first `count` of `values` to the values of the first `count` keys, null where there
+    * is none; key i is in group `groups(i)`.
+    */
   def multiGet(
       family: Int,
       groups: Array[Int],
@@ -66,12 +82,14 @@ trait StateEntries {
       count: Int
   ): Unit
 
+  /** Makes or replaces an entry. The value is not null. */
   def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit
 
+  /** Removes an entry; that there is none is no error. */
   def remove(family: Int, group: Int, key: Array[Byte]): Unit
 
-  /** Entries of a group from `start` (inclusive; null: from the first) to `end` (exclusive; null: to
-    * the last). On a `Grouped` family both bounds belong to the same key, and a null `end` stops
+  /** Entries of a group from `start` (inclusive; null: from the first) to `end` (exclusive; null:
+    * to the last). On a `Grouped` family both bounds belong to the same key, and a null `end` stops
     * after that key's entries. On a `Point` family both must be null, and the order is undefined.
     */
   def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator
@@ -82,18 +100,26 @@ trait StateEntries {
 
 /** The working copy of one store's state: what a state backend implements.
   *
-  * One writer at a time; the owner of the backend does the locking.
+  * It has one transaction at a time: all changes since the last `changesCommitted` or `rollback`.
+  * Reads see them. Nothing needs to outlive the backend: versions are loaded into it, and changes
+  * taken out of it into runs.
+  *
+  * One thread at a time; the owner of the backend does the locking.
   */
 trait KeyedStateBackend extends StateEntries with AutoCloseable {
 
-  /** Makes a family known; again with an equal one is harmless. */
+  /** Makes a family known, before any of its entries. One whose id is known is left as it is. Part
+    * of the transaction: a rollback forgets it.
+    */
   def register(family: StateFamily): Unit
 
-  /** Forgets a family and all its entries. */
+  /** Forgets a family and all its entries. Part of the transaction: a rollback brings them back.
+    * The entries are no changes; the next manifest just has no such family.
+    */
   def drop(familyId: Int): Unit
 
-  /** Takes over an entry of a committed run: like `put`, or `remove` where the value is null, but not
-    * a change.
+  /** Takes over an entry of a committed run: like `put`, or `remove` where the value is null, but
+    * not a change.
     */
   def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit
 
@@ -113,17 +139,19 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     */
   def writeChanges(sink: ChangeSink): Unit
 
-  /** How many entries were changed since then. */
+  /** How many entries `writeChanges` would hand out. */
   def changeCount: Long
 
-  /** Keeps the changes: they are in a committed run now. */
+  /** Ends the transaction and keeps its changes: they are in a committed run, or were loaded from
+    * one.
+    */
   def changesCommitted(): Unit
 
-  /** Undoes the changes. */
+  /** Ends the transaction and undoes its changes. */
   def rollback(): Unit
 }
 
-/** One changed entry; a null value says that it was removed. */
+/** One changed entry; its value is null if it was removed. */
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
 
 /** A backend that takes over run files whole, so that loading a version does not read every entry.
@@ -131,12 +159,16 @@ final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[
   */
 trait RestoresFromFiles { self: KeyedStateBackend =>
 
-  /** Takes over a version's runs, oldest first, before anything else is done with the backend.
+  /** Takes over a version's runs, after its families were registered and before anything else is
+    * done with the backend.
     *
+    * @param runs
+    *   oldest first: of two entries with one key, that of the later run counts
     * @param groups
     *   the store's key groups; the operator group is its own too
     * @param entryCounts
-    *   by family id, how many entries a group has; without the families of which that was not recorded
+    *   by family id, how many entries a group has; without the families of which that was not
+    *   recorded
     */
   def restore(
       runs: Seq[RestoredRun],
@@ -144,18 +176,25 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
       entryCounts: Map[Int, Int => Long]
   ): Unit
 
-  /** Like `changesCommitted()`, where the changes are the content of a local run file, which the
-    * backend may move away.
+  /** Like `changesCommitted()`, where the changes are the content of this local SST file, which the
+    * backend may move away. What is left of it the caller deletes.
     */
   def changesCommitted(run: File): Unit
 }
 
+/** A run of a version that is restored. */
 sealed trait RestoredRun
 
-/** A run in a local SST file, which the backend may move away. Families that are not registered and
-  * groups that are not in `groups` must not be seen, and `isWhole` tells that there are no such groups.
+/** A run in a local SST file, which the backend may move away. It may hold more than the version
+  * takes from it: families that are not registered, and groups that are not in `groups`. These must
+  * not be seen.
+  *
+  * @param isWhole
+  *   whether the file has no other groups than `groups`
   */
 final case class RunFile(file: File, groups: KeyGroupRange, isWhole: Boolean) extends RestoredRun
 
-/** A run that is not in an SST file, to be read once. */
+/** A run that is not in an SST file: its changes in their order, to be read once. The caller closes
+  * them.
+  */
 final case class RunEntries(changes: Iterator[Change] with AutoCloseable) extends RestoredRun

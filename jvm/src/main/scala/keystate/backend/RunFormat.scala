@@ -4,7 +4,8 @@ import java.util.Arrays
 
 import keystate.keygroup.KeyGroupRange
 
-/** How a run stores changes, in an SST file of RocksDB or inline.
+/** How a run stores each change, whichever form the run has: an SST file of RocksDB, or a plain
+  * sequence in a file or inline.
   *
   * {{{
   * key    [family id: 2 bytes][key group: 2 bytes][entry key]     numbers big-endian
@@ -22,6 +23,7 @@ private[keystate] object RunFormat {
 
   final val MaxFamilyId = 0xffff
 
+  /** The change that a stored key and value say. */
   def change(key: Array[Byte], value: Array[Byte]): Change = Change(
     family = familyOf(key),
     group = groupOf(key),
@@ -29,28 +31,33 @@ private[keystate] object RunFormat {
     value = if (value(0) == Removed) null else Arrays.copyOfRange(value, 1, value.length)
   )
 
-  /** Of the key that begins there. */
+  /** The family id in the stored key that begins there. */
   def familyOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at)
+
+  /** The key group in the stored key that begins there. */
   def groupOf(bytes: Array[Byte], at: Int = 0): Int = uint16(bytes, at + 2)
 
   private def uint16(bytes: Array[Byte], at: Int): Int =
     (bytes(at) & 0xff) << 8 | bytes(at + 1) & 0xff
 
-  /** What the keys of a family's group begin with; for one family too many, what follows all keys. */
+  /** What the stored keys of a family's group begin with. For a family above [[MaxFamilyId]] it is
+    * bytes that come after all stored keys.
+    */
   def prefix(family: Int, group: Int): Array[Byte] =
     if (family > MaxFamilyId) Array.fill(PrefixLength + 1)(-1)
     else Array((family >> 8).toByte, family.toByte, (group >> 8).toByte, group.toByte)
 
+  /** The order of the changes in a run: that of their stored keys. */
   val order: Ordering[Change] = (a, b) =>
     if (a.family != b.family) Integer.compare(a.family, b.family)
     else if (a.group != b.group) Integer.compare(a.group, b.group)
     else Arrays.compareUnsigned(a.key, b.key)
 }
 
-/** The changes of a run in order. */
+/** The changes of a run in their order, each key once. To be closed, read to its end or not. */
 private[keystate] trait RunCursor extends Iterator[Change] with AutoCloseable
 
-/** Notes which groups the changes that pass through are of, and how many there are. */
+/** Counts the changes of a run as they are written, and notes their groups. */
 private[keystate] final class RunStatistics {
   private var first = Int.MaxValue
   private var last = -1
@@ -63,5 +70,7 @@ private[keystate] final class RunStatistics {
   }
 
   def entries: Long = count
+
+  /** From the first group that has a change to the last; of no use before the first change. */
   def groups: KeyGroupRange = KeyGroupRange(first, last)
 }

@@ -2,8 +2,8 @@ package keystate.backend
 
 import java.io.File
 
-/** Makes the working copies of stores: what `spark.keystate.backend` names. A backend of your own is
-  * a public class that implements this and has a constructor without parameters; set
+/** Makes the working copies of stores: what `spark.keystate.backend` names. A backend of your own
+  * is a public class that implements this and has a constructor without parameters; set
   * `spark.keystate.backend` to its name.
   *
   * One factory serves one store. The same class is also made on the driver when a query starts, to
@@ -11,16 +11,17 @@ import java.io.File
   */
 trait StateBackendFactory {
 
-  /** Takes the options `spark.keystate.backend.option.<name>`, by their names. Called once, before
-    * anything else. Throw IllegalArgumentException for what is wrong with them: the query then fails
-    * with its message.
+  /** Takes the options `spark.keystate.backend.option.<name>`, by `<name>`. Called once, before
+    * anything else. Throw IllegalArgumentException for what is wrong with them: the query then
+    * fails with its message.
     */
   def configure(options: Map[String, String]): Unit
 
-  /** Makes an empty backend, each time a version is loaded. The one before was closed.
+  /** Makes an empty backend, each time a version is loaded. The one before was closed, or is given
+    * up and will be.
     *
     * @param maxParallelism
-    *   the number of key groups
+    *   the number of key groups; the operator group has this number
     * @param newFolder
     *   makes a local folder, which the backend must delete when it is closed
     */

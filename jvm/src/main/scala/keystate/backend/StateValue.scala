@@ -2,24 +2,29 @@ package keystate.backend
 
 import java.nio.ByteBuffer
 
-/** How the value of a Keystate state is stored.
+/** How an entry's value is stored, of the states of Keystate's own operators.
   *
   * {{{
   * [flags: 1 byte][schema id: 2 bytes, if bit 0 of flags][timestamp: 8 bytes, if bit 1][row]
   * }}}
   *
-  * Numbers are big-endian. The timestamp (milliseconds since the epoch) is the one its owner's time
-  * to live goes by; the row is the bytes of an UnsafeRow. Bits that this release does not know are
-  * an error, for what follows them could not be told from the row.
+  * Numbers are big-endian. The timestamp, in milliseconds since the epoch, is what a time to live
+  * goes by: when the entry was last used. The row is the bytes of an UnsafeRow; there is none if
+  * bit 2 of flags is set. Bits that this release does not know are an error, for what follows them
+  * could not be told from the row: methods that read the flags throw IllegalStateException.
   */
 object StateValue {
+
+  /** Stands for no schema id: the value is of the state's first schema, 0. */
   final val NoSchemaId = -1
+
+  /** Stands for no timestamp: the value was written without a time to live. */
   final val NoTimestamp = Long.MinValue
 
   private final val SchemaIdFlag = 1
   private final val TimestampFlag = 2
 
-  /** A map's value that is null although its type is a struct: no row follows. */
+  /** Bit 2 of flags: the value of a map is null although its type is a struct. No row follows. */
   final val NullFlag: Byte = 4
 
   private final val KnownFlags = SchemaIdFlag | TimestampFlag | NullFlag
@@ -30,18 +35,22 @@ object StateValue {
     1 + (if ((flags & SchemaIdFlag) != 0) 2 else 0) + (if ((flags & TimestampFlag) != 0) 8 else 0)
   }
 
+  /** The schema id, or [[NoSchemaId]]. */
   def schemaId(value: Array[Byte]): Int =
     if ((flagsOf(value) & SchemaIdFlag) == 0) NoSchemaId
     else ByteBuffer.wrap(value).getShort(1) & 0xffff
 
+  /** The timestamp, or [[NoTimestamp]]. */
   def timestamp(value: Array[Byte]): Long = {
     val flags = flagsOf(value)
     if ((flags & TimestampFlag) == 0) NoTimestamp
     else ByteBuffer.wrap(value).getLong(if ((flags & SchemaIdFlag) != 0) 3 else 1)
   }
 
+  /** The value of a row, without schema id and timestamp. */
   def encode(row: Array[Byte]): Array[Byte] = encode(row, 0, row.length, NoSchemaId, NoTimestamp)
 
+  /** The value of the row that is `length` bytes from `offset` on. */
   def encode(
       row: Array[Byte],
       offset: Int,
@@ -65,7 +74,7 @@ object StateValue {
     value
   }
 
-  /** The same value with another timestamp. */
+  /** A copy of the value with this timestamp. */
   def withTimestamp(value: Array[Byte], timestamp: Long): Array[Byte] = {
     val flags = flagsOf(value)
     val at = if ((flags & SchemaIdFlag) != 0) 3 else 1
@@ -78,7 +87,7 @@ object StateValue {
     stamped
   }
 
-  /** The same value with another schema id. */
+  /** A copy of the value with this schema id. */
   def withSchemaId(value: Array[Byte], schemaId: Int): Array[Byte] = {
     val flags = flagsOf(value)
     val rest = if ((flags & SchemaIdFlag) != 0) 3 else 1

@@ -5,10 +5,13 @@ import java.util.Arrays
 /** The keys that have a state. */
 object StoredKeys {
 
-  /** Groups and keys as they are now: entries may come and go while these are gone through.
+  /** Each key that has an entry, with its group, as they are at the call: entries may come and go
+    * while the result is gone through. An entry whose time to live ended counts while it is stored.
     *
     * @param family
     *   the backend's id of the state
+    * @param layout
+    *   the state's: point, or grouped
     */
   def of(
       family: Int,

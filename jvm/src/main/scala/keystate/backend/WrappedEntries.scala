@@ -1,14 +1,16 @@
 package keystate.backend
 
-/** Entries whose values are looked at on their way in and out, and which hide those that turn out to
-  * be none.
+/** Entries over others, whose values are changed on their way in and out. An entry may also be
+  * hidden: it is then not there for the reader.
   */
 abstract class WrappedEntries(entries: StateEntries) extends StateEntries {
 
-  /** What a stored value, or null, is to the reader; null hides the entry. */
+  /** What the reader gets for a stored value; null hides the entry. The value is null where none is
+    * stored.
+    */
   protected def read(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Array[Byte]
 
-  /** What is stored of a value that is put. */
+  /** What is stored for a value that is put. */
   protected def written(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Array[Byte]
 
   final override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =

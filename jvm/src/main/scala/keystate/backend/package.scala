@@ -1,8 +1,9 @@
 package keystate
 
-/** What a state backend is: entries by family, key group and key, with one transaction at a time.
-  * Here are the contract ([[keystate.backend.KeyedStateBackend]]), the form of stored keys and
-  * values, and what the backends share. The contract and [[keystate.backend.StateBackendFactory]] are
-  * public, for backends of others; the rest is not. Nothing here knows of Spark.
+/** What a state backend is: it holds entries by family, key group and key, with one transaction at
+  * a time. Here are the contract ([[keystate.backend.KeyedStateBackend]]), the form of stored keys
+  * and values, and what the backends share. The contract and
+  * [[keystate.backend.StateBackendFactory]] are public, for backends of others; the rest is not.
+  * Nothing here knows of Spark.
   */
 package object backend

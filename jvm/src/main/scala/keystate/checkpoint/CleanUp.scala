@@ -7,12 +7,14 @@ import keystate.version.{FileSource, Run, VersionFile}
 
 /** Deletes what no retained version needs.
   *
-  * Version files go when enough newer versions exist. A run file goes when no remaining version file
-  * lists it and it is older than the oldest of these, by its version and by its time: a file that is
-  * newer can belong to a commit under way, or to a late attempt at a version that remains. So do the
-  * temporary files of writers that died. Files of other names are left alone. If any remaining version
-  * file cannot be read, no run file is deleted. Files from before the last rescale, which other
-  * partitions may use, the first partition deletes for all, see [[SharedFiles]].
+  * Version files go when enough newer versions exist. A run file goes when no remaining version
+  * file lists it and it is older than the oldest of these, by its version and by its time: a file
+  * that is newer can belong to a commit under way, or to a late attempt at a version that remains.
+  * Temporary files of writers that died go when they are that old. Files with other names are left
+  * alone. If any remaining version file cannot be read, no run file is deleted.
+  *
+  * Run files from before the last rescale may be in use by other partitions: the first partition
+  * deletes them for all, see [[SharedFiles]].
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
@@ -21,7 +23,9 @@ private[checkpoint] final class CleanUp(
 ) {
   private val log = LoggerFactory.getLogger(classOf[CleanUp])
 
-  /** @param inUse
+  /** Deletes, once enough versions can go. Throws what reading a remaining version file throws.
+    *
+    * @param inUse
     *   runs that are needed though no version file may list them yet
     */
   def run(inUse: Seq[Run]): Unit = {
@@ -30,9 +34,10 @@ private[checkpoint] final class CleanUp(
       VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
     }
     if (versions.nonEmpty) {
-      // Three more than asked for: the newest may be of a batch that the driver has not committed; and
-      // with format v1 a late attempt at the oldest that must load needs the runs of the one before,
-      // and what was merged during that one's commit, which is younger than the version before it.
+      // Three versions more than asked for stay. The newest may be of a batch that the driver has
+      // not committed. And with format v1 a late attempt at the oldest version that must load needs
+      // the runs of the one before it, and what was merged during the commit of that one, which is
+      // younger than the version before it.
       val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 2
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
       if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
@@ -73,7 +78,9 @@ private[checkpoint] final class CleanUp(
 private[checkpoint] object CleanUp {
   private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run))\..+\.tmp""".r
 
-  /** As Spark's CheckpointFileManager names a file until it is complete. */
+  /** Whether Spark's CheckpointFileManager gives this name to a version or run file that is not
+    * complete: `.<name>.<anything>.tmp`.
+    */
   def isTemporary(name: String): Boolean = name match {
     case Temporary(of) => VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined
     case _ => false

@@ -5,10 +5,12 @@ import keystate.files.Crc32c
 import keystate.run.PlainRun
 import keystate.version.{InlineSource, Run}
 
-/** A run small enough to be part of the version file, as a [[PlainRun]]. */
+/** Makes runs that are small enough to be part of the version file, as a [[PlainRun]]. */
 private[checkpoint] object InlineRun {
 
-  /** The run, or None when it would be longer than `limit` bytes. */
+  /** The run with these changes, of which there must be one; None when it would be longer than
+    * `limit` bytes.
+    */
   def encode(
       changes: ChangeSink => Unit,
       limit: Long,
@@ -33,6 +35,6 @@ private[checkpoint] object InlineRun {
     } catch { case TooLong => None }
   }
 
-  /** Spares going through the rest of the changes. */
+  /** Thrown to spare going through the rest of the changes. */
   private object TooLong extends RuntimeException(null, null, false, false)
 }

@@ -4,8 +4,9 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-/** What the function of one subtask has besides keyed state: lists, whose elements the worker encodes
-  * as it likes. Kept as JSON in the family `$operator`, in the operator group:
+/** What the function of one subtask has besides keyed state: lists. Whoever runs the function
+  * encodes their elements as text; nothing here looks into it. Kept as JSON in the family
+  * `$operator`, in the operator group:
   * {{{
   *  { "batch": 7,                              the batch that it was made in
   *    "lists": [{ "name": "..", "union": false, "elements": ["..", ..] }] }
@@ -13,20 +14,29 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
   */
 final case class OperatorState(batch: Long, lists: Seq[OperatorList])
 
-/** @param union
-  *   whether every subtask gets all elements of all subtasks when it is restored
+/** One list of operator state.
+  *
+  * @param union
+  *   whether every subtask gets the elements of all subtasks when it is restored
   */
 final case class OperatorList(name: String, union: Boolean, elements: Seq[String])
 
 object OperatorState {
+
+  /** The name of the family that it is kept in. */
   val FamilyName = "$operator"
 
-  /** Keys of the two entries: the state, and a tag by which a worker knows whether it has it. */
+  /** The entry key of the state. */
   val StateKey: Array[Byte] = Array(0)
+
+  /** The entry key of a tag, which is new with every snapshot: by it a worker knows whether the
+    * function that it has is as in the snapshot. Empty after a rescale.
+    */
   val TagKey: Array[Byte] = Array(1)
 
   private val json = new ObjectMapper
 
+  /** The state that the JSON says; throws when it is not such JSON. */
   def fromJson(bytes: Array[Byte]): OperatorState = {
     val root = json.readTree(bytes)
     OperatorState(root.get("batch").longValue, elementsOf(root, "lists").map(list).toSeq)
@@ -41,6 +51,7 @@ object OperatorState {
   private def elementsOf(node: JsonNode, name: String): Iterator[JsonNode] =
     node.get(name).elements.asScala
 
+  /** The JSON, in UTF-8. */
   def toJson(state: OperatorState): Array[Byte] = {
     val root = json.createObjectNode.put("batch", state.batch)
     val lists = root.putArray("lists")
@@ -52,10 +63,14 @@ object OperatorState {
     json.writeValueAsBytes(root)
   }
 
-  /** The state of each subtask after their number has changed, as Flink's
-    * `RoundRobinOperatorStateRepartitioner` deals it out: the elements of a list in their order, as
-    * evenly as possible, and where one list's remainder ended, the next one's begins. Union lists
-    * need not be spread, for all of them are read; the first subtask keeps them.
+  /** The state of each subtask after their number has changed to `parallelism`, as Flink's
+    * `RoundRobinOperatorStateRepartitioner` deals it out. The elements of a list stay in the order
+    * of the old subtasks and are dealt out as evenly as possible. If some subtasks get one more,
+    * these are the ones after those that got one more of the list before. Union lists need not be
+    * spread, for all subtasks' are read when one is restored; the first subtask keeps them.
+    *
+    * @param old
+    *   of the old subtasks that have one, in their order
     */
   def redistribute(old: Seq[OperatorState], parallelism: Int): Seq[OperatorState] = {
     val names = old.flatMap(_.lists).map(list => (list.name, list.union)).distinct
@@ -83,7 +98,8 @@ object OperatorState {
 
   private def empty(name: String) = OperatorList(name, union = true, Nil)
 
-  /** A subtask's state with its union lists as it is restored with: those of all subtasks. */
+  /** What a subtask is restored with: its own state, where each union list has the elements of all.
+    */
   def withUnions(own: OperatorState, all: Seq[OperatorState]): OperatorState = {
     val unions = all.flatMap(_.lists).filter(_.union).map(_.name).distinct
     val lists = own.lists.filterNot(_.union) ++

@@ -5,7 +5,9 @@ import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{EntryCounts, Manifest}
 
-/** Reads and replaces subtasks' operator state in version files, without loading the versions. */
+/** Reads subtasks' operator state from committed versions, and replaces it in manifests, without
+  * loading the versions.
+  */
 private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local: LocalFolder) {
 
   /** The operator state of a version; None when it has none. */
@@ -26,7 +28,9 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
         .map(change => OperatorState.fromJson(change.value))
     }
 
-  /** The same version with another operator state. */
+  /** The same manifest with another operator state, as an inline run that is the newest. One
+    * without operator state stays as it is.
+    */
   def replace(manifest: Manifest, state: OperatorState): Manifest =
     family(manifest).fold(manifest) { family =>
       val group = KeyGroups.operatorGroup(manifest.maxParallelism)

@@ -8,15 +8,17 @@ import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.version.{EntryCounts, Manifest, Run, VersionFile}
 
-/** Gives a committed version of a store another layout where the hash of a key modulo the number of
-  * partitions decides its partition, and not the key group.
+/** Gives a committed version of a store another layout where keys go to partitions by hash modulo
+  * the number of partitions, and not by key group: the stores of Spark's own operators.
   *
-  * Where the new number divides the old one, whole partitions come together: a new one lists the runs
-  * of its old ones. They never speak of the same key, so their order does not matter. Else the state
-  * is rewritten. The steps are apart because tasks do the first two: `entries` of every old partition,
-  * `writeRun` for every new one, and at the end `writeVersions`. As with [[Rescaling]] the old files
-  * stay, and nothing names the new ones before the query's logs do.
+  * Where the new number divides the old one, whole partitions come together: a new one lists the
+  * runs of its old ones. They never speak of the same key, so their order does not matter. Else the
+  * state is rewritten. The steps are apart because tasks do the first two: `entries` of every old
+  * partition, `writeRun` for every new one, and at the end `writeVersions`. As with [[Rescaling]]
+  * the old files stay, and nothing names the new ones before the query's logs do.
   *
+  * @param local
+  *   for run files that are read or written
   * @param asSst
   *   whether the backend that will load the new files takes SST files over
   */
@@ -29,10 +31,15 @@ final class Repartitioning(
     asSst: Boolean
 ) {
 
+  /** An old partition's version, which must be in the layout of so many partitions.
+    *
+    * @throws keystate.errors.MixedLayoutsException
+    *   it is in another one
+    */
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
     Rescaling.readOf(storage, location(partition), version, id, partitions)
 
-  /** All entries of a partition. */
+  /** All entries of an old partition, each with its family. */
   def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {
     val reader = new StoreReader(location(manifest.partition), storage, local)
     manifest.families.iterator.flatMap { family =>
@@ -40,8 +47,10 @@ final class Repartitioning(
     }
   }
 
-  /** @param entries
-    *   in the order of family, group and key
+  /** Writes the run file of a new partition; None when there is nothing to write.
+    *
+    * @param entries
+    *   all of its entries, in the order of family, group and key
     */
   def writeRun(partition: Int, entries: Iterator[Change]): Option[PartitionState] =
     Option.when(entries.hasNext) {
@@ -56,10 +65,10 @@ final class Repartitioning(
       PartitionState(Seq(run), run.entries, Some(counts.toMap))
     }
 
-  /** What each new partition has, if none of the state need be rewritten.
+  /** What each new partition has, if the state need not be rewritten; None if it must be.
     *
     * @param old
-    *   of all old partitions
+    *   the manifests of all old partitions
     */
   def regrouped(old: Seq[Manifest], partitions: Int): Option[Seq[PartitionState]] =
     Option.when(old.size % partitions == 0) {
@@ -77,12 +86,14 @@ final class Repartitioning(
       }
     }
 
-  /** @param old
-    *   of all old partitions
+  /** Writes the version files of the new partitions; returns their ids.
+    *
+    * @param old
+    *   the manifests of all old partitions
     * @param states
-    *   of all new partitions
+    *   of all new partitions, in their order
     * @param newId
-    *   gives the id of a new version file; not called with checkpoint format v1
+    *   gives the id of a new version file; None with checkpoint format v1
     */
   def writeVersions(
       old: Seq[Manifest],
@@ -122,6 +133,8 @@ final class Repartitioning(
 
 /** All that a new partition has.
   *
+  * @param numKeys
+  *   how many entries, or what the old partitions say of that
   * @param counts
   *   how many entries, by family and group, if that is known
   */
@@ -132,12 +145,16 @@ final case class PartitionState(
 )
 
 object PartitionState {
+
+  /** Of a partition without entries. */
   val Empty: PartitionState = PartitionState(Nil, 0, Some(Map.empty))
 }
 
 object Repartitioning {
 
-  /** The entry's key as a run has it: in bytewise order it is in the order that a run needs. */
+  /** The entry's key as a run stores it. Sorted by the bytes of these, entries are in the order
+    * that a run needs.
+    */
   def runKey(entry: Change): Array[Byte] = {
     val prefix = RunFormat.prefix(entry.family, entry.group)
     val key = Arrays.copyOf(prefix, prefix.length + entry.key.length)
@@ -145,6 +162,7 @@ object Repartitioning {
     key
   }
 
+  /** The entry of such a key. */
   def entry(runKey: Array[Byte], value: Array[Byte]): Change = Change(
     RunFormat.familyOf(runKey),
     RunFormat.groupOf(runKey),

@@ -10,27 +10,35 @@ import keystate.errors.MixedLayoutsException
 /** Gives a committed version of a store another layout: the same state over another number of
   * partitions.
   *
-  * No state is rewritten. Each new partition gets a version file that lists the runs of the old
-  * partitions whose key groups it takes over, each run narrowed to the groups of the partition it
-  * comes from; so runs of different partitions never speak of the same key, and their order does not
-  * matter. The operator group new partition i takes from old partition i mod n: a copy of its
-  * broadcast state. Only operator state is read and dealt out anew, see [[OperatorState]]. The old version files stay as they are: with checkpoint format v2 the new ones have ids of
-  * their own, with v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones,
-  * lest a late attempt in the old layout replaces one of them. Until the query's logs
-  * name the new layout, the old one is what a restart finds; writing the new files again gives the
-  * same.
+  * No keyed state is rewritten. Each new partition gets a version file that lists the runs of the
+  * old partitions whose key groups it takes over, each run narrowed to the groups of the partition
+  * it comes from. So runs of different partitions never speak of the same key, and their order does
+  * not matter. New partition i takes the operator group of old partition i mod n, and with it a
+  * copy of its broadcast state. Only operator state is read and dealt out anew, see
+  * [[OperatorState]].
+  *
+  * The old version files stay as they are. With checkpoint format v2 the new ones have ids of their
+  * own. With v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones,
+  * lest a late attempt in the old layout replaces one of them. Until the query's logs name the new
+  * layout, the old one is what a restart finds; writing the new files again gives the same.
   */
 object Rescaling {
 
-  /** Writes the new version files.
+  /** Writes the new version files; returns their ids, by partition.
     *
     * @param ids
-    *   the ids of the old partitions' version files, as many as there are old partitions; None with
-    *   checkpoint format v1
+    *   the ids of the old partitions' version files, as many as there are old partitions; each None
+    *   with checkpoint format v1
+    * @param parallelism
+    *   the new number of partitions
     * @param newId
     *   gives the id of a new version file; not called with format v1
     * @param local
     *   for the run files that operator state is read from
+    * @throws keystate.errors.MixedLayoutsException
+    *   the old partitions are not of one layout
+    * @throws keystate.errors.IncompatiblePartitionsException
+    *   one state id stands for different states in them
     */
   def run(
       storage: CheckpointStorage,
@@ -108,7 +116,9 @@ object Rescaling {
       )
   }
 
-  /** None where an old partition does not have it by group. */
+  /** How many entries of a family a new partition has; None where an old partition's manifest does
+    * not have that by group.
+    */
   private def entryCounts(
       old: Seq[Manifest],
       family: Int,
@@ -123,8 +133,8 @@ object Rescaling {
     Option.when(counts.forall(_.isDefined))(EntryCounts.of(counts.flatten))
   }
 
-  /** What a new partition takes from an old one: the key groups that are its own now and, from one
-    * of them, a copy of what belongs to the subtask.
+  /** The groups that a new partition takes from an old one: the key groups that are its own now
+    * and, from one old partition, the operator group.
     */
   private def takenFrom(
       manifest: Manifest,
@@ -140,7 +150,7 @@ object Rescaling {
     )
   }
 
-  /** Whether all partitions of a layout have a version of checkpoint format v1. */
+  /** Whether all partitions of a layout of so many have this version. For checkpoint format v1. */
   def isComplete(
       storage: CheckpointStorage,
       operator: Long,
@@ -153,8 +163,8 @@ object Rescaling {
     read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
   }
 
-  /** The layouts in which the first partition has a version of checkpoint format v1. Only of those can
-    * the version be complete.
+  /** The layouts in which the first partition has this version, as their numbers of partitions.
+    * Only in these can the version be complete. For checkpoint format v1.
     */
   def partitionCounts(
       storage: CheckpointStorage,
@@ -174,7 +184,7 @@ object Rescaling {
       .distinct
   }
 
-  /** As `read`, of a version that has to be in this layout. */
+  /** As `read`; throws MixedLayoutsException for a version in another layout. */
   private[checkpoint] def readOf(
       storage: CheckpointStorage,
       location: StoreLocation,
@@ -189,8 +199,8 @@ object Rescaling {
     manifest
   }
 
-  /** Reads a version file; where format v1 has one for each of several layouts, that of the layout
-    * asked for, or else the newest.
+  /** Reads a version file. Where format v1 has one for each of several layouts, it is that of the
+    * layout asked for, or if none is asked for, the newest.
     */
   private[checkpoint] def read(
       storage: CheckpointStorage,
@@ -234,6 +244,9 @@ object Rescaling {
       names.maxOption.map(_._2)
   }
 
+  /** The families of all partitions together, by id. Throws IncompatiblePartitionsException where
+    * two partitions have different ones with one id; their properties may differ.
+    */
   private[checkpoint] def commonFamilies(
       operator: Long,
       store: String,

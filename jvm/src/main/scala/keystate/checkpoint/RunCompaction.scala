@@ -10,14 +10,24 @@ import keystate.version.{FileSource, Manifest, Run}
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
   * small however long a query runs.
   *
-  * Committed versions are not touched: the merged run is a new file, which the next commit puts in
-  * the place of the runs that it holds, if it still has them. Size-tiered: a run is merged with the
-  * newer ones once these together are about as large, so that each entry is written again a
-  * logarithmic number of times only.
+  * Committed versions are not touched. The merged run is a new file, which the next commit puts in
+  * the place of the runs that it was made of, if it still has them. Size-tiered: a run is merged
+  * with the newer ones once these together are about as large, so that each entry is written again
+  * a logarithmic number of times only.
+  *
+  * `run` and `cancel` may be called in any thread, `run` in one at a time; `applyTo` in that of the
+  * store.
   */
 private[checkpoint] final class RunCompaction(files: RunFiles) {
   import RunCompaction._
 
+  /** A merge that waits for the next commit.
+    *
+    * @param run
+    *   None when nothing was left of the runs it replaces
+    * @param families
+    *   those that it took entries of
+    */
   private final class Merged(
       val workingCopy: AnyRef,
       val replaced: Seq[Run],
@@ -30,16 +40,19 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   @volatile private var cancelled = false
   @volatile private var count = 0L
 
-  /** How many merges were taken into a version. */
+  /** How many merges commits have taken over. */
   def finished: Long = count
 
-  /** The file that waits for the next commit. */
+  /** The merged run that waits for the next commit; no version file lists it yet. */
   def result: Option[Run] = Option(merged).flatMap(_.run)
 
+  /** Ends a merge that is running, and makes every later one do nothing. */
   def cancel(): Unit = cancelled = true
 
-  /** @param workingCopy
-    *   what the version is loaded as: the merge is of use as long as that lives
+  /** Merges runs of a version if some are worth it and no earlier merge waits.
+    *
+    * @param workingCopy
+    *   the backend that the version is loaded in: the merge is of use as long as that is the one
     */
   def run(manifest: Manifest, workingCopy: AnyRef): Unit = if (merged == null && !cancelled) {
     val (from, until) = choose(manifest.runs) match {
@@ -57,10 +70,13 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     }
   }
 
-  /** The version's runs, with the merged one in the place of those it holds. A family that was made
-    * since the merge, or that came back because a batch is done again, may have entries that the
-    * merge left out. Nor is a merge taken that was made before the store was loaded anew: in between
-    * it may have been another executor's, whose clean-up knew nothing of the merged file.
+  /** The version's runs, with the merged one in the place of those it was made of. The merge is
+    * dropped if the version does not have all of these, one after the other.
+    *
+    * It is dropped too if the version has a family that was not there at the merge: one that was
+    * made since, or that came back because a batch is done again, may have entries that the merge
+    * left out. And so it is if the store was loaded anew since: in between it may have been another
+    * executor's, whose clean-up knew nothing of the merged file.
     */
   def applyTo(manifest: Manifest, workingCopy: AnyRef): Seq[Run] = {
     val merge = merged
@@ -76,7 +92,9 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     }
   }
 
-  /** A run that another backend wrote, to be written again once instead of at each load. */
+  /** The range of a run that another kind of backend wrote, to be written again once instead of at
+    * each load; empty when there is none.
+    */
   private def foreign(runs: Seq[Run]): (Int, Int) = {
     val at = runs.indexWhere(files.isForeign)
     (at, at + (if (at < 0) 0 else 1))
@@ -105,7 +123,9 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     } finally cursors.result().foreach(_.close())
   }
 
-  /** By the clock of the version that is merged: what had expired in it is hidden from later ones. */
+  /** Tells which entries have expired, by the clock of the version that is merged: these are hidden
+    * from all later versions too.
+    */
   private def expiredIn(manifest: Manifest): Change => Boolean = {
     val until = manifest.families.flatMap { family =>
       Expiry.droppedUntil(family.properties).map(family.id -> _)
@@ -126,9 +146,9 @@ private[checkpoint] object RunCompaction {
 
   private final class Cancelled extends RuntimeException(null, null, false, false)
 
-  /** The runs to merge, from (inclusive) and until (exclusive): the newest possible sequence in which
-    * each run is at most `SizeRatio` times as large as all newer ones together, if it has enough
-    * files to be worth it.
+  /** The runs to merge, from (inclusive) and until (exclusive): the newest sequence in which each
+    * run is at most `SizeRatio` times as large as all newer ones of it together, and which has at
+    * least `MinFiles` files, to be worth it. (0, 0) when there is none.
     */
   private[checkpoint] def choose(runs: Seq[Run]): (Int, Int) = {
     def extend(from: Int, bytes: Long): Int =

@@ -22,12 +22,17 @@ import keystate.keygroup.KeyGroupRange
 import keystate.run.{PlainRun, RunIndex, Section, SectionedRun, SstFiles}
 import keystate.version.{FileSource, InlineSource, Run}
 
-/** The runs of a store in the checkpoint's storage. They are read through a local file, which is
-  * checked against the manifest's CRC32C before a byte of it is used.
+/** The runs of a store in the checkpoint's storage. They are read through a local file, whose
+  * length and CRC32C are checked against the manifest's before a byte of it is used.
   *
-  * A run file is an SST file where the backend takes such files over whole; else a [[SectionedRun]],
-  * which is quicker to write and to read, and of which only the sections that are wanted need be
-  * fetched: these are checked against the CRC32C of each in the file's [[RunIndex]].
+  * A run file is an SST file where the backend takes such files over whole. Else it is a
+  * [[SectionedRun]], which is quicker to write and to read, and of which only the sections that are
+  * wanted need be fetched: each of these is checked against its CRC32C in the file's [[RunIndex]],
+  * which has a CRC32C of its own.
+  *
+  * Reading throws [[MissingRunException]] for a file that is not there, [[CorruptFileException]]
+  * for one that is not what was written, and [[LocalStorageException]] when the local disk fails.
+  * Any thread may call it.
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
@@ -37,10 +42,12 @@ private[checkpoint] final class RunFiles(
 ) {
   import RunFiles._
 
-  /** Whether the backend takes SST files over. */
+  /** Whether the backend takes SST files over; so whether they are written. */
   @volatile var asSst = false
 
-  /** Whether the backend would rather have another file for this run. */
+  /** Whether the run's file is of the kind that another backend writes, so that each load has to
+    * make an SST file of it.
+    */
   def isForeign(run: Run): Boolean = asSst && (run.source match {
     case FileSource(path) => !isSst(path)
     case _: InlineSource => false
@@ -58,7 +65,9 @@ private[checkpoint] final class RunFiles(
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
-  /** Likewise an SST file, by way of this local file, which stays unless it fails. */
+  /** Likewise an SST file, by way of this local file, which stays for the caller unless this
+    * throws.
+    */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     try {
       val statistics = SstFiles.write(file, changes)
@@ -77,7 +86,8 @@ private[checkpoint] final class RunFiles(
   /** The run's entries of these families and groups, as far as the manifest takes groups from it.
     *
     * @param isWhole
-    *   whether its file is known to have hardly any others
+    *   whether its file has hardly any other entries: then all of it is fetched, and its index is
+    *   not looked at
     * @param neededBy
     *   the version that is being read, for messages
     */
@@ -101,7 +111,9 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  /** Of a local file of this path's format, which goes when the cursor is closed. */
+  /** The entries of a local file in the format that this path tells. It is deleted when the cursor
+    * is closed.
+    */
   private def entries(
       path: String,
       file: File,
@@ -123,7 +135,8 @@ private[checkpoint] final class RunFiles(
         }
     }
 
-  /** The run for a backend that takes SST files over; the file is the caller's.
+  /** The run for a backend that takes SST files over; a file is the caller's to delete. A run file
+    * of another format is made into an SST file.
     *
     * @param isWhole
     *   whether its file is known to have no other groups than the run
@@ -156,7 +169,7 @@ private[checkpoint] final class RunFiles(
           } finally entries.close()
     }
 
-  /** Reads the whole file; throws when it is not what was written. */
+  /** Reads the whole file, and throws when it is not what was written. */
   def check(run: Run, path: String, neededBy: Long): Unit = {
     fetch(run, path, neededBy).delete()
     ()
@@ -192,8 +205,9 @@ private[checkpoint] final class RunFiles(
     if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
   }
 
-  /** By the file's index; empty where there is none or it is not worth reading. What is wrong with the
-    * file is for the fetch of all of it to tell.
+  /** The file's sections, by its index; empty where there is none or it is not worth reading, and
+    * where anything is wrong with it. Then the file is fetched whole, and that throws if it is
+    * damaged.
     */
   private def sections(run: Run, path: String, isWhole: Boolean): Vector[Section] = {
     def end(length: Int): Array[Byte] = {
@@ -240,7 +254,7 @@ private[checkpoint] final class RunFiles(
       }
     }
 
-  /** A new local file, which goes when it can't be filled. */
+  /** A new local file, which is deleted if `fill` throws. */
   private def localFile(fill: File => Unit): File = {
     val file = local.newFile()
     try {
@@ -269,16 +283,16 @@ private[checkpoint] object RunFiles {
   private final val SstSuffix = ".sst"
   private final val SectionedSuffix = ".lz4"
 
-  /** How many bytes are read of a file's end in the hope that all of its index is there; a file that
-    * is no longer is read whole.
+  /** How many bytes are read of a file's end, in the hope that all of its index is there. A file of
+    * no more bytes is read whole.
     */
   private final val IndexGuess = 16 * 1024
   private val Name = """(\d+)-[^.]+\.(?:sst|lz4|run)""".r
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
-  /** Of a [[PlainRun]] in a local file, which goes when the stream is closed. `.run` is not
-    * compressed: earlier builds wrote it where RocksDB's library could not be loaded.
+  /** The bytes of a [[PlainRun]] in a local file, which is deleted when the stream is closed.
+    * `.run` is not compressed: earlier builds wrote it where RocksDB's library could not be loaded.
     */
   private def stream(path: String, file: File): InputStream = {
     val in = new FileInputStream(file) {
@@ -291,13 +305,16 @@ private[checkpoint] object RunFiles {
     if (path.endsWith(".run")) in else new LZ4FrameInputStream(new BufferedInputStream(in))
   }
 
-  /** The version that wrote a file of this name, if it is a run file's name. */
+  /** The version in the name of a run file, which is the newest commit in it; None for other names.
+    */
   def versionOf(name: String): Option[Long] = name match {
     case Name(version) => version.toLongOption
     case _ => None
   }
 
-  /** Tells its own errors from those of what is copied into it. */
+  /** Writes a local file. Its errors are LocalStorageExceptions, to be told from those of what is
+    * copied into it.
+    */
   private final class LocalOutput(file: File) extends OutputStream {
     private val out = orSay(new FileOutputStream(file))
 
@@ -311,7 +328,7 @@ private[checkpoint] object RunFiles {
       catch { case e: IOException => throw new LocalStorageException(file, e) }
   }
 
-  /** Copies so many bytes, or all that there are. */
+  /** Copies `limit` bytes, or all that there are if these are fewer. */
   private def copy(in: InputStream, out: OutputStream, limit: Long = Long.MaxValue): Unit = {
     val buffer = new Array[Byte](CopyBuffer)
     var left = limit
@@ -325,7 +342,7 @@ private[checkpoint] object RunFiles {
     }
   }
 
-  /** Copies it and closes both. */
+  /** Copies all of `in` into `out`, for its length and checksum, and closes both. */
   private def sum(in: InputStream, out: => OutputStream): Summed =
     try {
       val opened = out

@@ -3,26 +3,27 @@ package keystate.checkpoint
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
 import keystate.version.{Manifest, VersionFile}
 
-/** What a store's last rescale left behind: the run files of before, which several partitions may
-  * use, and whatever is in the folders of partitions that are gone. No partition can tell for itself
-  * whether another one needs a file. The first partition, which every layout has, does it for all.
+/** Finds what a store's last rescale left behind and nothing needs any more: run files from before
+  * it, which several partitions may use, and whatever is in the folders of partitions that are
+  * gone. No partition can tell for itself whether another one needs a file. The first partition,
+  * which every layout has, does it for all.
   *
   * It begins once everything that is retained in any partition was written after the rescale. From
-  * then on a file that no retained version lists can't be listed again, for a version lists only files
-  * of the one that it was made from, or of a rescale's, and new ones. A file that is younger than a
-  * retained version stays: it may be a merge of old runs that the next commit lists. All retained
-  * versions are read, not just the oldest: with checkpoint format v1 a late attempt may have replaced
-  * any of them by one made of other files.
+  * then on a file that no retained version lists can't be listed again, for a version lists only
+  * files of the one that it was made from, or of a rescale's, and new ones. A file that is younger
+  * than a retained version stays: it may be a merge of old runs that the next commit lists. All
+  * retained versions are read, not just the oldest: with checkpoint format v1 a late attempt may
+  * have replaced any of them by one made of other files.
   */
 private[checkpoint] final class SharedFiles(location: StoreLocation, storage: CheckpointStorage) {
   import SharedFiles._
 
-  /** @param oldest
+  /** The paths of the files that nothing needs. Throws what reading a retained version throws.
+    *
+    * @param oldest
     *   the oldest version that is retained
     * @param manifests
     *   the first partition's versions from that one on
-    * @return
-    *   the paths of the files that nothing needs
     */
   def unneeded(oldest: Long, manifests: Seq[Manifest]): Seq[String] =
     manifests.map(Rescale.of).distinct match {
@@ -39,7 +40,7 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
     val isOver = owners.size == rescale.partitions && owners.forall(_.retained.nonEmpty) &&
       gone.forall(_.retained.isEmpty)
     val left = owners.flatMap(_.runsUntil(rescale.at)) ++ gone.flatMap(_.files)
-    // Most of what is left is in the newest versions, as a rule all of it.
+    // Cheap first: as a rule the newest versions list all that is left, and no others need be read.
     val unused = if (isOver) without(left, owners.flatMap(_.newest)) else Nil
     if (unused.isEmpty) Nil
     else {
@@ -57,6 +58,7 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
       files.filterNot(found => listed(found.path))
     }
 
+  /** A version file, which is read when its manifest is first asked for. */
   private final class Version(val file: StoredFile, val number: Long, read: => Manifest) {
     lazy val manifest: Manifest = read
   }
@@ -92,7 +94,9 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
 private object SharedFiles {
   final case class Found(path: String, file: StoredFile)
 
-  /** The last rescale that a version knows of. */
+  /** The last rescale that a version knows of: the version that the layout before it ended with,
+    * and the number of partitions since.
+    */
   final case class Rescale(at: Long, partitions: Int)
 
   object Rescale {

@@ -11,12 +11,14 @@ import keystate.errors.{
 }
 import keystate.files.{CheckpointStorage, Crc32c}
 
-/** The write-ahead log of a stateful source: one file a batch, `<batch>_<id>.source`, with the
-  * batch's rows and the source's state after them. It is written before Spark learns of the batch and
-  * appears whole or not at all. Its id is the writer's own, and Spark's offset names it: so of two
-  * drivers that write the same batch, the one counts whose offset Spark recorded, and it is always
-  * replayed with the same rows. A file that no offset names never counts. Earlier releases wrote
-  * `<batch>.source`. Numbers are big-endian.
+/** The write-ahead log of a stateful source: one file for each batch, `<batch>_<id>.source`, with
+  * the batch's rows and the source's state after them. It is written before Spark learns of the
+  * batch and appears whole or not at all.
+  *
+  * Its id is the writer's own, and Spark's offset names it: so of two drivers that write the same
+  * batch, the one counts whose offset Spark recorded, and it is always replayed with the same rows.
+  * A file that no offset names never counts. Earlier releases wrote `<batch>.source`. Numbers are
+  * big-endian.
   *
   * {{{
   * "KEYSTSRC"            8 bytes
@@ -28,16 +30,26 @@ import keystate.files.{CheckpointStorage, Crc32c}
   * crc32c                int32, of all bytes before
   * rows                  the chunks one after the other, each an Arrow IPC stream
   * }}}
+  *
+  * Reading throws [[MissingSourceFileException]] for a file that is not there,
+  * [[UnsupportedSourceFormatException]] for one of a newer release, and
+  * [[CorruptSourceFileException]] for one that is not what was written.
   */
 final class SourceSegments(storage: CheckpointStorage) {
   import SourceSegments._
 
-  /** What there is, in the order of batches. */
+  /** The files there are, in the order of their batches, and of one batch by id. */
   def list(): Seq[SegmentName] =
     storage.list(".").flatMap(f => parse(f.name)).sortBy(name => (name.batch, name.id))
 
+  /** Deletes a file. That it is not there is no error. */
   def delete(name: SegmentName): Unit = storage.delete(name.file)
 
+  /** Writes a file whole.
+    *
+    * @param chunks
+    *   Arrow IPC streams
+    */
   def write(name: SegmentName, header: Array[Byte], chunks: Seq[Array[Byte]]): Unit =
     CheckpointStorage.write(storage, name.file) { out =>
       val bytes = new ByteArrayOutputStream
@@ -56,7 +68,7 @@ final class SourceSegments(storage: CheckpointStorage) {
       chunks.foreach(chunk => out.write(chunk))
     }
 
-  /** The header and where the rows are. */
+  /** Reads a file's header, and where its rows are. Its rows are not read. */
   def read(name: SegmentName): SourceSegment = reading(name) { in =>
     val copy = new ByteArrayOutputStream
     val kept = new DataOutputStream(copy)
@@ -65,7 +77,7 @@ final class SourceSegments(storage: CheckpointStorage) {
       kept.writeInt(value)
       value
     }
-    // A damaged length must not ask for more than there is.
+    // A damaged length must not take more memory than there is.
     def length(unit: Int): Int = {
       val value = int()
       if (value < 0) throw corrupt(name, s"it tells the length $value")
@@ -92,7 +104,7 @@ final class SourceSegments(storage: CheckpointStorage) {
     SourceSegment(header, chunks)
   }
 
-  /** The Arrow IPC stream of a chunk. */
+  /** Reads the Arrow IPC stream of a chunk. */
   def rows(chunk: SourceChunk): Array[Byte] = reading(chunk.segment) { in =>
     in.skipNBytes(chunk.offset)
     val bytes = in.readNBytes(chunk.length)
@@ -118,24 +130,42 @@ final class SourceSegments(storage: CheckpointStorage) {
   private def describe(name: SegmentName): String = storage.describe(name.file)
 }
 
-/** @param id
+/** What the name of a source's file says.
+  *
+  * @param id
   *   the writer's own; None in files of earlier releases
   */
 final case class SegmentName(batch: Long, id: Option[String]) {
   def file: String = s"$batch${id.fold("")("_" + _)}.source"
 }
 
+/** A source's file without its rows.
+  *
+  * @param header
+  *   JSON in UTF-8
+  */
 final case class SourceSegment(header: Array[Byte], chunks: Seq[SourceChunk])
 
+/** Rows in a source's file.
+  *
+  * @param offset
+  *   where in the file they begin, in bytes, as is `length`
+  * @param crc
+  *   CRC32C of these bytes
+  */
 final case class SourceChunk(segment: SegmentName, offset: Long, length: Int, crc: Int)
 
 object SourceSegments {
+
+  /** The newest format, which is written. */
   final val Format = 1
 
   private val Magic = "KEYSTSRC".getBytes(US_ASCII)
   private val Name = """(\d+)(?:_([0-9a-f-]+))?\.source""".r
 
-  /** None where a file is not a source's, or an id is not one that a source gives. */
+  /** The batch and id in the name of a source's file; None for other names, and where the id is not
+    * one that a source gives.
+    */
   def parse(name: String): Option[SegmentName] = name match {
     case Name(batch, id) => batch.toLongOption.map(SegmentName(_, Option(id)))
     case _ => None

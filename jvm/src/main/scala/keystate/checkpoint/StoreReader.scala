@@ -9,12 +9,14 @@ import keystate.run.RunMerge
 import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
-  * nothing.
+  * nothing. What is missing or damaged it reports as a [[CheckpointException]].
   */
 final class StoreReader(location: StoreLocation, storage: CheckpointStorage, local: LocalFolder) {
   private val runs = new RunFiles(location, storage, local)
 
-  /** The versions that there are files of, with their ids, oldest first. */
+  /** The versions that there are files of, oldest first, each with what follows it in the file's
+    * name: an id, or with checkpoint format v1 a layout.
+    */
   def versions(): Seq[(Long, Option[String])] =
     storage.list(location.folder).flatMap(file => VersionFile.parse(file.name)).sortBy(_._1)
 
@@ -22,15 +24,17 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
   def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
     Rescaling.read(storage, location, version, id, Some(parallelism))
 
-  /** What a version's file of this name has. */
+  /** What a version's file has, of which `name` follows the version in its name. */
   def stored(version: Long, name: Option[String]): Manifest =
     VersionFile.read(storage, location, version, name)
 
-  /** The file of that version, relative to the operator's folder. */
+  /** The path of the file that `manifest` reads, relative to the operator's folder. */
   def versionFile(version: Long, id: Option[String], parallelism: Int): String =
     Rescaling.file(storage, location, version, id, Some(parallelism))
 
-  /** The entries of a state in the order of their groups and keys. */
+  /** The entries of a state in the order of their groups and keys; close them. Those of the
+    * operator group are not among them.
+    */
   def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
     new RunMerge(
       manifest.runs
@@ -40,12 +44,10 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
       keepRemovals = false
     )
 
-  /** Reads every byte of a version.
+  /** Reads every byte of a version, and returns all that is wrong.
     *
     * @param checked
-    *   the run files that were read before; this adds to them
-    * @return
-    *   what is wrong
+    *   the paths of run files that were read before and are not read again; this adds to them
     */
   def verify(
       version: Long,
@@ -66,6 +68,7 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
       }
     } catch { case e: CheckpointException => Seq(e) }
 
+  /** The error for a version that should be there and is not. */
   def missing(version: Long, id: Option[String]): CheckpointException =
     new MissingVersionException(
       location,
@@ -83,7 +86,7 @@ object StoreReader {
   /** Whether this can be the name of a store. */
   def isStore(name: String): Boolean = name != null && ManifestRules.isId(name)
 
-  /** The run files of a version, relative to the operator's folder. */
+  /** The paths of a version's run files, relative to the operator's folder, each once. */
   def files(manifest: Manifest): Seq[String] =
     manifest.runs.map(_.source).collect { case FileSource(path) => path }.distinct
 }
@@ -95,7 +98,9 @@ final case class KeyDifference(added: Long, removed: Long, changed: Long, same: 
 object KeyDifference {
   private final class Keyed(val group: Int, val key: Array[Byte], val entries: Seq[Change])
 
-  /** @param keyOf
+  /** Compares key by key; a key differs if any of its entries does.
+    *
+    * @param keyOf
     *   the beginning of an entry key that tells the key; none is the beginning of another one
     */
   def of(

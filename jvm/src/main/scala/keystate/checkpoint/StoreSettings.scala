@@ -2,7 +2,9 @@ package keystate.checkpoint
 
 import keystate.run.SectionedRun
 
-/** @param maxParallelism
+/** What a store is told of its query and of the user's settings.
+  *
+  * @param maxParallelism
   *   the number of key groups; None takes the recorded one, or the default for a new store
   * @param parallelism
   *   how many partitions share the key groups by range; None: the store holds all groups, because
@@ -14,7 +16,7 @@ import keystate.run.SectionedRun
   * @param minVersionsToDelete
   *   how many deletable versions are worth a clean-up
   * @param sectionBytes
-  *   how long the sections of a run file are at least, before compression
+  *   how long the sections of a run file are at least, in bytes before compression
   */
 final case class StoreSettings(
     maxParallelism: Option[Int] = None,
@@ -24,10 +26,13 @@ final case class StoreSettings(
     minVersionsToDelete: Long = 30,
     sectionBytes: Int = SectionedRun.SectionBytes
 ) {
+
+  /** How many partitions there are, if that is known. */
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 }
 
-/** What the last load and commit of a store took, for its metrics. */
+/** What the last load of a store took, for its metrics: all 0 if nothing was read. */
 final case class LoadStatistics(millis: Long, runs: Int)
 
+/** What the last commit of a store took, for its metrics. */
 final case class CommitStatistics(millis: Long, filesWritten: Int, bytesWritten: Long)

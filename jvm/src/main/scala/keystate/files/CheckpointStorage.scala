@@ -3,52 +3,64 @@ package keystate.files
 import java.io.{File, InputStream, OutputStream}
 
 /** The file system of a checkpoint. Paths are relative to the operator's folder, separated by `/`.
+  * Any thread may call it.
   */
 trait CheckpointStorage {
 
-  /** Reads a file from an offset on. Throws `java.io.FileNotFoundException` when there is no such
-    * file; that it is shorter shows here or when it is read.
+  /** Reads a file from an offset on, in bytes. Throws `java.io.FileNotFoundException` when there is
+    * no such file. For a file that is shorter, either this throws or the stream ends at once.
     */
   def open(path: String, offset: Long): InputStream
 
+  /** Reads a file from its beginning. */
   final def open(path: String): InputStream = open(path, 0)
 
-  /** Gives a file a local name too, without a copy; it is then the same file and must not be changed.
-    * False where that can't be: the caller copies it.
+  /** Gives a file a local name too, without a copy; what has that name is then the same file and
+    * must not be changed. False where that can't be: the caller then copies it.
     */
   def link(path: String, file: File): Boolean
 
-  /** A file that appears complete when the stream is closed, or not at all. An existing file is
-    * replaced where the file system can do that, else it stays.
+  /** A new file, which appears complete when the stream is closed, or not at all. Its folder is
+    * made if need be. An existing file is replaced where the file system can do that, else it
+    * stays.
     */
   def createAtomic(path: String): AtomicOutputStream
 
-  /** The files in a folder; none when there is no such folder. */
+  /** The files in a folder, in no order; none when there is no such folder. */
   def list(folder: String): Seq[StoredFile]
 
   /** The names of the folders in the operator's folder. */
   def folders(): Seq[String]
 
+  /** Whether there is such a file. */
   def exists(path: String): Boolean
 
-  /** Deleting what is not there is no error. */
+  /** Deletes a file. That it is not there is no error. */
   def delete(path: String): Unit
 
   /** The full name of a file, for messages. */
   def describe(path: String): String
 }
 
+/** Writes a file that appears when this is closed. */
 abstract class AtomicOutputStream extends OutputStream {
 
-  /** Instead of `close`: leaves no file. */
+  /** To be called instead of `close`: no file appears. */
   def cancel(): Unit
 }
 
+/** A file in a folder.
+  *
+  * @param name
+  *   without the folder
+  * @param modified
+  *   in milliseconds since the epoch, by the file system's clock
+  */
 final case class StoredFile(name: String, modified: Long)
 
 private[keystate] object CheckpointStorage {
 
-  /** Writes a file whole: what fails leaves no file. */
+  /** Writes a file whole. If `content` or the close throws, no file appears. */
   def write(storage: CheckpointStorage, path: String)(content: OutputStream => Unit): Unit = {
     val out = storage.createAtomic(path)
     try {

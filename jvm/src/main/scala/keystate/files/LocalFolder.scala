@@ -4,12 +4,14 @@ import java.io.File
 import java.nio.file.{DirectoryNotEmptyException, FileSystemException, Files, Path}
 import java.util.UUID
 
-/** Scratch files of one store, in a folder that is made on first use and goes on close. */
+/** Scratch files of one store, in a folder that is made on first use and deleted on close. After
+  * that asking for a new one throws IllegalStateException. Any thread may use it.
+  */
 final class LocalFolder(create: () => File) extends AutoCloseable {
   private var folder: File = _
   private var closed = false
 
-  /** A name for a new file; the caller deletes it. */
+  /** A unique name for a new file, which this does not make; the caller deletes it. */
   def newFile(): File = newPath(".sst")
 
   /** A new folder; the caller deletes it. */
@@ -38,14 +40,16 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
       Files.deleteIfExists(file.toPath)
       ()
     } catch {
-      // In it is a backend that was given up: it goes when whoever is at work with it has ended.
+      // A folder with a backend that was given up: that deletes it once nobody is at work with it.
       case _: DirectoryNotEmptyException =>
     }
 }
 
 object LocalFolder {
 
-  /** Gives a file a second name. False where that can't be, for instance over two file systems. */
+  /** Gives a file a second name (a hard link). False where that can't be, for instance over two
+    * file systems.
+    */
   def link(file: Path, name: Path): Boolean =
     try {
       Files.createLink(name, file)

@@ -1,11 +1,11 @@
 package keystate.files
 
-/** One store of one partition of a stateful operator; `folder` is where its files are, below the
-  * operator's folder.
-  */
+/** One store of one partition of a stateful operator. */
 final case class StoreLocation(operator: Long, partition: Int, store: String) {
 
-  /** Spark's layout: the store with the default name has no folder of its own. */
+  /** Where the store's files are, below the operator's folder, in Spark's layout: the store with
+    * the default name has no folder of its own.
+    */
   val folder: String =
     if (store == StoreLocation.DefaultStore) partition.toString else s"$partition/$store"
 

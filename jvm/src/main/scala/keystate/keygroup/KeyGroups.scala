@@ -1,16 +1,18 @@
 package keystate.keygroup
 
-/** Key group arithmetic: which subtask owns which keys.
+/** Key group arithmetic: which subtask owns which keys. Part of the file format.
   *
-  * Every key belongs for life to one of K key groups (K = max parallelism), and a subtask owns a
-  * contiguous range of groups, so a change of parallelism moves whole groups. The range formula is
-  * Flink's (`KeyGroupRangeAssignment`); the hash is Spark's `hash()`, murmur3 with seed 42, so that
-  * plain SQL can compute a key's group.
+  * Every key belongs for life to one of K key groups (K = max parallelism), numbered from 0. A
+  * subtask owns a contiguous range of groups, so a change of parallelism moves whole groups. The
+  * formula of the ranges is Flink's (`KeyGroupRangeAssignment`). The hash is Spark's `hash()`,
+  * murmur3 with seed 42, so that plain SQL can compute a key's group.
   */
 object KeyGroups {
+
+  /** The number of key groups where nothing asks for another one or needs more. */
   val DefaultMaxParallelism = 128
 
-  /** Groups are stored in two bytes; Flink's bound. */
+  /** The most key groups there can be: groups are stored in two bytes. Flink has the same bound. */
   val MaxMaxParallelism = 32768
 
   /** The max parallelism of a store that was given none, by Flink's rule
@@ -30,7 +32,9 @@ object KeyGroups {
   def subtaskOf(group: Int, parallelism: Int, maxParallelism: Int): Int =
     (group.toLong * parallelism / maxParallelism).toInt
 
-  /** The groups a subtask owns; empty never happens while parallelism <= maxParallelism. */
+  /** The groups a subtask owns: at least one. Throws IllegalArgumentException when the parallelism
+    * is above the max parallelism, or there is no such subtask.
+    */
   def rangeOf(subtask: Int, parallelism: Int, maxParallelism: Int): KeyGroupRange = {
     require(
       0 < parallelism && parallelism <= maxParallelism,
@@ -42,30 +46,31 @@ object KeyGroups {
     KeyGroupRange(first, last)
   }
 
-  /** The integer that Spark's hash partitioning sends to `partition`, whatever the partition count
-    * above it: Spark places a row by `pmod(murmur3(x, 42), n)` and murmur3 of one int is a
-    * bijection, so its inverse at `partition` lands exactly there.
+  /** An integer that Spark's hash partitioning sends to `partition`, whatever the number n of
+    * partitions, if that is greater: Spark places an integer x by `pmod(murmur3(x, 42), n)`, and
+    * murmur3 of one integer is a bijection. So the x whose hash is `partition` goes there.
     */
   def label(partition: Int): Int = Murmur3.inverseHashInt(partition, Murmur3.Seed)
 
-  /** Where a subtask keeps what belongs to it rather than to a key: one past the key groups. Every
-    * subtask has this group to itself.
+  /** The operator group: where a subtask keeps what belongs to it rather than to a key. Its number
+    * is one past the key groups'. Every subtask has one of its own.
     */
   def operatorGroup(maxParallelism: Int): Int = maxParallelism
 
+  /** Throws IllegalArgumentException for a number of key groups that can't be. */
   def checkMaxParallelism(maxParallelism: Int): Unit = require(
     0 < maxParallelism && maxParallelism <= MaxMaxParallelism,
     s"max parallelism must be between 1 and $MaxMaxParallelism, got $maxParallelism"
   )
 }
 
-/** A contiguous, inclusive range of key groups. */
+/** A contiguous range of key groups, from `first` to `last` inclusive. */
 final case class KeyGroupRange(first: Int, last: Int) {
   def contains(group: Int): Boolean = first <= group && group <= last
   def size: Int = last - first + 1
   def intersects(other: KeyGroupRange): Boolean = first <= other.last && other.first <= last
 
-  /** What both have; call it only on ranges that intersect. */
+  /** The groups in both. Call it only on ranges that intersect: there is no empty range. */
   def intersection(other: KeyGroupRange): KeyGroupRange =
     KeyGroupRange(math.max(first, other.first), math.min(last, other.last))
 }

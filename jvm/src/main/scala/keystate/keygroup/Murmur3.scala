@@ -1,9 +1,12 @@
 package keystate.keygroup
 
-/** The inverse of murmur3 of one 32-bit integer (Austin Appleby, public domain), as Spark's `hash()`
-  * computes it. Every step is a bijection on 32-bit integers, so the inverse undoes them last to first.
+/** The inverse of murmur3 of one 32-bit integer (Austin Appleby, public domain), as Spark's
+  * `hash()` computes it. Every step is a bijection on 32-bit integers, so the inverse undoes them
+  * from the last to the first.
   */
 private[keystate] object Murmur3 {
+
+  /** The seed of Spark's `hash()`. */
   val Seed = 42
 
   private val C1 = 0xcc9e2d51
@@ -12,7 +15,7 @@ private[keystate] object Murmur3 {
   private val F1 = 0x85ebca6b
   private val F2 = 0xc2b2ae35
 
-  /** The `input` that has this hash with a seed. */
+  /** The integer that has this hash with this seed. */
   def inverseHashInt(hash: Int, seed: Int): Int = {
     val h1 = unfinish(hash) ^ 4
     val k1 = seed ^ Integer.rotateRight((h1 - M5) * inverseOdd(5), 13)
@@ -27,8 +30,8 @@ private[keystate] object Murmur3 {
     h ^ (h >>> 16)
   }
 
-  /** Multiplicative inverse modulo 2^32 of an odd number, by Newton's iteration: each step doubles
-    * the number of right bits, from the 3 that x * x = 1 (mod 8) gives.
+  /** The multiplicative inverse of an odd number modulo 2^32, by Newton's iteration. It begins with
+    * x itself, of which 3 bits are right, for x * x = 1 (mod 8); each step doubles their number.
     */
   private def inverseOdd(x: Int): Int = {
     var inverse = x

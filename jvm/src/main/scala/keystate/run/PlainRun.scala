@@ -10,21 +10,26 @@ import net.jpountz.lz4.LZ4Exception
 import keystate.backend.{Change, ChangeSink, RunCursor, RunFormat, RunStatistics}
 import keystate.keygroup.KeyGroupRange
 
-/** A run as a plain sequence of entries, key and value as in [[RunFormat]]:
-  * `[int32 key length][key][int32 value length][value]`. Inline runs are of this format, and so are
-  * the run files of backends that read each entry anyway, compressed (see [[SectionedRun]]).
+/** A run as a plain sequence of entries, with keys and values as in [[RunFormat]].
+  *
+  * {{{
+  * entry   [int32 key length][key][int32 value length][value]     numbers big-endian
+  * }}}
+  *
+  * Inline runs are of this format. Compressed, so are the run files of backends that read each
+  * entry anyway, see [[SectionedRun]].
   */
 private[keystate] object PlainRun {
 
-  /** How much is encoded, or read, at a time. */
+  /** How many bytes are encoded, or read, at a time. */
   final val Block = 64 * 1024
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
 
-  /** The entries of the families whose group is in the range; closing the cursor closes `in`.
+  /** The entries of the families whose group is in the range. Closing the cursor closes `in`.
     *
     * @param corrupt
-    *   the error for what is no run
+    *   makes the error that is thrown when `in` can't be read or is no run
     */
   def read(
       in: InputStream,
@@ -33,15 +38,17 @@ private[keystate] object PlainRun {
       corrupt: Exception => Exception
   ): RunCursor = new Cursor(in, new Array[Byte](Block), 0, families, groups, corrupt)
 
-  /** Of a content in which there is no `problem`. */
+  /** Likewise of a content in which there is no `problem`. */
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
     new Cursor(InputStream.nullInputStream, content, content.length, families, groups, identity)
 
-  /** What is wrong with a run that should have so many entries. */
+  /** What is wrong with a content that should be a run of so many entries; None when nothing is. It
+    * checks lengths, flags, the order of the keys and the number of entries.
+    */
   def problem(content: Array[Byte], entries: Long): Option[String] = {
     var at = 0
     var count = 0L
-    var previous = -1 // where the key before begins, and where it ends
+    var previous = -1 // where the key before this entry's begins; -1 if there is none
     var previousEnd = -1
     def length(at: Int): Int = if (at < 0 || at > content.length - 4) -1 else ints.get(content, at)
     while (at >= 0 && at < content.length) {
@@ -65,12 +72,16 @@ private[keystate] object PlainRun {
   private def isFlag(flag: Byte, valueLength: Int): Boolean =
     flag == RunFormat.Put || flag == RunFormat.Removed && valueLength == 1
 
-  /** Encoded entries in memory.
+  /** Encodes entries into memory.
     *
+    * @param room
+    *   in bytes
     * @param whenFull
-    *   is called when there are more than `room` bytes
+    *   is called after each entry while there are more than `room` bytes
     */
   final class Entries(room: Long, whenFull: Entries => Unit) extends ChangeSink {
+
+    /** Of all entries that were added, those moved out too. */
     val statistics = new RunStatistics
     private var bytes = new Array[Byte](Block)
     private var length = 0
@@ -108,9 +119,10 @@ private[keystate] object PlainRun {
 
     def toByteArray: Array[Byte] = Arrays.copyOf(bytes, length)
 
-    /** How many bytes there are. */
+    /** How many bytes there are now. */
     def size: Int = length
 
+    /** Writes the bytes out and begins anew without any. */
     def moveTo(out: OutputStream): Unit = {
       out.write(bytes, 0, length)
       length = 0
@@ -128,7 +140,7 @@ private[keystate] object PlainRun {
       corrupt: Exception => Exception
   ) extends RunCursor {
     private var position = 0
-    // Entries of a family follow each other.
+    // Entries of a family follow each other: so one look at the set is enough for all of them.
     private var lastFamily = -1
     private var lastIsWanted = false
     private var upcoming = read()
@@ -146,7 +158,7 @@ private[keystate] object PlainRun {
     private def read(): Change =
       try find()
       catch {
-        // LZ4 has errors of its own for what can't be unpacked.
+        // What can't be unpacked is an error of LZ4's own kind, which is no IOException.
         case e: IOException => throw corrupt(e)
         case e: LZ4Exception => throw corrupt(e)
       }
@@ -200,8 +212,9 @@ private[keystate] object PlainRun {
       if (limit < length) throw new EOFException("a run ends within an entry")
     }
 
-    /** Moves what is left to the front and reads on, until there is so much or the end. Takes more
-      * memory only once it is full: a length may be a lie.
+    /** Moves what is left to the front and reads on, until there are `length` bytes or the input
+      * ends. Takes more memory only once the buffer is full: a damaged length must not take all
+      * there is.
       */
     private def refill(length: Int): Unit = {
       val left = limit - position

@@ -5,11 +5,17 @@ import java.nio.{ByteBuffer, ByteOrder}
 import keystate.files.Crc32c
 import keystate.keygroup.KeyGroupRange
 
-/** Part of a run file: whole entries, from those of this family and group on to those that the next
-  * section begins with, which are in that one only.
+/** Part of a run file, with whole entries: from those of this family and group on, until before
+  * those of the family and group that the next section begins with.
   *
+  * @param family
+  *   of its first entry, as is `group`
+  * @param offset
+  *   where in the file it begins, in bytes
   * @param length
-  *   how many bytes of the file it has, from `offset` on
+  *   how many bytes of the file it has
+  * @param crc32c
+  *   of these bytes
   */
 private[keystate] final case class Section(
     family: Int,
@@ -18,28 +24,32 @@ private[keystate] final case class Section(
     length: Long,
     crc32c: Int
 ) {
+
+  /** Where in the file the bytes after it begin. */
   def end: Long = offset + length
 }
 
-/** Where in a run file the groups of a family are: at the file's end, as a skippable frame, which
-  * readers of LZ4 pass over.
+/** Tells where in a run file the sections are. It stands at the file's end, as a skippable frame of
+  * LZ4, which readers of LZ4 pass over.
   *
   * {{{
   * [magic: 4 bytes][length of the rest: 4 bytes]                   little-endian, by LZ4's format
-  * for each section [family: 2][group: 2][length: 8][CRC32C: 4]    numbers big-endian
+  * for each section [family: 2][group: 2][length: 8][CRC32C: 4]    big-endian from here on
   * [CRC32C of the sections above: 4][number of sections: 4]
   * }}}
   *
-  * A file without an index ends with LZ4's end mark, four zero bytes: so it says that it has none.
+  * A section's length and CRC32C are those of its compressed bytes. A file without an index ends
+  * with LZ4's end mark, four zero bytes, which read as an index say that there are no sections.
   */
 private[keystate] object RunIndex {
 
-  /** Of LZ4's sixteen numbers for skippable frames the one for an index of this form. */
+  /** LZ4 has sixteen numbers for skippable frames; this one stands for an index of this form. */
   private final val Magic = 0x184d2a5b
   private final val FrameBytes = 8
   private final val SectionBytes = 16
   private final val FooterBytes = 8
 
+  /** The bytes of the index; the sections are all of a file, in their order. */
   def encode(sections: Seq[Section]): Array[Byte] = {
     val index = ByteBuffer.allocate(length(sections.size).toInt)
     index
@@ -54,14 +64,16 @@ private[keystate] object RunIndex {
     index.putInt(crc32c(index.array)).putInt(sections.size).array
   }
 
-  /** How long the index is of a file that ends with these bytes, if it has one. */
+  /** How many bytes long the index is of a file that ends with these bytes; None when it has none.
+    * That it is an index, `decode` tells.
+    */
   def lengthAtEnd(tail: Array[Byte]): Option[Int] =
     Option
       .when(tail.length >= 4)(length(ByteBuffer.wrap(tail).getInt(tail.length - 4)))
       .filter(bytes => bytes > length(0) && bytes <= Int.MaxValue)
       .map(_.toInt)
 
-  /** None where these bytes are no index of a file of this length. */
+  /** The sections an index tells; None when these bytes are no index of a file of this length. */
   def decode(index: Array[Byte], fileLength: Long): Option[Vector[Section]] = {
     val in = ByteBuffer.wrap(index)
     val count = (index.length - FrameBytes - FooterBytes) / SectionBytes
@@ -83,7 +95,7 @@ private[keystate] object RunIndex {
     }
   }
 
-  /** The sections in which entries of these families and groups can be. */
+  /** The sections in which entries of these families and groups can be, of all those of a file. */
   def choose(
       sections: Vector[Section],
       families: Set[Int],
@@ -103,7 +115,7 @@ private[keystate] object RunIndex {
   private def length(sections: Int): Long =
     FrameBytes + SectionBytes.toLong * sections + FooterBytes
 
-  /** Of the sections' rows. */
+  /** The checksum of the sections' rows. */
   private def crc32c(index: Array[Byte]): Int =
     Crc32c.of(index, FrameBytes, index.length - FrameBytes - FooterBytes)
 }

@@ -7,11 +7,11 @@ import keystate.backend.{Change, RunCursor, RunFormat}
 /** Several runs as one: for each key the entry of the newest run that has it.
   *
   * @param cursors
-  *   oldest first; closing this closes them
+  *   the runs, oldest first; closing this closes them
   * @param keepRemovals
-  *   false when there is no older run in which a removed entry could still be
+  *   whether removals are kept, which they must be if an older run could still have the entry
   * @param isExpired
-  *   tells the entries that may go as if they had been removed
+  *   tells the entries to be taken as removed; not asked about removals
   */
 private[keystate] final class RunMerge(
     cursors: IndexedSeq[RunCursor],

@@ -9,18 +9,24 @@ import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
 import keystate.backend.{ChangeSink, RunStatistics}
 import keystate.files.Summed
 
-/** Writes a [[PlainRun]] compressed, in sections that can be read apart: each is a frame of LZ4. If
-  * there are several, a [[RunIndex]] tells where each one is.
+/** Writes a [[PlainRun]] compressed, in sections that can be read apart. Each is a frame of LZ4,
+  * with independent blocks of 64 KiB and without checksums of its own. A new one begins where the
+  * family or the group changes and the last one is long enough. If there are several, a
+  * [[RunIndex]] after them tells where each one is.
   */
 private[keystate] object SectionedRun {
 
-  /** Small against what a partition has of a large state, large enough to be compressed well. */
+  /** How many bytes a section has at least, before compression: few against what a partition has of
+    * a large state, enough to be compressed well.
+    */
   final val SectionBytes = 256 * 1024
 
-  /** There must be at least one change.
+  /** Writes a run, and leaves `out` open. There must be at least one change.
     *
     * @param sectionBytes
-    *   how long a section is at least, before compression
+    *   how long a section is at least, in bytes before compression
+    * @param changes
+    *   hands all changes to the sink
     */
   def write(out: OutputStream, sectionBytes: Int, changes: ChangeSink => Unit): RunStatistics = {
     val sink = new Sink(out, sectionBytes)
@@ -31,7 +37,8 @@ private[keystate] object SectionedRun {
   private final class Sink(out: OutputStream, sectionBytes: Int) extends ChangeSink {
     private val entries = new PlainRun.Entries(PlainRun.Block, _ => compress())
     private val sections = Vector.newBuilder[Section]
-    // Of the section that is being written: what it begins with, and its length before compression.
+    // Of the section that is being written: the family and group it begins with, where it begins in
+    // the file, and how many bytes of it were compressed.
     private var firstFamily, firstGroup = -1
     private var offset, length = 0L
     private var bytes: Summed = _

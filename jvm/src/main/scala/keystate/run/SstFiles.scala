@@ -20,15 +20,18 @@ import keystate.backend.rocksdb.{NativeHandles, TableFormat}
 import keystate.errors.LocalStorageException
 import keystate.keygroup.KeyGroupRange
 
-/** Reads and writes runs as local SST files. Native objects are closed in the reverse order of their
-  * making, whatever happens.
+/** Reads and writes runs as local SST files of RocksDB, with keys and values as in [[RunFormat]].
+  * All of it needs RocksDB's native library. Native objects are closed in the reverse order of
+  * their making, whatever happens.
   */
 private[keystate] object SstFiles {
-  // A lookup that finds nothing in the cache reads and decompresses one.
+  // In bytes. A lookup whose block is not in the cache reads and decompresses a whole one.
   private final val BlockSize = 8 * 1024
   private final val InitialBuffer = 4 * 1024
 
-  /** There must be at least one change. */
+  /** Writes a run into a new file. There must be at least one change. Throws
+    * [[keystate.errors.LocalStorageException]] when RocksDB can't write; the file is the caller's.
+    */
   def write(file: File, changes: ChangeSink => Unit): RunStatistics = {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
@@ -47,10 +50,10 @@ private[keystate] object SstFiles {
     finally handles.close()
   }
 
-  /** The entries of the families whose group is in the range; the file goes when the cursor does.
+  /** The entries of the families whose group is in the range. Closing the cursor deletes the file.
     *
     * @param corrupt
-    *   the error for what is no run
+    *   makes the error that is thrown when the file is no run
     */
   def read(
       file: File,
@@ -62,7 +65,9 @@ private[keystate] object SstFiles {
     new SstCursor(file, families.toArray.sorted, groups, corrupt)
   }
 
-  /** Whether all entries of the families are of these groups. */
+  /** Whether all entries of the families are of these groups. Throws RocksDBException when the file
+    * is damaged.
+    */
   def hasOnly(file: File, families: Set[Int], groups: KeyGroupRange): Boolean = {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
@@ -82,7 +87,9 @@ private[keystate] object SstFiles {
     } finally handles.close()
   }
 
-  /** Without a cache: each block is read once, and a cache would be memory besides the backend's. */
+  /** Opens a file without a cache: each block is read once, and a cache would take memory besides
+    * the backend's.
+    */
   private def open(file: File, handles: NativeHandles): SstFileReader = {
     val options = handles.add(new Options)
     options.setTableFormatConfig(new BlockBasedTableConfig().setNoBlockCache(true))

@@ -17,7 +17,9 @@ import keystate.{
 }
 import org.apache.spark.sql.keystate.jvm.FunctionAdapter
 
-/** Makes a [[KeyedProcessFunction]] of another kind of function. */
+/** Makes a [[KeyedProcessFunction]] of another kind of function. It serves streams without keys
+  * too, where nothing asks for one.
+  */
 private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
     extends KeyedProcessFunction[Any, IN, OUT]
     with FunctionAdapter {
@@ -54,9 +56,7 @@ private[keystate] final class FilterAdapter[T](function: FilterFunction[T])
     if (function.filter(value)) out.collect(value)
 }
 
-/** Keeps the result so far. A stream emits it for every element, a batch when its input has ended,
-  * which is when its timers fire.
-  */
+/** Keeps the result so far in a state named `_reduce`. */
 private[keystate] sealed abstract class ReduceAdapter[T](
     function: ReduceFunction[T],
     valueType: TypeInformation[T]
@@ -69,6 +69,7 @@ private[keystate] sealed abstract class ReduceAdapter[T](
   }
 }
 
+/** Emits the result so far for every element: for streams. */
 private[keystate] final class RollingReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
     extends ReduceAdapter[T](f, t) {
   override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {
@@ -77,6 +78,7 @@ private[keystate] final class RollingReduce[T](f: ReduceFunction[T], t: TypeInfo
   }
 }
 
+/** Emits one result for each key, by a timer: a batch fires its timers when its input has ended. */
 private[keystate] final class LastReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
     extends ReduceAdapter[T](f, t) {
   override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {

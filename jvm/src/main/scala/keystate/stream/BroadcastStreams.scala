@@ -5,7 +5,7 @@ import org.apache.spark.sql.Dataset
 import keystate.{BroadcastProcessFunction, KeyedBroadcastProcessFunction, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.BroadcastData
 
-/** A Dataset to be broadcast; made by `data.broadcast(descriptors)`. */
+/** A Dataset to be broadcast; made by `data.broadcast(descriptors)`, and passed to `connect`. */
 final class BroadcastStream[B] private[keystate] (
     private[keystate] val inputs: BroadcastData
 )
@@ -15,6 +15,10 @@ final class BroadcastConnectedStream[T, B] private[keystate] (
     rows: DataStream[T],
     broadcast: BroadcastStream[B]
 ) {
+  /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
+    * when a stream is broadcast to a batch Dataset, and when the function is a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    */
   def process[OUT](function: BroadcastProcessFunction[T, B, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = rows.run(function, None, out, Some(broadcast.inputs))
@@ -26,6 +30,10 @@ final class BroadcastConnectedKeyedStream[T, K, B] private[keystate] (
     keyType: TypeInformation[K],
     broadcast: BroadcastStream[B]
 ) {
+  /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
+    * when a stream is broadcast to a batch Dataset, and when the function is a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    */
   def process[OUT](function: KeyedBroadcastProcessFunction[K, T, B, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = rows.run(function, Some(keyType), out, Some(broadcast.inputs))
@@ -37,7 +45,11 @@ final class BroadcastConnectedKeyedDataset[T, B] private[keystate] (
     broadcast: BroadcastStream[B]
 ) {
 
-  /** @tparam K
+  /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
+    * when a stream is broadcast to a batch Dataset, and when the function is a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    *
+    * @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
   def process[K, OUT](function: KeyedBroadcastProcessFunction[K, T, B, OUT])(implicit

@@ -5,34 +5,45 @@ import org.apache.spark.sql.{Column, Dataset}
 import keystate.{KeyedProcessFunction, MapStateDescriptor, ReduceFunction, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
 
-/** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after the
-  * other by the same subtask and share state.
+/** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
+  * the other by the same subtask and share state. In a batch query state lasts as long as the
+  * query.
+  *
+  * `timeMode`, `maxParallelism` and `name` return a new stream with that setting.
   */
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {
   override protected type Self <: KeyedRowStream[T]
 
-  /** `"event_time"`, `"processing_time"`, `"none"`, or `"auto"`: event time when the input has a
-    * watermark. In event time, rows behind the watermark are dropped, as by Spark's own stateful
-    * operators.
+  /** `"event_time"`, which needs a watermark on the input (`KEYSTATE_NO_WATERMARK`),
+    * `"processing_time"`, `"none"`, or `"auto"`, the default: event time when the input has a
+    * watermark, else none. Anything else is `KEYSTATE_DECLARATION`. In event time rows behind the
+    * watermark are dropped, as by Spark's own stateful operators; Flink hands them to the function.
+    * Fixed for a checkpoint's life.
     */
   def timeMode(mode: String): Self = withSettings(settings.copy(timeMode = mode))
 
-  /** The number of key groups, the most subtasks that the state can ever be spread over. Fixed for a
-    * checkpoint's life.
+  /** The number of key groups, 1 to 32768: the most subtasks that the state can ever be spread
+    * over. Fixed for a checkpoint's life. Unset it is what the checkpoint has, or the setting
+    * `spark.keystate.maxParallelism`, or 128 or more by the number of partitions. Another number
+    * than the checkpoint's is `KEYSTATE_MAX_PARALLELISM_CHANGED` when the query starts, one out of
+    * range an IllegalArgumentException.
     */
   def maxParallelism(groups: Int): Self =
     withSettings(settings.copy(maxParallelism = Some(groups)))
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
-    * element; a batch emits one a key, the last.
+    * element; a batch emits one result for each key, the last.
     */
   def reduce(function: ReduceFunction[T]): Dataset[T] = applied(
     if (data.isStreaming) new RollingReduce(function, inputType)
     else new LastReduce(function, inputType)
   )(inputType)
 
-  /** One result for each element, and the state to keep for its key (None: none). */
+  /** One result for each element. The function gets the element and the key's state, None if there
+    * is none, and returns the result and the state to keep, None for none. It is a value state
+    * named `state`.
+    */
   def mapWithState[OUT: TypeInformation, S](
       function: (T, Option[S]) => (OUT, Option[S])
   )(implicit stateType: TypeInformation[S]): Dataset[OUT] =
@@ -41,13 +52,13 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
       (Iterator.single(result), next)
     }
 
-  /** Any number of results for each element, and the state to keep for its key. */
+  /** As `mapWithState`, with any number of results for each element. */
   def flatMapWithState[OUT: TypeInformation, S](
       function: (T, Option[S]) => (IterableOnce[OUT], Option[S])
   )(implicit stateType: TypeInformation[S]): Dataset[OUT] =
     applied(new WithState(function, stateType))
 
-  /** Keeps the elements for which the function says so, and the state to keep for their key. */
+  /** As `mapWithState`, where the result says whether the element is kept. */
   def filterWithState[S](
       function: (T, Option[S]) => (Boolean, Option[S])
   )(implicit stateType: TypeInformation[S]): Dataset[T] =
@@ -57,7 +68,7 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     }(inputType, stateType)
 }
 
-/** A Dataset keyed by a function. */
+/** A Dataset keyed by a function; made by `data.keyBy(function)`. */
 final class KeyedStream[T, K] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
@@ -68,15 +79,23 @@ final class KeyedStream[T, K] private[keystate] (
   override protected def withSettings(settings: StreamSettings): KeyedStream[T, K] =
     new KeyedStream(data, by, keyType, settings)
 
+  /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedStream[T, K, B] =
     new BroadcastConnectedKeyedStream(this, keyType, broadcast)
 
+  /** The function's results, as a Dataset that several such operators can follow.
+    *
+    * The function is serialised, and a copy of it opened and closed on the driver. What is wrong
+    * with it, its states or the settings is a [[keystate.KeystateException]], here or when the
+    * query starts; most of it `KEYSTATE_DECLARATION`. When the function itself throws, the query
+    * fails with `KEYSTATE_FUNCTION_FAILED`, whose cause is that exception.
+    */
   def process[OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
 }
 
-/** A Dataset keyed by columns. */
+/** A Dataset keyed by columns; made by `data.keyed(columns)`. */
 final class KeyedDataset[T] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
@@ -86,10 +105,13 @@ final class KeyedDataset[T] private[keystate] (
   override protected def withSettings(settings: StreamSettings): KeyedDataset[T] =
     new KeyedDataset(data, by, settings)
 
+  /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedDataset[T, B] =
     new BroadcastConnectedKeyedDataset(this, broadcast)
 
-  /** @tparam K
+  /** The function's results. Fails as [[KeyedStream.process]] does.
+    *
+    * @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
   def process[K, OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
@@ -101,23 +123,29 @@ final class KeyedDataset[T] private[keystate] (
 /** What `import keystate._` adds to a Dataset. */
 final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
 
-  /** Its rows without keys. */
+  /** Its rows without keys, and so without keyed state and timers. */
   def stream: DataStream[T] = new DataStream(data)
 
-  /** For all subtasks of the operator that it is connected to, which keep in states of these
-    * descriptors what they make of it.
+  /** Its rows for every subtask of the operator that it is connected to, which keeps in states of
+    * these descriptors, one at least, what it makes of them. A batch Dataset can be broadcast to a
+    * stream: its rows are broadcast once, in the first micro-batch of the query's life.
     */
   def broadcast(descriptors: MapStateDescriptor[_, _]*): BroadcastStream[T] =
     new BroadcastStream(BroadcastData(data, descriptors))
 
-  /** Groups by columns. */
+  /** Groups by columns, by their names. Key columns need a type with an order, else
+    * `KEYSTATE_KEY_TYPE`.
+    */
   def keyed(column: String, more: String*): KeyedDataset[T] =
     keyed((column +: more).map(data.col): _*)
 
+  /** Groups by columns, or expressions over one row; else `KEYSTATE_KEY_NOT_A_COLUMN`. */
   def keyed(columns: Column*): KeyedDataset[T] =
     new KeyedDataset(data, KeyBy.Columns[T](columns))
 
-  /** Groups by what a function returns. One that is no case class is a column named `key`. */
+  /** Groups by what a function returns: by the fields of a case class or tuple, else by one column
+    * named `key`. It needs a type with an order, else `KEYSTATE_KEY_TYPE`.
+    */
   def keyBy[K](function: T => K)(implicit keyType: TypeInformation[K]): KeyedStream[T, K] =
     new KeyedStream(data, KeyBy.Function(function, keyType.encoder), keyType)
 }

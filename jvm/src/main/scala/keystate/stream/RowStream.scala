@@ -13,27 +13,34 @@ import keystate.{
 }
 import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, ScalaBridge}
 
-/** A Dataset whose rows go to the subtasks of an operator. */
+/** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones
+  * ([[keystate.RichMapFunction]] and so on), with a life cycle and state, or plain ones. What can
+  * go wrong is told at [[KeyedStream.process]].
+  */
 abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
   protected type Self <: RowStream[T]
   protected def settings: StreamSettings
   protected def withSettings(settings: StreamSettings): Self
 
-  /** The operator's name, in messages. */
+  /** The operator's name, in messages and as the function's task name. */
   def name(name: String): Self = withSettings(settings.copy(name = Some(name)))
 
+  /** Any number of results for each element. */
   def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
     applied(new FlatMapAdapter(function))
 
+  /** Any number of results for each element, of a function without state. */
   def flatMap[OUT: TypeInformation](function: T => IterableOnce[OUT]): Dataset[OUT] =
     flatMap[OUT](new FlatMapFunction[T, OUT] {
       override def flatMap(value: T, out: Collector[OUT]): Unit =
         function(value).iterator.foreach(out.collect)
     })
 
+  /** One result for each element. */
   def map[OUT: TypeInformation](function: MapFunction[T, OUT]): Dataset[OUT] =
     applied(new MapAdapter(function))
 
+  /** The elements for which the function is true. */
   def filter(function: FilterFunction[T]): Dataset[T] =
     applied(new FilterAdapter(function))(inputType)
 
@@ -61,13 +68,21 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
   )
 }
 
+/** What a stream was told of its operator.
+  *
+  * @param maxParallelism
+  *   None: what the checkpoint or the session says
+  */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
     timeMode: String = "auto",
     maxParallelism: Option[Int] = None
 )
 
-/** A Dataset without keys. Its rows are spread over the subtasks by a hash of all their columns. */
+/** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a
+  * stream are spread over the subtasks by a hash of all their columns, the same when a task is run
+  * again; so equal rows meet in one subtask. Those of a batch stay in their partitions.
+  */
 final class DataStream[T] private[keystate] (
     data: Dataset[T],
     protected val settings: StreamSettings = StreamSettings(timeMode = "none")
@@ -76,9 +91,11 @@ final class DataStream[T] private[keystate] (
   override protected def withSettings(settings: StreamSettings): DataStream[T] =
     new DataStream(data, settings)
 
+  /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedStream[T, B] =
     new BroadcastConnectedStream(this, broadcast)
 
+  /** The function's results. Fails as [[KeyedStream.process]] does. */
   def process[OUT](function: ProcessFunction[T, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, None, out)

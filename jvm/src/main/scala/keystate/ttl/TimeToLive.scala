@@ -5,17 +5,18 @@ import keystate.backend.StateValue
 /** How long the entries of one state live after they were last written, or read.
   *
   * @param millis
-  *   an entry has expired once its timestamp is this long ago
+  *   in milliseconds, positive; an entry has expired once its timestamp is so long ago, or longer
   * @param eventTime
-  *   whether the clock is the watermark, rather than the micro-batch's recorded time
+  *   whether the clock is the watermark, and not the micro-batch's recorded time
   * @param updatedOnRead
   *   whether reading an entry makes it live on
   * @param returnExpired
-  *   whether an expired entry may still be read, once, when it was not cleaned up before
+  *   whether an expired entry may still be read, once, if it was not cleaned up before
   * @param sweepSize
-  *   how many entries are looked at for each one written, or for each record; 0 does not sweep
+  *   how many entries a task looks at for each one that was written or removed, or for each record;
+  *   0 does not sweep
   * @param sweepOnRecords
-  *   whether records count for sweeping, rather than entries written
+  *   whether records count for sweeping, and not entries
   * @param dropOnMerge
   *   whether merging runs in the background leaves expired entries out
   */
@@ -30,24 +31,35 @@ final case class TimeToLive(
 ) {
   require(millis > 0, s"a time to live must be positive, and is $millis ms")
 
-  /** Whether only the function's worker can tell when an entry was used. */
+  /** Whether timestamps depend on what only the function's worker knows: when it read an entry, or
+    * the event time of what used it.
+    */
   def needsNotes: Boolean = eventTime || updatedOnRead
 }
 
-/** A time to live at one moment, in ms since the epoch: a task's clock does not move. So what a task
-  * writes does not expire in it, and what has expired when it begins is all that does.
+/** A time to live at one moment, for one task, whose clock does not move. So what a task writes
+  * does not expire in it, and all that expires in it has expired when it begins.
+  *
+  * @param now
+  *   in milliseconds since the epoch
   */
 final class Expiry(val ttl: TimeToLive, val now: Long) {
 
-  /** The greatest timestamp that has expired. One so long ago that it has no number never does. */
+  /** The greatest timestamp that has expired. `Long.MinValue` where `now` less the time to live is
+    * no Long any more: then nothing has.
+    */
   private val expiredUntil = Expiry.expiredUntil(ttl.millis, now)
 
+  /** Whether a stored value has expired. One without a timestamp never has. */
   def isExpired(value: Array[Byte]): Boolean = {
     val timestamp = StateValue.timestamp(value)
     timestamp != StateValue.NoTimestamp && timestamp <= expiredUntil
   }
 
-  /** What the checkpoint keeps of it: what merging runs goes by, and where the clock stood. */
+  /** What the checkpoint keeps of it, in the state's properties, for the merging of runs and for
+    * the next task: the time to live, where the clock stood, and whether merging may drop what has
+    * expired.
+    */
   def properties: Map[String, String] = Map(
     Expiry.Millis -> ttl.millis.toString,
     Expiry.Time -> now.toString,
@@ -60,13 +72,18 @@ object Expiry {
   private final val Time = "ttlTime"
   private final val DropOnMerge = "ttlDropOnMerge"
 
-  /** The expiry at a time, which is never before the one that a state's properties tell: a clock that
-    * was set back brings nothing back to life.
+  /** The expiry at a time, in milliseconds since the epoch, or at the time that the state's
+    * properties tell if that is later: a clock that was set back brings nothing back to life.
+    *
+    * @param properties
+    *   the state's in the last version
     */
   def apply(ttl: TimeToLive, time: Long, properties: Map[String, String]): Expiry =
     new Expiry(ttl, properties.get(Time).fold(time)(last => Math.max(last.toLong, time)))
 
-  /** Of a committed state, the greatest timestamp whose entries merging may drop. */
+  /** The greatest timestamp whose entries merging may drop from a committed state with these
+    * properties; None when it may drop none.
+    */
   def droppedUntil(properties: Map[String, String]): Option[Long] =
     for {
       millis <- properties.get(Millis)

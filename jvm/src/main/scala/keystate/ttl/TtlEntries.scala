@@ -2,16 +2,16 @@ package keystate.ttl
 
 import keystate.backend.{StateEntries, StateValue, WrappedEntries}
 
-/** The entries of states with a time to live: gives every entry that is put a timestamp, and hides
-  * and removes those that have expired when it comes across them.
+/** The entries of a state with a time to live. It gives every entry that is put a timestamp. Of
+  * those it comes across it hides and removes the ones that have expired.
   *
   * An entry without a timestamp was written before the state had a time to live. It counts as
-  * written when it is first come across.
+  * written when it is first come across, and gets its timestamp then.
   */
 final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEntries(entries) {
 
-  /** Makes an entry live on from a time, if that is later than what it lives on from now. An entry
-    * that is not there, or has expired, stays so.
+  /** Gives an entry this time as its timestamp, or the clock's if that is later, unless the
+    * timestamp it has is later still. An entry that is not there, or has expired, stays so.
     */
   def touch(family: Int, group: Int, key: Array[Byte], time: Long): Unit = {
     val value = entries.get(family, group, key)
@@ -22,11 +22,15 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
     }
   }
 
-  /** Whether what is put now, and then touched with a time, gets the timestamp that this value has. */
+  /** Whether a stored value has the timestamp that a new entry gets when it is put now and then
+    * touched with this time.
+    */
   def isOf(time: Long, value: Array[Byte]): Boolean =
     StateValue.timestamp(value) == Math.max(time, expiry.now)
 
-  /** By event time an entry lives on from the latest of what wrote it, in whatever order that came. */
+  /** The timestamp of an entry that is put. By event time the latest counts, so a later one that
+    * the entry has stays.
+    */
   private def timestamp(family: Int, group: Int, key: Array[Byte]): Long =
     if (!expiry.ttl.eventTime) expiry.now
     else {

@@ -2,14 +2,17 @@ package keystate.ttl
 
 import keystate.keygroup.KeyGroupRange
 
-/** Goes round one state's entries, some at a time, so that those which expired and whose keys never
-  * come again are removed too. Where it stands is lost with it: the next one begins anew.
+/** Goes round one state's entries, some at a time, so that expired entries are removed also where
+  * their key never comes again. Where it stands is kept in memory only: a new one begins with the
+  * first group.
   */
 final class TtlSweep {
   private var group = 0
-  private var kept = 0L // entries of the group that were looked at and stay
+  private var kept = 0L // how many entries of the group were looked at and stay
 
-  /** Looks at `limit` entries, at most at each once; [[TtlEntries]] removes what has expired. */
+  /** Looks at up to `limit` entries, at each once at most; [[TtlEntries]] removes what has expired
+    * as it is passed.
+    */
   def run(entries: TtlEntries, family: Int, groups: KeyGroupRange, limit: Long): Unit = {
     if (!groups.contains(group)) next(groups)
     var left = limit

@@ -8,27 +8,28 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import keystate.backend.{Layout, StateFamily}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
-/** What makes up one version of a store's state: the content of a version file, as JSON.
+/** What makes up one version of a store's state: the content of a version file, as JSON. Fields
+  * that are optional are left out where they say nothing.
   *
   * {{{
   * { "version": 7, "id": "..", "baseId": "..",     ids with checkpoint format v2 only
   *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
-  *   "rescaledAt": 5,                              where another layout ended; after a rescale only
-  *   "hashPartitions": 4,                          the number of partitions of Spark's own operators
+  *   "rescaledAt": 5,                              the version where another layout ended
+  *   "hashPartitions": 4,                          partitions, of Spark's own operators only
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
   *                  "entries": 1000,               how many, and in each of the groups above and
-  *                  "groupEntries": [30, .., 0] }],  in the operator group; none if unknown
-  *   "runs": [{ "path": "0/7-<uuid>.sst",          none: inline, in the version file itself
+  *                  "groupEntries": [30, .., 0] }],  in the operator group; left out if unknown
+  *   "runs": [{ "path": "0/7-<uuid>.sst",          left out: inline, in the version file itself
   *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
   * }}}
   *
   * A run's `groups` say which key groups are taken from it; its file may hold others too. They can
-  * reach to the operator group. Runs are
-  * listed oldest first: of two entries with one key, the later run's counts. Paths are
-  * relative to the operator's folder, so that a version can use runs of other partitions.
+  * reach to the operator group. Runs are listed oldest first: of two entries with one key, the
+  * later run's counts. Paths are relative to the operator's folder, so that a version can use runs
+  * of other partitions.
   */
 final case class Manifest(
     version: Long,
@@ -47,26 +48,29 @@ final case class Manifest(
     runs: Seq[Run]
 ) {
 
-  /** In how many partitions the state is, if that is known. */
+  /** In how many partitions the store's state is, if that is known. */
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 
-  /** The groups that are read of its runs: its key groups and the operator group. A run has none in
-    * between: what a rescale takes from another partition is listed by key groups and operator group
-    * apart.
+  /** The range of groups that are read from its runs: from the first of its key groups to the
+    * operator group. Its runs have no groups between its key groups and the operator group: what a
+    * rescale takes from another partition is listed as two runs, one for key groups and one for the
+    * operator group.
     */
   def readGroups: KeyGroupRange =
     KeyGroupRange(groups.first, KeyGroups.operatorGroup(maxParallelism))
 
-  /** The same without what is between them. */
+  /** The groups it holds, one by one: its key groups in order, then the operator group. */
   def ownGroups: IndexedSeq[Int] =
     (groups.first to groups.last) :+ KeyGroups.operatorGroup(maxParallelism)
 
-  /** Whether a run's file is known to have no other groups than the run: a rescale narrows those that
-    * it takes over.
+  /** Whether a run's file is known to have no other groups than the run. It is where the run was
+    * written after the last rescale: a rescale narrows the runs that it takes over.
     */
   def isWhole(run: Run): Boolean = rescaledAt.forall(run.version > _)
 
-  /** How many entries a family has in one of its own groups, if that is known. */
+  /** How many entries a family has in one of `ownGroups`, if that is known; 0 for a family that
+    * this version does not have.
+    */
   def count(family: Int, group: Int): Option[Long] =
     if (!families.exists(_.id == family)) Some(0)
     else
@@ -79,15 +83,29 @@ final case class Manifest(
 /** How many entries a family has.
   *
   * @param byGroup
-  *   in each of the manifest's `ownGroups`; files of before this was recorded have only the total
+  *   how many in each of the manifest's `ownGroups`; None in files from before this was recorded
   */
 final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
 
 object EntryCounts {
+
+  /** Of these numbers for the manifest's `ownGroups`. */
   def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
 }
 
-/** One sorted run of changes. */
+/** One sorted run of changes.
+  *
+  * @param entries
+  *   how many changes its source has, in all groups
+  * @param bytes
+  *   how many bytes its source has
+  * @param groups
+  *   which groups are taken from it, at most
+  * @param crc32c
+  *   of these bytes
+  * @param version
+  *   of the newest commit in it; with checkpoint format v2 `id` is that commit's
+  */
 final case class Run(
     source: RunSource,
     entries: Long,
@@ -97,18 +115,21 @@ final case class Run(
     version: Long,
     id: Option[String]
 ) {
+
+  /** How many bytes it takes in the version file. */
   def inlineBytes: Long = source match {
     case _: InlineSource => bytes
     case _: FileSource => 0
   }
 }
 
+/** Where the bytes of a run are. */
 sealed trait RunSource
 
-/** An SST file of its own. Its name is unique, and it never changes. */
+/** A run file. Its name is unique, and it never changes. */
 final case class FileSource(path: String) extends RunSource
 
-/** In the version file; small. */
+/** In the version file, as a [[keystate.run.PlainRun]]; small. */
 final class InlineSource(val content: Array[Byte]) extends RunSource
 
 object Manifest {
@@ -116,6 +137,7 @@ object Manifest {
     .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
     .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
 
+  /** The JSON, in UTF-8, without the content of inline runs. */
   def toJson(manifest: Manifest): Array[Byte] = {
     val root = mapper.createObjectNode()
     root.put("version", manifest.version)
@@ -162,11 +184,11 @@ object Manifest {
     mapper.writeValueAsBytes(root)
   }
 
-  /** What the JSON says, as far as it is of the right types; whether it makes sense is for
-    * [[ManifestRules]] to tell.
+  /** The manifest that the JSON says. A field that is missing, or not of its type, makes it throw;
+    * whether the values make sense is for [[ManifestRules]] to tell.
     *
     * @param nextInline
-    *   gives the content of the inline runs, one after the other, by their length
+    *   gives the content of the next inline run, by its length in bytes
     */
   def fromJson(json: Array[Byte], nextInline: Long => Array[Byte]): Manifest = {
     val root = mapper.readTree(json)
@@ -238,7 +260,7 @@ object Manifest {
 
   private def int(node: JsonNode, field: String): Int = Math.toIntExact(long(node, field))
 
-  /** Jackson would make 0 of what is no number. */
+  /** A whole number; anything else throws, where Jackson would make it 0. */
   private def number(node: JsonNode, field: String): Long =
     if (node.isIntegralNumber && node.canConvertToLong) node.longValue
     else throw new IllegalArgumentException(s"$field is $node")

@@ -5,9 +5,9 @@ import keystate.files.{Crc32c, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.PlainRun
 
-/** What a manifest must hold to be one that Keystate wrote: whoever can write into a checkpoint can
-  * make a version file with right checksums, and nothing outside the checkpoint may be read, copied
-  * or deleted by what it says.
+/** What a manifest must hold to be one that Keystate wrote. Whoever can write into a checkpoint can
+  * make a version file with right checksums; nothing outside the checkpoint may be read, copied or
+  * deleted because of what it says.
   */
 private[keystate] object ManifestRules {
   private val PlainName = "[0-9A-Za-z_-]{1,100}"
@@ -17,7 +17,7 @@ private[keystate] object ManifestRules {
   /** Whether this can be what follows the version in a version file's name. */
   def isId(text: String): Boolean = Id.matches(text)
 
-  /** Whether this is where Keystate writes a run file of the store: `<partition>/[store/]<name>`. */
+  /** Whether this is where run files of the store are: `<partition>/[store/]<name>`. */
   def isRunPath(path: String, store: String): Boolean = {
     val slash = path.indexOf('/')
     val partition = if (slash < 0) None else path.take(slash).toIntOption
@@ -27,7 +27,7 @@ private[keystate] object ManifestRules {
     }
   }
 
-  /** What is wrong with the content of a version file.
+  /** What is wrong with the content of a version file; None when nothing is.
     *
     * @param name
     *   what follows the version in the file's name

@@ -15,9 +15,9 @@ import keystate.errors.{
 }
 import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
 
-/** The file that makes a version exist: `<version>.keystate`; with checkpoint format v2
-  * `<version>_<id>.keystate`; with v1, once the query was rescaled, `<version>_of<parallelism>.keystate`.
-  * Numbers are big-endian.
+/** The file that makes a version exist. Its name is `<version>.keystate`; with checkpoint format v2
+  * `<version>_<id>.keystate`; with v1, once the query was rescaled,
+  * `<version>_of<parallelism>.keystate`. Numbers are big-endian.
   *
   * {{{
   * "KEYSTATE"            8 bytes
@@ -28,10 +28,11 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   * crc32c                int32, of all bytes before
   * }}}
   *
-  * It is written last and atomically, so a version is complete or does not exist. It is complete in
-  * itself but for run files, which have unique names and never change: whatever another attempt at
-  * this or another version writes, it cannot damage this one. With v1 two attempts write the same
-  * name if they are of the same layout; either file is a complete version made of the same input.
+  * It is written last and atomically, so a version is complete or does not exist. It needs no other
+  * files than the run files it lists, which have unique names and never change: whatever another
+  * attempt at this or another version writes, it cannot damage this one. With v1 two attempts write
+  * the same name if they are of the same layout; either file is a complete version made of the same
+  * input.
   */
 private[keystate] object VersionFile {
   final val Format = 1
@@ -40,18 +41,26 @@ private[keystate] object VersionFile {
   private val HeaderLength = Magic.length + 8
   private val Name = """(\d+)(?:_([^.]+))?\.keystate""".r
 
+  /** The path of a version file.
+    *
+    * @param id
+    *   here and below what follows the version in the file's name: the id with checkpoint format
+    *   v2, what `layout` gives with v1 after a rescale, else None
+    */
   def path(location: StoreLocation, version: Long, id: Option[String]): String =
     s"${location.folder}/${fileName(version, id)}"
 
+  /** The name of a version file. */
   def fileName(version: Long, id: Option[String]): String =
     s"$version${id.fold("")("_" + _)}.keystate"
 
-  /** The version and id that a file name tells, if it is a version file's. */
+  /** The version, and what follows it, in the name of a version file; None for any other name. */
   def parse(name: String): Option[(Long, Option[String])] = name match {
     case Name(version, id) => version.toLongOption.map(_ -> Option(id))
     case _ => None
   }
 
+  /** Writes a version file; returns how many bytes it has. */
   def write(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Long = {
     val bytes = encode(manifest)
     CheckpointStorage.write(storage, path(location, manifest.version, nameOf(manifest)))(
@@ -60,16 +69,28 @@ private[keystate] object VersionFile {
     bytes.length.toLong
   }
 
-  /** What follows the version in the file's name. */
+  /** What follows the version in the name of this manifest's file. */
   def nameOf(manifest: Manifest): Option[String] =
     manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.partitions).map(partitionsName))
 
-  /** With v1, of a layout that the query did not begin with. */
+  /** What follows the version with v1, in a layout that the query did not begin with. */
   def partitionsName(parallelism: Int): String = s"of$parallelism"
 
-  /** What `partitionsName` gives. */
+  /** Matches what `partitionsName` gives. */
   val PartitionsName: Regex = """of(\d+)""".r
 
+  /** Reads a version file and checks all of it: its checksum, and by [[ManifestRules]] what it
+    * says.
+    *
+    * @throws MissingVersionException
+    *   there is no such file
+    * @throws ForeignIdException
+    *   `id` can't be part of a version file's name
+    * @throws UnsupportedFormatException
+    *   a newer release wrote it
+    * @throws CorruptFileException
+    *   anything else is wrong with it
+    */
   def read(
       storage: CheckpointStorage,
       location: StoreLocation,
@@ -91,7 +112,9 @@ private[keystate] object VersionFile {
     decode(bytes, location, version, id, storage.describe(file))
   }
 
-  /** Where ids are from: the entry of the commit log. Paths are relative to `state/<operator>`. */
+  /** The entry of Spark's commit log that ids of a version are from. Paths are relative to
+    * `state/<operator>`.
+    */
   private def commit(storage: CheckpointStorage, version: Long): String =
     storage.describe(s"../../commits/${version - 1}")
 

@@ -2,7 +2,7 @@ package keystate.backend.heap
 
 import keystate.backend.{ChangeSink, EntryIterator, StateFamily}
 
-/** The entries of one family: a table per key group. */
+/** The entries of one family: a table for each key group, made with its first entry. */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
   private val groups =
     new Array[KeyGroupTable](maxParallelism + 1) // the last is the operator group

@@ -2,31 +2,46 @@ package keystate.backend.heap
 
 import keystate.backend.{ChangeSink, EntryIterator, Layout}
 
-/** The entries of one key group of one family, and what the open transaction changed of them. */
+/** The entries of one key group of one family, and what the open transaction changed of them. One
+  * thread at a time. Arrays that are handed in or out must not be changed afterwards.
+  */
 private[heap] abstract class KeyGroupTable {
+  /** The value; null when there is none. */
   def get(key: Array[Byte]): Array[Byte]
   def put(key: Array[Byte], value: Array[Byte]): Unit
   def remove(key: Array[Byte]): Unit
 
-  /** Like put and remove, but not a change. */
+  /** Like put, or remove where the value is null, but not a change. */
   def load(key: Array[Byte], value: Array[Byte]): Unit
 
+  /** The entries from `start` (inclusive; null: from the first) to `end` (exclusive; null: to the
+    * last), from last to first if `reverse`. See [[keystate.backend.StateEntries]] for what each
+    * layout allows.
+    */
   def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator
 
   /** How many entries there are. */
   def size: Int
 
-  /** Estimate of the memory they take. */
+  /** Estimate of the memory they take, in bytes. */
   def bytes: Long
 
-  /** Hands out the changes, sorted by key. */
+  /** Hands out the changes in the order of the keys. */
   def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit
+
+  /** How many entries the transaction has changed. */
   def changeCount: Int
+
+  /** Ends the transaction and keeps its changes. */
   def changesCommitted(): Unit
+
+  /** Ends the transaction and undoes its changes. */
   def rollback(): Unit
 }
 
 private[heap] object KeyGroupTable {
+
+  /** An empty table for states of this layout. */
   def apply(layout: Layout): KeyGroupTable = layout match {
     case Layout.Point => new PointTable
     case Layout.Grouped => new GroupedTable

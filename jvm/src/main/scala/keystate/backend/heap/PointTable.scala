@@ -4,23 +4,23 @@ import java.util.Arrays
 
 import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
 
-/** The entries of a point state: a hash table by open addressing with linear probing, of addresses of
-  * records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves later
-  * slots of a probe sequence back.
+/** The entries of a point state: a hash table, by open addressing with linear probing, of addresses
+  * of records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves
+  * later slots of a probe sequence back.
   *
-  * The transaction's log lists the records it changed, each with the value from before; null if
-  * there was none. The mark of such a record is its place in the log. A mark counts only if that
-  * place has the record, so marks need not be cleared. A record that the transaction removed keeps
-  * its slot until the end of the transaction.
+  * The transaction's log lists the addresses of the records it changed, each with the value from
+  * before; null if there was none. The mark of such a record is its index in the log. A mark counts
+  * only if the log has this record's address at that index, so marks need not be cleared. A record
+  * that the transaction removed keeps its slot until the end of the transaction.
   */
 private[heap] final class PointTable extends KeyGroupTable {
   import PointTable._
 
-  // The key's hash, which is not 0, and in the lower half the record's address; 0 in a free slot.
+  // Upper half: the key's hash, never 0. Lower half: the record's address. A free slot is 0.
   private var slots = new Array[Long](InitialCapacity)
   private var taken = 0
   private var records = new Records
-  // Bytes of records that have no slot.
+  // How many bytes of records no slot points to.
   private var garbage = 0L
 
   private var count = 0
@@ -187,7 +187,7 @@ private[heap] final class PointTable extends KeyGroupTable {
     address
   }
 
-  /** Gives the slot's record a value, or the slot another record. */
+  /** Sets the value of the slot's record; where that does not fit, the slot gets another record. */
   private def update(slot: Int, value: Array[Byte]): Unit = {
     val old = addressAt(slot)
     val wasRemoved = records.isRemoved(old)
@@ -202,7 +202,7 @@ private[heap] final class PointTable extends KeyGroupTable {
     recordBytes += records.size(addressAt(slot))
   }
 
-  /** The record no longer counts. */
+  /** Takes a record out of the counts. */
   private def discount(address: Int): Unit = {
     count -= 1
     recordBytes -= records.size(address)
@@ -225,8 +225,8 @@ private[heap] final class PointTable extends KeyGroupTable {
     changed += 1
   }
 
-  // What may run out of memory comes before what changes something, here and elsewhere: the
-  // transaction can be rolled back then.
+  // Here and elsewhere, what may run out of memory comes before what changes something: so the
+  // transaction can still be rolled back.
   private def reserveLog(): Unit = if (logLength == logged.length) {
     val capacity = Math.max(InitialCapacity, Math.multiplyExact(2, logLength))
     val moreOlds = Arrays.copyOf(olds, capacity)
@@ -247,8 +247,9 @@ private[heap] final class PointTable extends KeyGroupTable {
     slots = grown
   }
 
-  /** Frees a slot, and fills the gap with the next one that may move there: one whose own place is
-    * not after it.
+  /** Frees a slot. The next slot of the probe sequence that may move into the gap does, and leaves
+    * the next gap. One may move if its own place, where probing for it begins, is not after the
+    * gap.
     */
   private def erase(removed: Int): Unit = {
     garbage += records.size(addressAt(removed))
@@ -267,7 +268,9 @@ private[heap] final class PointTable extends KeyGroupTable {
     slots(gap) = 0
   }
 
-  /** Leaves garbage behind once it is a third. */
+  /** Copies the records to new pages without the garbage, once that is more than a third. The log's
+    * addresses and the slots follow.
+    */
   private def tidy(): Unit =
     if (garbage > LittleGarbage && garbage > records.bytes / 3) {
       val kept = new Records
@@ -289,7 +292,9 @@ private[heap] final class PointTable extends KeyGroupTable {
       garbage = 0
     }
 
-  /** The entries that there are when the first one is asked for, but for those removed meanwhile. */
+  /** The entries that there are when the first one is asked for. One that is changed or removed
+    * before its turn may be shown as it was.
+    */
   private final class Scan extends EntryIterator {
     private var from: Records = _
     private lazy val snapshot = {
@@ -321,9 +326,9 @@ private[heap] final class PointTable extends KeyGroupTable {
 
 private[heap] object PointTable {
   private final val InitialCapacity = 8
-  // What a slot takes on average with its share of the free ones.
+  // How many bytes an entry takes in the hash table on average, free slots included.
   private final val SlotBytes = 14L
-  // Not worth a copy of the rest.
+  // How many bytes of garbage are not worth a copy of the rest.
   private final val LittleGarbage = 1024
   private val NoAddresses = Array.emptyIntArray
   private val NoValues = new Array[Array[Byte]](0)

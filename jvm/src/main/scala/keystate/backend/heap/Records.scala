@@ -10,12 +10,13 @@ import keystate.backend.{ChangeSink, Keys}
   * collector has no objects to follow.
   *
   * {{{
-  * record   [int32 mark][int32 key length][int32 value length][key][value], to a multiple of 8 bytes
+  * record   [int32 mark][int32 key length][int32 value length][key][value], padded to 8 bytes
   * }}}
   *
-  * A record never moves and its space is not used again, so an address stays good. To win space
-  * back, the owner adds the records that it still needs to new ones. The mark is the owner's. A
-  * removed record keeps its value's length, as the complement.
+  * Numbers are little-endian; nothing of this is written to files. A record never moves and its
+  * space is not used for another one, so an address stays good. To win space back, the owner copies
+  * the records that it still needs into new `Records` and drops these. What the mark means is for
+  * the owner to say. A removed record keeps its value's length, as the complement.
   */
 private[heap] final class Records {
   import Records._
@@ -27,10 +28,10 @@ private[heap] final class Records {
   private var filled = 0
   private var used = 0L
 
-  /** Bytes of all records, also of those that are no longer needed. */
+  /** How many bytes all records take, with those that are no longer needed. */
   def bytes: Long = used
 
-  /** Returns the new record's address. */
+  /** Adds a record; returns its address. Throws IllegalStateException when it does not fit. */
   def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int = {
     val address = allocate(sizeOf(key.length, value.length))
     val page = pageOf(address)
@@ -42,7 +43,7 @@ private[heap] final class Records {
     address
   }
 
-  /** A copy of another record, with its mark. */
+  /** Adds a copy of a record of `from`, mark included; returns its address. */
   def add(from: Records, fromAddress: Int): Int = {
     val size = from.size(fromAddress)
     val address = allocate(size)
@@ -73,7 +74,7 @@ private[heap] final class Records {
     Arrays.copyOfRange(page, start, start + int(page, start - 8))
   }
 
-  /** Null if the record is removed. */
+  /** The value, copied; null if the record is removed. */
   def value(address: Int): Array[Byte] = {
     val page = pageOf(address)
     val start = offsetOf(address) + Header
@@ -85,6 +86,7 @@ private[heap] final class Records {
     }
   }
 
+  /** Hands a record out as a change of its entry. */
   def writeTo(sink: ChangeSink, family: Int, group: Int, address: Int): Unit = {
     val page = pageOf(address)
     val start = offsetOf(address) + Header
@@ -94,7 +96,9 @@ private[heap] final class Records {
     sink.add(family, group, page, start, keyLength, value, start + keyLength, length)
   }
 
-  /** False if the value needs another record. */
+  /** Replaces the value in place, of a removed record too; false, and nothing done, if the value
+    * needs a record of another size.
+    */
   def replace(address: Int, value: Array[Byte]): Boolean = {
     val page = pageOf(address)
     val at = offsetOf(address)
@@ -105,13 +109,14 @@ private[heap] final class Records {
 
   def isRemoved(address: Int): Boolean = int(pageOf(address), offsetOf(address) + 8) < 0
 
+  /** Marks a record as removed, which it must not be yet. */
   def remove(address: Int): Unit = {
     val page = pageOf(address)
     val length = offsetOf(address) + 8
     ints.set(page, length, ~int(page, length))
   }
 
-  /** Bytes that the record takes. */
+  /** How many bytes the record takes. */
   def size(address: Int): Int = {
     val page = pageOf(address)
     val at = offsetOf(address)
@@ -119,6 +124,7 @@ private[heap] final class Records {
     sizeOf(int(page, at + 4), if (length < 0) ~length else length)
   }
 
+  /** The keys of these records where they lie, without copies. */
   def keysAt(addresses: Array[Int]): Keys = new Keys {
     override def count: Int = addresses.length
     override def array(i: Int): Array[Byte] = pageOf(addresses(i))
@@ -136,7 +142,7 @@ private[heap] final class Records {
       if (size > LargestShared) addPage(size) << PageBits
       else {
         if (open < 0 || size > pages(open).length - filled) {
-          // Pages grow with what there is: small tables are to be small.
+          // A page is a quarter of what there is: small tables are to be small.
           val share = Math.min(used / 4, PageSize.toLong).toInt & -8
           open = addPage(Math.max(size, Math.max(share, SmallestPage)))
           filled = 0
@@ -163,7 +169,8 @@ private[heap] final class Records {
 
 private[heap] object Records {
   private final val Header = 12
-  // An address is the page's number and, in its last bits, the place in the page in steps of 8 bytes.
+  // An address has the page's number in its first bits, and in its last PageBits the place in the
+  // page, in steps of 8 bytes.
   private final val PageBits = 13
   private final val PageSize = 8 << PageBits
   private final val MaxPages = 1 << (32 - PageBits)

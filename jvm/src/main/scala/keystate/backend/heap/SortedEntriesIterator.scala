@@ -4,12 +4,12 @@ import java.util.NavigableMap
 
 import keystate.backend.{Entry, EntryIterator}
 
-/** Reads a range of a sorted map piece by piece and finds its place again by the last key it gave,
-  * so that the map may change at any time: an entry that stays is given exactly once. Pieces grow,
-  * so that asking for the first entry is cheap and reading all of them too.
+/** Reads a range of a sorted map piece by piece, and finds its place again by the last key it read.
+  * So the map may change at any time: an entry that stays is given exactly once. Pieces grow, so
+  * that it is cheap to ask for the first entry only, and cheap to read all of them.
   *
   * @param range
-  *   in the order to read; null for none
+  *   a view of the map, in the order to read; null for no entries
   */
 private[heap] final class SortedEntriesIterator(range: NavigableMap[Array[Byte], Array[Byte]])
     extends EntryIterator {

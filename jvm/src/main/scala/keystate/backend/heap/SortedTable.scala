@@ -5,8 +5,8 @@ import java.util.{Arrays, TreeMap}
 
 import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, BytewiseOrder, KeySort}
 
-/** Entries in bytewise order, with an undo log of the transaction: the first change of an entry notes
-  * the value it had before.
+/** Entries in bytewise order, with an undo log of the transaction: the first change of an entry
+  * notes the value it had before. The keys of the log are the changed entries.
   */
 private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   import SortedTable.Absent
@@ -15,10 +15,10 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   private var count = 0
   private var entryBytes = 0L
 
-  /** Returns the value that was replaced, or null. */
+  /** Sets the value; returns the one before, or null. */
   protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte]
 
-  /** Returns the value that was removed, or null. */
+  /** Removes the entry; returns its value, or null when there was none. */
   protected def unset(key: Array[Byte]): Array[Byte]
 
   /** Bytes an entry takes besides its key and value: array headers and tree node. */
@@ -84,6 +84,7 @@ private[heap] object SortedTable {
   private val Absent = new Array[Byte](0)
 }
 
+/** One sorted map of all entries. */
 private[heap] final class OrderedTable extends SortedTable {
   private val entries = new SortedTable.SortedEntries(BytewiseOrder.comparator)
 
@@ -98,7 +99,9 @@ private[heap] final class OrderedTable extends SortedTable {
   override protected def entryOverhead: Int = 80
 }
 
-/** A hash table of keys, each with its entries in the order of their user keys. */
+/** A hash table of keys, each with a sorted map of its entries, by their user keys. A key without
+  * entries has no map.
+  */
 private[heap] final class GroupedTable extends SortedTable {
   import SortedTable.SortedEntries
 

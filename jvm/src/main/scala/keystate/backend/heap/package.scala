@@ -1,5 +1,4 @@
 package keystate.backend
 
-/** The backend on the heap, `hashmap`: tables of bytes by key group. Not public.
-  */
+/** The backend on the heap, `hashmap`: tables of bytes by key group. Not public. */
 package object heap

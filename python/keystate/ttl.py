@@ -276,7 +276,7 @@ class StateTtlConfig:
             )
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Of what no key comes across, only the strategies that were chosen remove anything."""
+            """Leaves expired values of keys that never come again to the chosen strategies alone."""
             self._in_background = False
             return self
 

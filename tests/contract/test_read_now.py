@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
@@ -114,6 +115,11 @@ FLAT = [(kind, value) for kind, values in CASES.items() for value in values]
 KEYS = [i for i, (kind, _) in enumerate(FLAT) if "map" not in str(kind) and kind is not Shape]
 
 
+def shown(value: Any) -> str:
+    """Its repr, the same in every process."""
+    return re.sub(r" at 0x\w+", "", repr(value))
+
+
 def described(value: Any) -> str:
     """A value with all classes in it, and what its class does not print."""
     name = type(value).__name__
@@ -125,7 +131,7 @@ def described(value: Any) -> str:
         return f"{name}{list(map(described, value))}"
     if is_dataclass(value):
         return f"{name}{ {k: described(v) for k, v in vars(value).items()} }"
-    return f"{name} {value!r} {getattr(value, 'fold', '')}"
+    return f"{name} {shown(value)} {getattr(value, 'fold', '')}"
 
 
 class Last(AggregateFunction):
@@ -193,13 +199,13 @@ class EveryKind(KeyedProcessFunction):
                 "others": [other.get() for other in others],
             }
             for what, read in found.items():
-                yield f"{FLAT[i][0]} {given!r} {what}", described(read)
+                yield f"{FLAT[i][0]} {shown(given)} {what}", described(read)
         for i, maps in self.keys.items():
             for entries in maps:
                 if row.step == 0:
                     entries[FLAT[i][1]] = 1
                 assert FLAT[i][1] in entries
-                yield f"{FLAT[i]!r} key {entries.spec.kind}", described(dict(entries.items()))
+                yield f"{shown(FLAT[i])} key {entries.spec.kind}", described(dict(entries.items()))
 
 
 def broadcast_states() -> list[MapStateDescriptor[Any, Any]]:
@@ -241,7 +247,7 @@ class EveryOperatorState(KeyedProcessFunction, CheckpointedFunction):
                 state.update([value])
                 state.add(value)
                 state.add_all([value])
-            yield f"{i} {value!r}", described(list(state.get()))
+            yield f"{i} {shown(value)}", described(list(state.get()))
 
     def snapshot_state(self, context: Any) -> None:
         pass

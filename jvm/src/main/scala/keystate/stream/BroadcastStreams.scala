@@ -15,6 +15,7 @@ final class BroadcastConnectedStream[T, B] private[keystate] (
     rows: DataStream[T],
     broadcast: BroadcastStream[B]
 ) {
+
   /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
     * when a stream is broadcast to a batch Dataset, and when the function is a
     * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
@@ -30,6 +31,7 @@ final class BroadcastConnectedKeyedStream[T, K, B] private[keystate] (
     keyType: TypeInformation[K],
     broadcast: BroadcastStream[B]
 ) {
+
   /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
     * when a stream is broadcast to a batch Dataset, and when the function is a
     * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.

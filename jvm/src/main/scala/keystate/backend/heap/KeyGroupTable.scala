@@ -6,6 +6,7 @@ import keystate.backend.{ChangeSink, EntryIterator, Layout}
   * thread at a time. Arrays that are handed in or out must not be changed afterwards.
   */
 private[heap] abstract class KeyGroupTable {
+
   /** The value; null when there is none. */
   def get(key: Array[Byte]): Array[Byte]
   def put(key: Array[Byte], value: Array[Byte]): Unit

@@ -276,7 +276,7 @@ class StateTtlConfig:
             )
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Leaves expired values of keys that never come again to the chosen strategies alone."""
+            """Leaves what expired under keys that never return to the chosen strategies."""
             self._in_background = False
             return self
 

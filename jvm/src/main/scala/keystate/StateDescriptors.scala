@@ -26,8 +26,7 @@ sealed abstract class StateDescriptor[S <: State] extends Serializable {
 /** Describes a [[ValueState]].
   *
   * @param default
-  *   what `value` returns when there is none: this very object, which must not be changed in place.
-  *   Flink returns a copy
+  *   what `value` returns a copy of when there is none
   */
 final class ValueStateDescriptor[T](
     val name: String,
@@ -164,8 +163,7 @@ object AggregatingStateDescriptor {
 /** Describes a [[FoldingState]]. The function is not stored: each run uses its own.
   *
   * @param initial
-  *   the first accumulator of every key: this very object, which the function must not change in
-  *   place
+  *   every key's first accumulator is a copy of it
   */
 @deprecated("use AggregatingStateDescriptor", "Flink 1.4")
 final class FoldingStateDescriptor[T, ACC](

@@ -100,6 +100,11 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
     )
   }
 
+  test("a default that is changed in place is changed for no other key") {
+    val out = Seq("a" -> 1, "b" -> 1, "c" -> 1).toDS().keyBy(_._1).process(new ChangesDefaults)
+    assert(out.collect().toSet == Set("a 1 1", "b 1 1", "c 1 1"))
+  }
+
   test("a sorted map's ranges, and changes while it is iterated") {
     val out = Seq(1).toDS().keyBy(identity).process(new Ranges).collect().toSeq
     assert(out == Ranges.expected)

@@ -50,6 +50,29 @@ class EveryState extends KeyedProcessFunction[String, (String, Int), String] {
     }
 }
 
+/** Changes what it gets where there is no value yet, as code that is used to its own objects does. */
+@nowarn("cat=deprecation")
+class ChangesDefaults extends KeyedProcessFunction[String, (String, Int), String] {
+  @transient private var seen: ValueState[Array[Long]] = _
+  @transient private var folded: FoldingState[Int, Array[Long]] = _
+
+  override def open(ctx: RuntimeContext): Unit = {
+    seen = ctx.getState(ValueStateDescriptor("seen", Array(0L)))
+    folded = ctx.getFoldingState(FoldingStateDescriptor[Int, Array[Long]]("folded", Array(0L), add))
+  }
+
+  private def add(sum: Array[Long], n: Int): Array[Long] = {
+    sum(0) += n
+    sum
+  }
+
+  override def processElement(in: (String, Int), ctx: Context, out: Collector[String]): Unit = {
+    val count = add(seen.value(), 1)(0)
+    folded.add(in._2)
+    out.collect(s"${in._1} $count ${folded.get()(0)}")
+  }
+}
+
 class Average extends AggregateFunction[Int, (Long, Long), Double] {
   override def createAccumulator(): (Long, Long) = (0L, 0L)
   override def add(value: Int, acc: (Long, Long)): (Long, Long) = (acc._1 + 1, acc._2 + value)

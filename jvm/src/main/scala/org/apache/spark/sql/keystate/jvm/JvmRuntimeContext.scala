@@ -77,9 +77,8 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
       descriptor: FoldingStateDescriptor[T, ACC]
   ): FoldingState[T, ACC] = keep(descriptor) {
     new JvmFoldingState(
-      value("folding", descriptor, descriptor.accumulatorType),
-      descriptor.function.asInstanceOf[FoldFunction[Any, Any]],
-      descriptor.initial
+      value("folding", descriptor, descriptor.accumulatorType, descriptor.initial),
+      descriptor.function.asInstanceOf[FoldFunction[Any, Any]]
     ).asInstanceOf[FoldingState[T, ACC]]
   }
 

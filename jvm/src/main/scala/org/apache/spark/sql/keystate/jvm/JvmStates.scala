@@ -53,8 +53,22 @@ private[keystate] final class JvmValueState(
     with ValueState[Any] {
   private var readFor = -1L
   private var current: Any = _
+  // As stored, so that each key gets one of its own: a function may change it in place.
+  private lazy val encodedDefault =
+    KeystateErrors.inState(spec.name, spec.describe)(codec.encode(default))
+
+  /** The default, as an object that no other key has; null if there is none. */
+  private def newDefault(): Any =
+    if (default == null || JvmValueState.isImmutable(default)) default
+    else codec.decode(encodedDefault)
 
   override def value(): Any = {
+    val stored = read()
+    if (stored == null) newDefault() else stored
+  }
+
+  /** The same without the default. */
+  def read(): Any = {
     check()
     if (readFor != cursor.element) {
       val bytes = store.get(family, cursor.group, cursor.key)
@@ -62,7 +76,7 @@ private[keystate] final class JvmValueState(
       wasRead(cursor.key)
       readFor = cursor.element
     }
-    if (current == null) default else current
+    current
   }
 
   override def update(value: Any): Unit =
@@ -83,6 +97,14 @@ private[keystate] final class JvmValueState(
     cursor.removed += 1
     current = null
     readFor = cursor.element
+  }
+}
+
+private object JvmValueState {
+  private def isImmutable(value: Any): Boolean = value match {
+    case _: java.lang.Number | _: String | _: java.lang.Boolean | _: java.lang.Character => true
+    case _: java.time.temporal.TemporalAccessor => true
+    case _ => false
   }
 }
 
@@ -166,16 +188,14 @@ private[keystate] final class JvmListState(
 
 @nowarn("cat=deprecation")
 private[keystate] final class JvmFoldingState(
-    accumulator: ValueState[Any],
-    function: FoldFunction[Any, Any],
-    initial: Any
+    accumulator: JvmValueState,
+    function: FoldFunction[Any, Any]
 ) extends FoldingState[Any, Any] {
-  override def get(): Any = accumulator.value()
+  override def get(): Any = accumulator.read()
   override def add(added: Any): Unit =
     if (added == null) clear()
     else {
-      val current = accumulator.value()
-      accumulator.update(function.fold(if (current == null) initial else current, added))
+      accumulator.update(function.fold(accumulator.value(), added))
     }
   override def clear(): Unit = accumulator.clear()
 }

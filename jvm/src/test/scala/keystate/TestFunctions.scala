@@ -58,7 +58,8 @@ class ChangesDefaults extends KeyedProcessFunction[String, (String, Int), String
 
   override def open(ctx: RuntimeContext): Unit = {
     seen = ctx.getState(ValueStateDescriptor("seen", Array(0L)))
-    folded = ctx.getFoldingState(FoldingStateDescriptor[Int, Array[Long]]("folded", Array(0L), add))
+    folded =
+      ctx.getFoldingState(FoldingStateDescriptor[Int, Array[Long]]("folded", Array(0L), add(_, _)))
   }
 
   private def add(sum: Array[Long], n: Int): Array[Long] = {

@@ -39,9 +39,7 @@ final class Setting[T] private[settings] (
       parse(text.trim).getOrElse(throw new BadSettingException(key, text, allowed))
     )
 
-  /** The value in some settings or, if it is not set, the default. For settings that have a
-    * default.
-    */
+  /** The value in some settings or, if it is not set, the default, which there must be. */
   def of(get: String => Option[String]): T = in(get).orElse(default).get
 }
 

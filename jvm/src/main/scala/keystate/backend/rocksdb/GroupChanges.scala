@@ -25,8 +25,7 @@ private[rocksdb] sealed abstract class GroupChanges {
   /** How many more entries the group has with these changes than without. */
   var added = 0L
 
-  /** The change of an entry. `Present` or `Absent` if only that is known. Null if nothing is known.
-    */
+  /** An entry's change. `Present` or `Absent` if only that is known. Null if nothing is known. */
   def get(key: Array[Byte]): PendingChange
   def put(key: Array[Byte], change: PendingChange): Unit
 

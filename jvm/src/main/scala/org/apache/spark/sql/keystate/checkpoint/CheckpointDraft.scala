@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
   * in one step.
   *
   * @param exists
-  *   makes the error for when something is in its place already
+  *   makes the error for a place where something is already
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -74,8 +74,8 @@ private[keystate] final class CheckpointDraft(
     source.root.toUri.relativize(status.getPath.toUri).getPath
   }
 
-  /** Moves the paths in Spark's operator metadata. Its second line names the state schema files by
-    * paths that contain the checkpoint's place.
+  /** A file of Spark's operator metadata with its paths changed to the new place. Its second line
+    * names the state schema files by paths that contain the checkpoint's place.
     */
   private def moved(name: String): String = {
     val file = path(name)

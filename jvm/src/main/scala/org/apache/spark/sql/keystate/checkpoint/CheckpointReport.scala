@@ -24,9 +24,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     "sources" -> JArray(sources().toList)
   )
 
-  /** Reads every byte of every version that is kept, and reports versions that should be there and
-    * are not.
-    */
+  /** Reads every byte of every kept version, and reports versions that are missing. */
   def verify(): JValue = {
     val problems = mutable.Buffer.empty[String]
     var versions = 0

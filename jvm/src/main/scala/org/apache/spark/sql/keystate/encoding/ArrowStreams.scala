@@ -15,9 +15,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 /** Reads and writes the Arrow streams of questions and answers. */
 private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Boolean) {
 
-  /** An Arrow stream of one batch. `fill` writes into its columns and returns how many rows it
-    * made.
-    */
+  /** An Arrow stream of one batch. `fill` writes its columns and returns how many rows it made. */
   def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] =
     writeVectors(schema) { root =>
       val writers =

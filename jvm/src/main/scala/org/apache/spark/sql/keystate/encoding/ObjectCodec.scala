@@ -48,9 +48,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       fromRow(stored)
     }
 
-  /** The value as a field of a row or an element of an array has it. It is a copy, so it may be
-    * kept.
-    */
+  /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
   def field(value: Any): Any = {
     val encoded = row(value)
     if (encoded == null) null

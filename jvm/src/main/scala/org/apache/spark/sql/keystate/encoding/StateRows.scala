@@ -8,8 +8,7 @@ import keystate.backend.StateValue
 /** Stored values and the rows in them. */
 private[keystate] object StateRows {
 
-  /** The stored form of a map's value that is null although its type is a struct: only the header.
-    */
+  /** The stored form of a map's null value if the value's type is a struct: only the header. */
   val NullStruct: Array[Byte] = Array(StateValue.NullFlag)
 
   def isNull(bytes: Array[Byte]): Boolean = (bytes(0) & StateValue.NullFlag) != 0

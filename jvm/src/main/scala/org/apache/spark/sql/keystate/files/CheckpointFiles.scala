@@ -22,7 +22,7 @@ private[keystate] object CheckpointFiles {
       case _ => CheckpointFileManager.create(path, conf)
     }
 
-  /** Writes a file whole. If that fails, there is no file. */
+  /** Writes a file whole. If that fails, no new file is left. */
   def write(files: CheckpointFileManager, file: Path, overwriteIfPossible: Boolean)(
       content: FSDataOutputStream => Unit
   ): Unit = {

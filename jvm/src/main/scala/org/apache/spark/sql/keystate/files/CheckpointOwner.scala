@@ -94,9 +94,7 @@ private[keystate] object CheckpointOwner extends Logging {
     ()
   }
 
-  /** Gives up the checkpoint if this run holds it. Other drivers can then see that the run has
-    * ended.
-    */
+  /** Gives up the checkpoint if this run holds it. Others can then see that the run has ended. */
   def release(checkpoint: Path, run: String): Unit = claims.get(checkpoint) match {
     case held: Held if held.run == run =>
       claims.remove(checkpoint, held)
@@ -170,9 +168,7 @@ private[keystate] object CheckpointOwner extends Logging {
     try InetAddress.getLocalHost.getHostName
     catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
 
-  /** The start time of a process. The system reuses process numbers; number and start time together
-    * are unique.
-    */
+  /** The start time of a process: its number alone is not unique, because numbers are reused. */
   private def processStart(process: ProcessHandle): Long =
     process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
 

@@ -69,8 +69,8 @@ private[keystate] object QueryLogs {
       case NonFatal(e) => throw KeystateErrors.damagedLog(file, e)
     }
 
-  /** Replaces a log's file by one that is written whole. At any time either the old or the new one
-    * is there.
+  /** Replaces a log's file by one that is written whole. At any time the old or the new one is
+    * there.
     */
   private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {
     val files = CheckpointFiles.create(file.getParent, conf)

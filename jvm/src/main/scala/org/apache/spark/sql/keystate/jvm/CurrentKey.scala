@@ -33,9 +33,7 @@ private[keystate] final class CurrentKey {
   def entriesOf(state: Int): StateEntries = entries(state)
   def familyOf(state: Int): Int = families(state)
 
-  /** Counts elements. A state notes it, so that what it read for one element is not used for
-    * another.
-    */
+  /** Counts elements, so that what a state read for one is not used for another. */
   var element = 0L
 
   /** Entries put and removed in this task. */

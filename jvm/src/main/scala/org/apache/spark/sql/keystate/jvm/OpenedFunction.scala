@@ -65,8 +65,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private def name = context.spec.name
 
-  /** Whether this instance can serve a task: with operator state, only if the task begins with it.
-    */
+  /** Whether this instance can serve a task: with operator state, only if that begins with it. */
   def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
 
   /** Applies the function to rows, and then to timers, as the result is read. */
@@ -87,9 +86,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     user.close()
   }
 
-  /** One pass over broadcast elements, rows and timers. A reader of the result may stop before its
-    * end.
-    */
+  /** One pass over broadcast elements, rows and timers. Its result may not be read to the end. */
   final class Pass(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
@@ -211,8 +208,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           case time => time
         }
 
-    /** The event time of the element, or of an event-time timer. `Long.MinValue` if there is none.
-      */
+    /** The event time of the element or event-time timer. `Long.MinValue` if there is none. */
     def eventTime: Long =
       if (timer == null) rowTime
       else if (timer.domain == Timers.EventTime) timer.time

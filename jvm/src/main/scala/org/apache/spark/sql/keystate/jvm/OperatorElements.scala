@@ -49,9 +49,7 @@ private[keystate] final class OperatorElements(declared: DeclaredState) {
 
   private val readers = mutable.HashMap.empty[DataType, UnsafeProjection]
 
-  /** Reads elements of type `stored`, which may be older, as elements of the type that the list has
-    * now.
-    */
+  /** Reads elements of type `stored`, which may be older, as elements of the list's type now. */
   private def reader(stored: DataType): UnsafeProjection = {
     SchemaEvolution.check(stored, spec.valueType).foreach { reason =>
       val before = spec.copy(valueType = stored).describe

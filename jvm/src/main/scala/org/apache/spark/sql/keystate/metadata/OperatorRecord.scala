@@ -25,9 +25,10 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** What a checkpoint says of one keyed operator for its whole life. The file is
-  * `<state>/<operator>/_keystate/operator`, with the JSON `{"format": 1, "maxParallelism": K,
-  * "crc32c": N}`. It is written once, before the operator's first micro-batch. The checksum covers
-  * the JSON without the field `crc32c`. Records of earlier builds have no checksum.
+  * `<state>/<operator>/_keystate/operator`, with the JSON
+  * `{"format": 1, "maxParallelism": K, "crc32c": N}`. It is written once, before the operator's
+  * first micro-batch. The checksum covers the JSON without the field `crc32c`. Records of earlier
+  * builds have no checksum.
   */
 private[keystate] final case class OperatorRecord(maxParallelism: Int) {
   def checkParallelism(partitions: Int): Unit =

@@ -59,14 +59,11 @@ private[keystate] final case class SparkStoreMetadata(
   def usesColumnFamilies: Boolean =
     families.exists(_.name != StateStore.DEFAULT_COL_FAMILY_NAME)
 
-  /** Whether a family can have entries. transformWithState has a default family that is always
-    * empty.
-    */
+  /** Whether a family can have entries: the default family of transformWithState never has. */
   def hasEntries(family: SparkFamily): Boolean =
     schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
 
-  /** The hash by which Spark shuffles the rows of a key, computed from the key as the state has it.
-    */
+  /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it. */
   def shuffleHash(family: SparkFamily): UnsafeRow => Int = {
     val extractor = StatePartitionKeyExtractorFactory.create(
       operatorName,
@@ -127,8 +124,7 @@ private[keystate] final case class SparkFamily(
 ) {
   def name: String = schema.colFamilyName
 
-  /** Whether a key can have several values: list states, and what joins of format 4 keep by time.
-    */
+  /** Whether one key has several values: list states, what joins of format 4 keep by time. */
   def hasMultipleValues: Boolean =
     variable.exists(v =>
       v.stateName == name && v.stateVariableType == StateVariableType.ListState
@@ -273,9 +269,7 @@ private[keystate] object SparkStoreMetadata {
     else NoPrefixKeyStateEncoderSpec(schema.keySchema)
   }
 
-  /** A schema file's path in this checkpoint. The metadata has the absolute path from when it was
-    * written.
-    */
+  /** A schema file's path in this checkpoint. The metadata has the path of when it was written. */
   def schemaFile(file: String, operator: Long, state: Path): Path = {
     val marker = s"/$operator/_stateSchema/"
     val place = Option(file).fold(-1)(_.lastIndexOf(marker))

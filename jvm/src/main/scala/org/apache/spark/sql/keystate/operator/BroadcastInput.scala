@@ -3,8 +3,7 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** What is broadcast to a task. Every task of a micro-batch gets the same rows in the same order.
-  */
+/** What is broadcast to a task: in every task of a micro-batch the same rows in the same order. */
 private[keystate] final class BroadcastInput(
     val columns: Seq[Attribute],
     output: Seq[Attribute],

@@ -355,7 +355,7 @@ private[keystate] class KeyedProcessExec(
       new OperatorTasks.Elements(side.columns, initialState.output, rows)
     }
 
-  /** The ids of the partitions' version files that the micro-batch begins with. None with
+  /** The ids of the partitions' version files that the micro-batch begins with. Each is None with
     * checkpoint format v1.
     */
   private lazy val checkpointIds: Seq[Option[String]] =
@@ -391,8 +391,6 @@ private[keystate] class KeyedProcessExec(
 
 private[keystate] object KeyedProcessExec {
 
-  /** The store's key schema if there are no key columns. Each state has its own schema, as in the
-    * base.
-    */
+  /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)
 }

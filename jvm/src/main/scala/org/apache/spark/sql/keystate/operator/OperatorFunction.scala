@@ -32,9 +32,7 @@ private[keystate] trait FunctionRun {
   /** What the function emitted, in the operator's output columns. */
   def output: Iterator[InternalRow]
 
-  /** The numbers of state entries that were put and removed. Valid once `output` was read to its
-    * end.
-    */
+  /** Numbers of state entries put and removed. Valid once `output` was read to its end. */
   def updated: Long
   def removed: Long
 }

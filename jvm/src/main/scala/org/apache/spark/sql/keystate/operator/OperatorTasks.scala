@@ -36,7 +36,8 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   * @param purges
   *   whether states that the function no longer declares are deleted
   * @param checkpointIds
-  *   the ids of the partitions' version files that the micro-batch begins with
+  *   the ids of the partitions' version files that the micro-batch begins with; each is None with
+  *   checkpoint format v1
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,

@@ -9,9 +9,7 @@ import keystate.keygroup.KeyGroups
 /** What rows are shuffled by, so that each comes to the subtask of its key. */
 private[keystate] object Routing {
 
-  /** The key columns with all NaNs made the same and all zeros made the same, as for Spark's
-    * grouping.
-    */
+  /** The key columns with all NaNs and all zeros made the same, as in Spark's own grouping. */
   def normalized(keys: Seq[Attribute]): Seq[Expression] =
     keys.map(NormalizeFloatingNumbers.normalize)
 

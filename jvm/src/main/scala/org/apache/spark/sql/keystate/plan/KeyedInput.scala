@@ -66,8 +66,7 @@ private[keystate] object KeyedInput {
     KeyedInput(child, checked(resolved), plan.output)
   }
 
-  /** A key that is no struct becomes a column named `key`, so that its hash is that of the value.
-    */
+  /** A key that is no struct becomes a column named `key`, so that its hash is the value's. */
   def byFunction[T](
       df: ClassicDataset[T],
       function: T => Any,

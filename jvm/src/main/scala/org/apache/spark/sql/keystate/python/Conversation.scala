@@ -18,9 +18,7 @@ private[keystate] trait Conversation {
   /** Makes the sender that writes the messages into the vectors of `root`. */
   def sender(root: VectorSchemaRoot): MessageSender
 
-  /** Processes an answer, given by its columns, and returns its rows. Called under the task's
-    * lease.
-    */
+  /** Processes an answer, given by its columns. Returns its rows. Called under the lease. */
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 

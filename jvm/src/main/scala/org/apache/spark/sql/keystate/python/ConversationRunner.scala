@@ -51,8 +51,7 @@ private[keystate] final class ConversationRunner(
   private lazy val unloader = new VectorUnloader(root, true, codec, true)
   private var closed = false
 
-  /** For a task that ends early, by failure or `limit`, and so never gets to the end of the input.
-    */
+  /** For a task that ends early, by failure or `limit`, and never gets to the end of the input. */
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit] { _ =>
     if (!closed) {
       root.close()

@@ -10,9 +10,7 @@ import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
 /** What a worker reports of its subtask's operator state. */
 private[keystate] object OperatorStateColumns {
 
-  /** Stores the operator state, which only a worker's last answer has. Returns whether this is that
-    * answer.
-    */
+  /** Stores the operator state, which only the last answer has. Returns whether this is it. */
   def receive(own: SubtaskState, column: String => ArrowColumnVector): Boolean = {
     val state = column(Protocol.Answer.OperatorState)
     val last = !state.isNullAt(0)

@@ -107,8 +107,7 @@ private[keystate] final class RowConversation(
     private val timerKey = new UnsafeRow(keys.width)
     private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
 
-    // Only loading states shows how large they are. So they are loaded each time after some more
-    // keys.
+    // Only loading states shows how large they are, so they are loaded after every few keys.
     private var loaded = 0 // slots whose states are in this message or were sent before
     private var step = FirstStep
     private var bytes = 0L // of the message's rows and states
@@ -267,9 +266,9 @@ private[keystate] final class RowConversation(
 private[keystate] object RowConversation {
 
   /** Bounds of a task's messages and of the worker's cache. The first message is small, so that the
-    * worker starts early; the sizes double up to `messageRows`. A message also ends when it has
-    * `messageBytes` of rows and states. A generation ends when it has `maxCachedKeys` keys or
-    * `cachedBytes` of states.
+    * worker starts early; from message to message the rows double, up to `messageRows`. A message
+    * also ends when it has `messageBytes` of rows and states. A generation ends when it has
+    * `maxCachedKeys` keys or `cachedBytes` of states.
     */
   final case class Settings(
       firstMessageRows: Int,

@@ -207,9 +207,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
   }
 
-  /** Deletes the metadata that a pending micro-batch wrote: it has the old number. It is written
-    * again.
-    */
+  /** Deletes metadata of a pending micro-batch: it has the old number, and is written again. */
   private def dropMetadataOf(batches: Seq[Long]): Unit = for {
     operator <- operators.all
     batch <- batches

@@ -55,7 +55,7 @@ class RestartListener extends StreamingQueryListener with Logging {
         val wanted = if (enabled(conf)) partitions(conf) else None
         try rescaling.run(wanted)
         catch {
-          // Stores check their number themselves, and the error for damage is better where the file
+          // Stores check the number themselves, and the error for damage is better where the file
           // is used.
           case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
             logWarning(s"Could not look for the number of partitions in $checkpoint", e)

@@ -12,15 +12,14 @@ import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 
 /** Adds to the type of a JVM function's state which fields may be null, and what their defaults
   * are. These say how a new field is read from old state, see [[SchemaEvolution]]. A field's
-  * default is that in the default of the whole value, if there is one, else that of the case
-  * class's parameter.
+  * default is that in a whole value, if there is one, else that of the case class's parameter.
   */
 private[keystate] object FieldDefaults {
 
   /** The type with defaults.
     *
     * @param whole
-    *   the default of the whole value, or null if there is none
+    *   a value of the type with the defaults, such as the state's default; null if there is none
     */
   def in(dataType: DataType, encoder: AgnosticEncoder[_], whole: Any): DataType =
     (dataType, encoder) match {

@@ -11,7 +11,7 @@ import keystate.checkpoint.OperatorState
   * @param timers
   *   whether the function can have timers
   * @param broadcast
-  *   the broadcast states; none if no stream is broadcast to the operator
+  *   the broadcast states; none if nothing is broadcast to the operator
   * @param checkpointed
   *   whether the function takes part in checkpoints; then each of its subtasks has operator state
   *   and runs in every micro-batch

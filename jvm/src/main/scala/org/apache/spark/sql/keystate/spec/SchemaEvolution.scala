@@ -34,8 +34,8 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
   */
 private[keystate] object SchemaEvolution {
 
-  /** The name in a field's metadata of its default, as an Arrow stream: the value that it has in
-    * entries that were stored before it was added.
+  /** In a field's metadata: its default, as an Arrow stream. That is its value in entries that were
+    * stored before it was added.
     */
   final val Default = "keystate.default"
 

@@ -10,9 +10,7 @@ import keystate.errors.KeystateErrors
 import keystate.ttl.TimeToLive
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 
-/** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
-  * value.
-  */
+/** How a state is stored. Reducing, aggregating and folding state store an accumulator as value. */
 private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
 
 private[keystate] object StateKind {

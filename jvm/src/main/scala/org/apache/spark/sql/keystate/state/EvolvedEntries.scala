@@ -64,9 +64,7 @@ private[keystate] final class EvolvedEntries(entries: StateEntries, upgrade: Val
 
 private[keystate] object EvolvedEntries {
 
-  /** What a state is read and written through. If its type never changed, these are the entries
-    * themselves.
-    */
+  /** What a state is read and written through: its entries, if its type never changed. */
   def of(state: StateSpec, entries: StateEntries): StateEntries =
     if (state.schemas.isEmpty) entries else new EvolvedEntries(entries, new ValueUpgrade(state))
 }

@@ -84,9 +84,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
 
 private object ListChunks {
 
-  /** A last chunk with fewer bytes takes the next elements. Otherwise these get a chunk of their
-    * own.
-    */
+  /** A last chunk with fewer bytes takes the next elements. Else these get a chunk of their own. */
   private val SmallChunk = 4096
 
   private def chunkKey(key: Array[Byte], number: Long): Array[Byte] =

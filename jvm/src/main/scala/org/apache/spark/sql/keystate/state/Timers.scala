@@ -9,9 +9,9 @@ import keystate.backend.{Entry, KeyedStateBackend}
 /** One timer of one key. */
 private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, key: Array[Byte])
 
-/** The timers of a task's keys. They are entries of one ordered family. The entry key is `[domain:
-  * 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the timers that
-  * are due come first in their domain, and timers that are not due cost nothing.
+/** The timers of a task's keys. They are entries of one ordered family. The entry key is
+  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
+  * timers that are due come first in their domain, and timers that are not due cost nothing.
   *
   * Which timers fire is decided when the task begins: those that were set in an earlier micro-batch
   * and that this micro-batch's clock has passed. The timers that a micro-batch sets make no
@@ -24,8 +24,7 @@ private[keystate] final class Timers(
 ) {
   import Timers._
 
-  /** The timers up to and including these times, ordered by time. None: no timers of that domain.
-    */
+  /** The timers up to and including these times, ordered by time. None: none of that domain. */
   def due(eventTime: Option[Long], processingTime: Option[Long]): mutable.Queue[Timer] = {
     val found = Seq(EventTime -> eventTime, ProcessingTime -> processingTime).flatMap {
       case (domain, Some(until)) => (0 until maxParallelism).flatMap(dueIn(_, domain, until))

@@ -44,9 +44,7 @@ private[keystate] final class BackendLease(
     } finally lock.unlock()
   }
 
-  /** The same, for work that is only ever done in one thread. In the task's own thread it needs no
-    * lock.
-    */
+  /** The same, for work that is done in one thread only. In the task's own it needs no lock. */
   def useInOneThread[T](work: => T): T =
     if (Thread.currentThread eq taskThread) {
       checkValid()
@@ -86,9 +84,7 @@ private[keystate] final class BackendLease(
     closer.start()
   }
 
-  /** Waits in spite of interrupts: a task that is killed is interrupted, but should keep what is
-    * loaded.
-    */
+  /** Waits despite interrupts: a killed task is interrupted, but should keep what is loaded. */
   private def tryLockUninterruptibly(millis: Long): Boolean = {
     val end = System.nanoTime + MILLISECONDS.toNanos(millis)
     var interrupted = false

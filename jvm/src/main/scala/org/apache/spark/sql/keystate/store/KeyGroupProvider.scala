@@ -393,8 +393,6 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
 
 private object KeyGroupProvider {
 
-  /** The property of a family that Spark keeps for itself, such as an index. It does not count as
-    * state.
-    */
+  /** Marks a family that Spark keeps for itself, such as an index. It does not count as state. */
   final val Internal = "internal"
 }

@@ -48,8 +48,7 @@ private[keystate] final class SparkCodec(
     UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(references)))
   }
 
-  /** The key group of a key, or of a prefix: in keys with a prefix the grouping columns come first.
-    */
+  /** The key group of a key or prefix: in keys with prefixes the grouping columns come first. */
   def group(key: UnsafeRow, maxParallelism: Int): Int =
     KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
 

@@ -15,9 +15,7 @@ import org.apache.spark.sql.keystate.encoding.{
 import org.apache.spark.sql.keystate.state.BroadcastEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** The columns of one broadcast state in a worker's messages, and the pages that the worker asks
-  * for.
-  */
+/** The columns of one broadcast state in a worker's messages, and its pages for the worker. */
 private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: Int) {
   private val spec = state.spec
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
@@ -48,9 +46,7 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
     } finally entries.close()
   }
 
-  /** Stores the changes in a message from the worker. Returns the numbers of entries put and
-    * removed.
-    */
+  /** Stores the changes of a worker's message. Returns how many entries it put and removed. */
   def apply(columns: String => ArrowColumnVector): (Long, Long) = {
     var removed =
       if (columns(Protocol.broadcastColumn(index, Protocol.Part.Reset)).getBoolean(0)) state.clear()

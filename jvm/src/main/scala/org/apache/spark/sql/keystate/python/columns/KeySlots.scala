@@ -67,9 +67,7 @@ private[keystate] final class KeySlots {
     bytes
   }
 
-  /** Spreads the hash over the table. It also chose the partition, so its low bits are not uniform
-    * here.
-    */
+  /** Spreads the hash: it also chose the partition, so its low bits are not uniform here. */
   private def mix(hash: Int): Int = {
     val h = hash * 0x9e3779b9
     h ^ (h >>> 16)

@@ -15,6 +15,5 @@ private[keystate] final case class PageRequest(
     if (reverse) copy(end = Some(next)) else copy(start = Some(next))
 }
 
-/** A page of a state's entries. `next` is where the next page begins; None if this is the last one.
-  */
+/** A page of a state's entries. `next` is where the next page begins; None if this is the last. */
 private[keystate] final case class Page(data: Array[Byte], next: Option[Array[Byte]])

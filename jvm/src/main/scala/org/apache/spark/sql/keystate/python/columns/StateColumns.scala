@@ -41,8 +41,7 @@ private[keystate] trait StateColumns {
     throw new UnsupportedOperationException(s"$this has no user keys")
 }
 
-/** Fills a state's columns of a message to the worker: one element for each key that is new to it.
-  */
+/** Fills a state's columns of a message to the worker: one element for each key new to it. */
 private[keystate] trait StateSender {
 
   /** Adds the states of the keys in `slots`, from slot `from` on. Returns about how many bytes they
@@ -58,8 +57,7 @@ private[keystate] trait StateSender {
 /** For states with many entries for a key, which may be too many to be sent ahead. */
 private[keystate] abstract class EntriesSender extends StateSender {
 
-  /** Adds the entries of a key, or a null if they are too many. Returns the number of bytes added.
-    */
+  /** Adds the entries of a key, or a null if they are too many. Returns how many bytes it added. */
   protected def send(group: Int, key: Array[Byte]): Long
 
   protected def addNull(): Unit

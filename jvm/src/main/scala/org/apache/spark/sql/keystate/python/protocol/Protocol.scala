@@ -3,9 +3,7 @@ package org.apache.spark.sql.keystate.python.protocol
 /** All names in the messages, answers and questions between a task and its Python worker. */
 private[keystate] object Protocol {
 
-  /** The version of all these names and their meaning. A worker with another version refuses the
-    * task.
-    */
+  /** The version of these names and their meaning. A worker with another one refuses the task. */
   final val Version = 1
 
   /** Columns of a message to the worker. They are fields of its one column `message`: relies on the
@@ -69,8 +67,8 @@ private[keystate] object Protocol {
     final val Metrics = "metrics"
   }
 
-  /** Fields of the JSON in the metrics column: values by metric, under how those of several
-    * subtasks become one.
+  /** Fields of the JSON in the metrics column. Each has values by metric; its name is how the
+    * values of several subtasks become one.
     */
   object Metrics {
     final val Sum = "sum"

@@ -27,8 +27,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
   * a secret, by which its task is found. When the task is unregistered, its connections are closed.
   *
   * A worker begins with `[int32 length][secret]` and gets an `[int32]`, which says whether there is
-  * such a task. A question is `[int32 length][JSON][int32 length][Arrow stream of keys, or
-  * nothing]`. An answer has the same form, with the values.
+  * such a task. A question is
+  * `[int32 length][JSON][int32 length][Arrow stream of keys, or nothing]`. An answer has the same
+  * form, with the values.
   *
   * @param folder
   *   where to make a Unix domain socket; None for a port of the loopback interface
@@ -111,9 +112,7 @@ private[keystate] final class StateServer(
     out.flush()
   }
 
-  /** Compares with every secret, and each to its end, so that the time it takes tells nothing about
-    * them.
-    */
+  /** Compares with every secret to its end: how long it takes tells nothing about them. */
   private def find(secret: Array[Byte]): Option[Task] =
     tasks.values.asScala.foldLeft(Option.empty[Task]) { (found, task) =>
       if (MessageDigest.isEqual(task.secret, secret)) Some(task) else found
@@ -128,8 +127,7 @@ private[keystate] object StateServer {
   /** The server of this JVM. It is never closed. */
   lazy val ofThisJvm: StateServer = new StateServer(() => socketFolder)
 
-  /** Where Spark makes its own Unix domain sockets. None unless Spark uses them for Python workers.
-    */
+  /** Where Spark makes Unix domain sockets. None unless it is to use them for Python workers. */
   private def socketFolder: Option[Path] = {
     val conf = SparkEnv.get.conf
     Option.when(conf.get(PYTHON_UNIX_DOMAIN_SOCKET_ENABLED)) {

@@ -2,20 +2,21 @@ package keystate.backend
 
 import scala.collection.mutable
 
-/** What a backend keeps of each of its families, by the family's id; and which families the open
-  * transaction made and dropped.
+/** What a backend keeps of each of its families (a "table"), by the family's id. It also knows
+  * which families the open transaction made and dropped, for a rollback.
   *
   * @param make
-  *   makes it of a new family
+  *   makes the table of a new family
   * @param check
-  *   called before the error for a family that is not there: the backend may be closed
+  *   called before the error for a family that is not there; throws a better one if the backend is
+  *   closed
   */
 private[keystate] final class FamilyTables[T <: AnyRef](
     make: StateFamily => T,
     check: () => Unit = () => ()
 ) {
   private val tables = mutable.TreeMap.empty[Int, T]
-  // The same by id; the sorted map is too slow for each access.
+  // The same tables by id, because the sorted map is too slow for each access.
   private var byId = new Array[AnyRef](0)
   private val made = mutable.Set.empty[Int]
   private val dropped = mutable.ArrayBuffer.empty[(Int, T)]
@@ -29,7 +30,7 @@ private[keystate] final class FamilyTables[T <: AnyRef](
     table.asInstanceOf[T]
   }
 
-  /** In the order of their ids. */
+  /** All tables, in the order of their ids. */
   def all: Iterator[T] = tables.valuesIterator
 
   def register(family: StateFamily): Unit = if (!tables.contains(family.id)) {
@@ -42,7 +43,7 @@ private[keystate] final class FamilyTables[T <: AnyRef](
     if (!made.remove(id)) dropped += id -> table
   }
 
-  /** Of the families that were there when the transaction began. */
+  /** The ids of dropped families that were there when the transaction began. */
   def droppedIds: Seq[Int] = dropped.map(_._1).toSeq
 
   def commit(): Unit = {

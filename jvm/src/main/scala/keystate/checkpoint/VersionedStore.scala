@@ -33,18 +33,19 @@ import keystate.run.RunMerge
 import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
 import keystate.errors.MixedLayoutsException
 
-/** One store: loads a version into a backend, and commits the backend's changes as the next version.
+/** One store. It loads a version into a backend, and commits the backend's changes as the next
+  * version.
   *
-  * A commit writes the changes as one run, in a file of its own or, when small, in the version file,
-  * and then the version file, which makes the version exist (see [[VersionFile]]). Committed files
-  * are never changed. So a commit that fails at any point leaves all versions as they were; what it
-  * wrote is found by the clean-up. After a failed commit nothing is loaded, and the next load reads
-  * the files.
+  * A commit first writes the changes as one run: in a file of its own or, if it is small, inline in
+  * the version file. Then it writes the version file, which makes the version exist (see
+  * [[VersionFile]]). Committed files are never changed. So if a commit fails at any point, all
+  * versions stay as they were, and the clean-up finds what the commit wrote. After a failed commit
+  * nothing is loaded, and the next load reads the files.
   *
-  * The version file carries all inline runs, so it needs no other version file. When they
-  * grow above `InlineLimit`, the older ones become a run file.
+  * A version file carries all inline runs, so it needs no other version file. When they grow above
+  * `InlineLimit`, the older ones become a run file.
   *
-  * One thread at a time, but for `maintain` and `cancelMaintenance`.
+  * One thread at a time, except for `maintain` and `cancelMaintenance`.
   */
 final class VersionedStore(
     location: StoreLocation,
@@ -58,7 +59,7 @@ final class VersionedStore(
   private final class Loaded(val manifest: Manifest, val backend: KeyedStateBackend)
 
   @volatile private var loaded: Loaded = _
-  // Of the open transaction; the manifest has what was committed.
+  // Those of the open transaction. The manifest has those that were committed.
   private var workingFamilies = VectorMap.empty[String, StateFamily]
   private var nextFamilyId = 0
   private var lastLoad = LoadStatistics(0, 0)
@@ -78,8 +79,8 @@ final class VersionedStore(
   def commitStatistics: CommitStatistics = lastCommit
   def compactions: Long = compaction.finished
 
-  /** Makes this version the working copy. It is read from storage unless it is what is loaded; of that
-    * whatever was changed and neither committed nor rolled back is undone.
+  /** Makes a version the working copy. If it is loaded already, it is not read again: changes that
+    * were neither committed nor rolled back are undone. Else it is read from storage.
     */
   def load(version: Long, id: Option[String]): Unit = {
     val unchanged =
@@ -96,8 +97,8 @@ final class VersionedStore(
     }
   }
 
-  /** Fails where the loaded version was written for another number of hash partitions: it has other
-    * keys than will come here.
+  /** Throws if the loaded version was written for another number of hash partitions: then it has
+    * other keys than those that will come here. Nothing is loaded after that.
     */
   def checkHashPartitions(): Unit = for {
     expected <- settings.hashPartitions
@@ -109,7 +110,7 @@ final class VersionedStore(
     throw MixedLayoutsException.ofNumbers(location, version, found, expected)
   }
 
-  /** The operator state that every subtask had in the loaded version.
+  /** The operator state of every subtask in the loaded version.
     *
     * @param ids
     *   the ids of the subtasks' version files; None with checkpoint format v1
@@ -125,7 +126,7 @@ final class VersionedStore(
     }
   }
 
-  /** Begins anew with no state; the next commit makes the version after this one. */
+  /** Begins with no state. The next commit makes version `version` + 1. */
   def loadEmpty(version: Long): Unit = {
     unload()
     val maxParallelism = settings.maxParallelism.getOrElse(KeyGroups.DefaultMaxParallelism)
@@ -149,7 +150,9 @@ final class VersionedStore(
     lastLoad = LoadStatistics(0, 0)
   }
 
-  /** Finds or makes a family. It takes effect with the commit. */
+  /** Finds or makes a family. Throws if it is there with another layout, kind or order. Takes
+    * effect with the commit.
+    */
   def registerFamily(
       name: String,
       layout: Layout,
@@ -178,7 +181,7 @@ final class VersionedStore(
     family
   }
 
-  /** Forgets a family with all its entries, with the next commit. */
+  /** Drops a family and all its entries, with the next commit. False if there is no such family. */
   def dropFamily(name: String): Boolean = workingFamilies.get(name) match {
     case Some(family) =>
       backend.drop(family.id)
@@ -187,7 +190,7 @@ final class VersionedStore(
     case None => false
   }
 
-  /** Makes the working copy the version after the loaded one.
+  /** Commits the working copy as the version after the loaded one.
     *
     * @param id
     *   the name of this attempt; None with checkpoint format v1
@@ -244,7 +247,7 @@ final class VersionedStore(
       }
   }
 
-  /** Undoes what was changed since the load. */
+  /** Undoes what was changed since the load or the last commit. */
   def rollback(): Unit = if (isLoaded)
     try {
       backend.rollback()
@@ -255,14 +258,14 @@ final class VersionedStore(
         throw e
     }
 
-  /** Lets go of what is loaded without closing its backend, which somebody still works with. */
+  /** Forgets what is loaded without closing its backend, because somebody still works with that. */
   def abandon(): Unit = loaded = null
 
-  /** A version's manifest, whatever is loaded. */
+  /** A version's manifest. It does not matter what is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
     Rescaling.read(storage, location, version, id, settings.partitions)
 
-  /** What a version changed in one family. */
+  /** What a version changed in one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
     manifest.runs.lastOption
       .filter(run => run.version == manifest.version && run.id == manifest.id)
@@ -278,7 +281,7 @@ final class VersionedStore(
       Rescaling.file(storage, location, version, id, settings.partitions)
     )
 
-  /** Merges runs, and deletes files that no retained version needs. In any thread. */
+  /** Merges runs, and deletes files that no retained version needs. May be called in any thread. */
   def maintain(): Unit = {
     val snapshot = loaded
     if (snapshot != null) {
@@ -287,7 +290,7 @@ final class VersionedStore(
     }
   }
 
-  /** Makes a running `maintain`, and every later one, end soon. */
+  /** Makes a running `maintain`, and every later one, end soon. May be called in any thread. */
   def cancelMaintenance(): Unit = compaction.cancel()
 
   override def close(): Unit = {
@@ -338,7 +341,9 @@ final class VersionedStore(
     resetFamilies()
   }
 
-  /** What a backend throws at entries that no state of these has, though all checksums are right. */
+  /** A better error for what a backend throws at entries that its states can't have, even though
+    * all checksums are right.
+    */
   private def named(manifest: Manifest, error: Throwable): Throwable = error match {
     case _: IndexOutOfBoundsException | _: NegativeArraySizeException |
         _: BufferUnderflowException | _: IllegalArgumentException | _: RocksDBException =>
@@ -408,8 +413,9 @@ final class VersionedStore(
         )
     }
 
-  /** The runs with the new one. The newest stays a run of its own, for it is the record of what its
-    * version changed; the inline ones before it are written to files when they are too many.
+  /** The runs of the next version. The newest stays a run of its own, because it records what its
+    * version changed. If there are too many bytes of inline runs, the older ones are written to
+    * files.
     */
   private def runsWith(
       newest: Option[Run],
@@ -448,6 +454,6 @@ final class VersionedStore(
 
 private object VersionedStore {
 
-  /** How many bytes of inline runs a version file carries at most. */
+  /** The most bytes of inline runs in a version file. */
   final val InlineLimit = 64L * 1024
 }

@@ -9,11 +9,11 @@ import org.rocksdb.util.Environment
 import keystate.backend.StateFamily
 import keystate.files.StoreLocation
 
-/** A checkpoint cannot be read or written; its files are as they were. */
+/** A checkpoint cannot be read or written. Its files are as they were before. */
 sealed abstract class CheckpointException(errorCode: ErrorCode, message: String, cause: Throwable)
     extends KeystateException(errorCode, message, cause)
 
-/** The version was never committed, or is too old and was cleaned up. */
+/** The version was never committed, or it is so old that it was cleaned up. */
 final class MissingVersionException(
     location: StoreLocation,
     version: Long,
@@ -28,7 +28,7 @@ final class MissingVersionException(
       cause
     )
 
-/** A version is there, but a file that it is made of is not. */
+/** A version exists, but one of the files that it is made of does not. */
 final class MissingRunException(
     location: StoreLocation,
     version: Long,
@@ -54,7 +54,9 @@ final class CorruptFileException(
       cause
     )
 
-/** A version's id comes from the commit log and is part of a file's name. */
+/** A version's id in the commit log is not one of Keystate's. It would become part of a file's
+  * name.
+  */
 final class ForeignIdException(
     location: StoreLocation,
     version: Long,
@@ -67,7 +69,7 @@ final class ForeignIdException(
       null
     )
 
-/** Of a file that is not of one store's version. */
+/** A damaged file that does not belong to the version of one store. */
 final class DamagedFileException(val file: String, detail: String, cause: Throwable = null)
     extends CheckpointException(
       ErrorCode.CorruptFile,
@@ -146,8 +148,8 @@ final class StateMismatchException(
       null
     )
 
-/** RocksDB's native code is not there. The heap backend does without, but for run files that were
-  * written with it.
+/** RocksDB's native code cannot be loaded. The backend `hashmap` does not need it, except for run
+  * files that were written with it.
   */
 final class NativeLibraryException(cause: Throwable)
     extends CheckpointException(
@@ -169,7 +171,7 @@ private object NativeLibraryException {
     Iterator.iterate(cause)(_.getCause).takeWhile(_ != null).toSeq.last.toString
 }
 
-/** The disk of the executor is full, gone or not to be written to. */
+/** The executor's disk is full, is gone, or cannot be written to. */
 final class LocalStorageException(val file: File, cause: Throwable)
     extends CheckpointException(
       ErrorCode.LocalStorage,
@@ -179,7 +181,7 @@ final class LocalStorageException(val file: File, cause: Throwable)
       cause
     )
 
-/** Partitions that number their states differently cannot be put together. */
+/** Partitions cannot be put together because they number their states differently. */
 final class IncompatiblePartitionsException(
     operator: Long,
     store: String,

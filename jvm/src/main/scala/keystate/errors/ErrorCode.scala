@@ -3,9 +3,9 @@ package keystate.errors
 /** A kind of error.
   *
   * @param name
-  *   its code, which never changes: it stands in brackets before the message
+  *   the code, which never changes; it stands in brackets before the message
   * @param sqlState
-  *   as Spark gives it for errors of the kind, or as the SQL standard has it
+  *   the one that Spark gives errors of this kind, or the one of the SQL standard
   * @param meaning
   *   what has happened
   * @param action
@@ -19,11 +19,11 @@ final class ErrorCode private (
 ) extends Serializable {
   override def toString: String = name
 
-  /** An error that comes from an executor has the very entry of the catalogue. */
+  /** An error that comes from an executor gets this JVM's own entry of the catalogue. */
   private def readResolve: AnyRef = ErrorCode.all.find(_.name == name).getOrElse(this)
 }
 
-/** The catalogue of errors, of the JVM and of Python; docs/errors.md lists it. */
+/** The catalogue of errors, of the JVM and of Python. docs/errors.md lists it. */
 object ErrorCode {
   val BadSetting: ErrorCode = new ErrorCode(
     "KEYSTATE_BAD_SETTING",

@@ -228,7 +228,7 @@ object KeystateErrors {
     s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."
   )
 
-  // Of functions in the JVM; those in Python have errors of their own.
+  // For functions in the JVM. Functions in Python have errors of their own.
 
   def declaration(problem: String, cause: Throwable = null): KeystateException =
     new KeystateException(ErrorCode.Declaration, problem, cause)
@@ -268,7 +268,9 @@ object KeystateErrors {
       "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
   )
 
-  /** Of whoever is late: a worker, a thread of a function, a reader of a result. */
+  /** For whoever comes after the task's end: a worker, a thread of a function, a reader of a
+    * result.
+    */
   def taskEnded(task: String): KeystateException = new KeystateException(
     ErrorCode.TaskEnded,
     s"The task has ended ($task): it was cancelled, it failed, or its result was not read to the end. " +
@@ -299,7 +301,7 @@ object KeystateErrors {
     s"State '$state', $declared, can't have the key null."
   )
 
-  /** Names the state whose type a value does not fit. */
+  /** If a value does not fit a state's type, throws an error that names the state. */
   def inState[T](state: String, declared: => String)(encode: => T): T =
     try encode
     catch {

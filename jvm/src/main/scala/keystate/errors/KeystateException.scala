@@ -2,7 +2,7 @@ package keystate.errors
 
 import org.apache.spark.SparkException
 
-/** An error that Keystate raises; the message begins with the code and says what to do.
+/** An error that Keystate raises. Its message begins with the code and says what to do.
   *
   * @param errorCode
   *   its entry in the catalogue
@@ -10,14 +10,14 @@ import org.apache.spark.SparkException
 class KeystateException(val errorCode: ErrorCode, message: String, cause: Throwable = null)
     extends SparkException(s"[$errorCode] $message", cause) {
 
-  /** The stable name of the kind of error, `KEYSTATE_...`. */
+  /** The stable name of the kind of error: `KEYSTATE_...`. */
   def code: String = errorCode.name
 
-  /** Not as `getSqlState`: that is of Spark's own error conditions. */
+  /** Not named `getSqlState`: that method is for Spark's own error conditions. */
   def sqlState: String = errorCode.sqlState
 }
 
-/** A setting has a value that it can't have. */
+/** A setting has a value that is not allowed. */
 final class BadSettingException(
     key: String,
     value: String,

@@ -10,13 +10,13 @@ import keystate.keygroup.KeyGroups
   * @param meaning
   *   what it sets
   * @param default
-  *   what counts where it is not set; None: that depends on the query
+  *   its value if it is not set; None if that depends on the query
   * @param allowed
-  *   which values it takes, to go on from "must be"
+  *   the values that it takes, as words that follow "must be"
   * @param parse
-  *   the value, or None if it is not allowed
+  *   the value of a text, or None if it is not allowed
   * @param fixed
-  *   whether it holds for a checkpoint's life; others may change at a restart
+  *   whether it holds for a checkpoint's whole life; other settings may change at a restart
   */
 final class Setting[T] private[settings] (
     val key: String,
@@ -27,26 +27,28 @@ final class Setting[T] private[settings] (
     val fixed: Boolean = false
 ) {
 
-  /** The value in some settings, if it is there.
+  /** The value in some settings. None if it is not set.
     *
     * @param get
     *   the text of a setting, by its name
     * @throws BadSettingException
-    *   it is not allowed
+    *   if the value is not allowed
     */
   def in(get: String => Option[String]): Option[T] =
     get(key).map(text =>
       parse(text.trim).getOrElse(throw new BadSettingException(key, text, allowed))
     )
 
-  /** The value in some settings, or the default, which there must be. */
+  /** The value in some settings or, if it is not set, the default, which there must be. */
   def of(get: String => Option[String]): T = in(get).orElse(default).get
 }
 
-/** All settings of Keystate, in the order of README's table. What reads a setting reads it here. */
+/** All settings of Keystate, in the order of README's table. Whatever reads a setting reads it
+  * here.
+  */
 object Settings {
 
-  // Classes that users' settings name and offset logs hold: these names never change.
+  // These names never change: users' settings and offset logs name the classes.
   final val ProviderClass = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
   final val FileManagerClass = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
   final val ExtensionClass = "org.apache.spark.sql.keystate.KeystateExtension"
@@ -178,7 +180,7 @@ object Settings {
     Parallelism
   )
 
-  /** Fails for the first one that has a value which is not allowed. */
+  /** Throws for the first setting whose value is not allowed. */
   def check(get: String => Option[String]): Unit = all.foreach(_.in(get))
 
   private def whole(
@@ -200,7 +202,7 @@ object Settings {
     )
   }
 
-  /** The first is the default. */
+  /** The first value is the default. */
   private def oneOf(key: String, meaning: String, values: String*): Setting[String] = {
     val (before, last) = (values.init, values.last)
     new Setting(

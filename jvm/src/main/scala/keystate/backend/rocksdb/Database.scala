@@ -28,13 +28,14 @@ import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder
 
-/** The RocksDB of one store: the entries of the loaded version, keyed and marked as in runs. It is
-  * scratch: no write-ahead log, and the folder goes with it. It is opened when it is first used.
+/** The RocksDB of one store. It has the entries of the loaded version, with keys and marks as in
+  * runs. It is scratch: it has no write-ahead log, and its folder is deleted when it is closed. It
+  * is opened when it is first used.
   *
-  * A run file can hold entries of key groups that its version does not take from it: after a
-  * rescale. They must not hide those of another run, so the groups are cut into segments, each a
-  * column family of RocksDB with the files of its groups, and a segment is only asked for its own
-  * groups. Without such files there is one segment.
+  * After a rescale a run file can hold entries of key groups that its version does not take from
+  * it. They must not hide the entries of another run. So the groups are cut into segments. A
+  * segment is a column family of RocksDB with the files of its groups, and is only asked for its
+  * own groups. If there are no such files, there is one segment.
   */
 private[rocksdb] final class Database(folder: File, config: RocksDBConfig) extends AutoCloseable {
   import Database._
@@ -45,7 +46,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val found = new NativeBuffer
   private val cursors = mutable.Set.empty[DatabaseCursor]
   private var closed = false
-  // Whether the last lookup found nothing.
+  // Whether the last lookup found nothing; see `find`.
   private var missed = false
 
   NativeHandles.loadLibrary()
@@ -56,7 +57,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private var firstGroups = Seq(0)
   private var opened: Opened = _
 
-  /** The stored value, or null. */
+  /** The stored value. Null if there is none. */
   def get(family: Int, group: Int, entryKey: Array[Byte]): Array[Byte] = {
     var buffer = found.cleared()
     var length = find(family, group, entryKey, buffer)
@@ -78,9 +79,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     buffer.get(0) != RunFormat.Removed
   }
 
-  /** Puts a value into the buffer, as much as it has room for, and returns its length or
-    * `NOT_FOUND`. `get` is the quickest for an entry that is there, but one that is not costs it an
-    * exception in native code. As a rule lookups are alike: of new keys, or of known ones.
+  /** Copies a value into the buffer, as much of it as there is room for. Returns the value's
+    * length, or `NOT_FOUND`. `get` is the fastest for an entry that exists, but for one that does
+    * not it costs an exception in native code. Usually a lookup finds what the last one found:
+    * either all keys are new, or all are known. So after a miss `findInMemory` is used.
     */
   private def find(family: Int, group: Int, entryKey: Array[Byte], into: ByteBuffer): Int = {
     val length =
@@ -90,7 +92,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     length
   }
 
-  /** The same, but from disk only if it can't be told without. */
+  /** The same, but it reads from disk only if memory does not tell. */
   private def findInMemory(
       family: Int,
       group: Int,
@@ -102,7 +104,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       db.keyMayExist(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
     entry.exists match {
       case KeyMayExistEnum.kNotExist => RocksDB.NOT_FOUND
-      // Empty where RocksDB would have to read a file's index; what is stored has at least a mark.
+      // Empty if RocksDB would have to read a file's index. What is stored is never empty: it has a
+      // mark.
       case KeyMayExistEnum.kExistsWithValue if entry.valueLength > 0 => entry.valueLength
       case _ => read(family, group, entryKey, into.clear().limit(room))
     }
@@ -111,7 +114,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private def read(family: Int, group: Int, entryKey: Array[Byte], into: ByteBuffer): Int =
     db.get(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
 
-  /** The entries of a family's group; bounds as for a scan of an ordered family. */
+  /** The entries of a family's group. The bounds are as for a scan of an ordered family. */
   def scan(
       family: Int,
       group: Int,
@@ -128,8 +131,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     cursor.open()
   }
 
-  /** Takes a cursor's native iterator back, which is dear to make. Between two writes it can be used
-    * again; it keeps files alive.
+  /** Takes back a cursor's native iterator, because it is expensive to make. It can be used again
+    * until the next write, and is closed then, because it keeps files alive.
     */
   def release(cursor: DatabaseCursor): Unit = if (cursors.remove(cursor)) {
     if (cursor.madeAt == writes && cursor.segment.idle.size < MaxIdle)
@@ -137,17 +140,17 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     else cursor.iterator.close()
   }
 
-  /** How often something was written: cursors made before do not see it. */
+  /** The number of writes so far. A cursor does not see writes after it was made. */
   var writes = 0L
 
-  /** Cuts the groups into segments; before anything else. */
+  /** Cuts the groups into segments. Must be called before anything else. */
   def cut(at: Seq[Int]): Unit = {
     require(opened == null, "the database is open")
     firstGroups ++= at.sorted
   }
 
-  /** Takes over run files, oldest first; what they have counts before what is there. They are gone
-    * afterwards.
+  /** Takes over run files, oldest first. Their entries replace those that are already there.
+    * Afterwards the files are gone.
     */
   def ingest(runs: Seq[RunFile]): Unit = {
     val options = new IngestExternalFileOptions
@@ -168,7 +171,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     written()
   }
 
-  /** Stores entries; a removal leaves nothing but a tombstone of RocksDB, which goes by itself. */
+  /** Stores changes. A removal leaves only a tombstone of RocksDB's own, which disappears by
+    * itself.
+    */
   def write(changes: Iterator[Change]): Unit = if (changes.hasNext) {
     val batch = new WriteBatch
     try {
@@ -190,7 +195,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   def deleteFamily(family: Int): Unit =
     deleteRange(RunFormat.prefix(family, 0), RunFormat.prefix(family + 1, 0))
 
-  /** Deletes a family's groups from `first` until `end`. */
+  /** Deletes a family's groups from `first` (inclusive) to `end` (exclusive). */
   def deleteGroups(family: Int, first: Int, end: Int): Unit =
     deleteRange(RunFormat.prefix(family, first), RunFormat.prefix(family, end))
 
@@ -199,7 +204,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     written()
   }
 
-  /** Bytes in write buffers. */
+  /** The number of bytes in write buffers. */
   def memoryUsed: Long =
     segments.map(segment => db.getLongProperty(segment.handle, MemTables)).sum
 
@@ -227,7 +232,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   private def db: RocksDB = whenOpen.db
 
-  /** By their first group. */
+  /** The segments, ordered by their first group. */
   private def segments: Array[Segment] = whenOpen.segments
 
   private def whenOpen: Opened = {
@@ -240,7 +245,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setBlockCache(memory.cache)
       .setCacheIndexAndFilterBlocks(true)
       .setCacheIndexAndFilterBlocksWithHighPriority(true)
-      // Nothing else is pinned, for there is no bound on the files of level 0 of all stores.
+      // Only the top level is pinned: there is no bound on the number of files in level 0 of all
+      // stores.
       .setPinTopLevelIndexAndFilter(true)
       .setDataBlockIndexType(DataBlockIndexType.kDataBlockBinaryAndHash)
       .setDataBlockHashTableUtilRatio(HashTableRatio)
@@ -253,16 +259,16 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setUseFsync(false)
       .setInfoLogLevel(InfoLogLevel.HEADER_LEVEL)
       .setStatsDumpPeriodSec(0)
-      // There are no files to open yet.
+      // A new database has no files that threads could open.
       .setMaxFileOpeningThreads(1)
     families
       .setCompressionType(CompressionType.LZ4_COMPRESSION)
       .setWriteBufferSize(WriteBufferBytes)
-      // What an empty store takes of the shared memory; there can be hundreds.
+      // What an empty store takes of the shared memory. It is small, because there can be hundreds.
       .setArenaBlockSize(ArenaBytes)
     config.predefined(dbOptions, families, tables)
     families.setTableFormatConfig(tables)
-    // All column families at once: to add one later is as dear as to open the database.
+    // All column families at once: adding one later is as expensive as opening the database.
     val descriptors = firstGroups.map { group =>
       val name = if (group == 0) RocksDB.DEFAULT_COLUMN_FAMILY else s"from $group".getBytes
       new ColumnFamilyDescriptor(name, families)

@@ -7,9 +7,9 @@ import org.rocksdb.RocksIterator
 
 import keystate.backend.RunFormat
 
-/** Stands on one entry after the other of a family's group, from `start` (inclusive; null: the
-  * first) to `end` (exclusive; null: the last), or backwards. It shows the database as it was when
-  * the cursor was made.
+/** Goes through the entries of a family's group, from `start` (inclusive; null: the first) to `end`
+  * (exclusive; null: the last), or backwards. It shows the database as it was when the cursor was
+  * made.
   */
 private[rocksdb] final class DatabaseCursor(
     val iterator: RocksIterator,
@@ -26,10 +26,10 @@ private[rocksdb] final class DatabaseCursor(
   private val keyBuffer = new NativeBuffer
   private val valueBuffer = new NativeBuffer
 
-  /** The entry's key; null after the last entry. */
+  /** The current entry's key. Null after the last entry. */
   var key: Array[Byte] = _
 
-  /** The entry's value. */
+  /** The current entry's value. */
   var value: Array[Byte] = _
 
   def open(): this.type = {
@@ -69,7 +69,7 @@ private[rocksdb] final class DatabaseCursor(
 
   private def step(): Unit = if (reverse) iterator.prev() else iterator.next()
 
-  /** Reads the entry that the iterator stands on, or the next one that is there. */
+  /** Reads the entry that the iterator is at or, if that is a removal, the next one that exists. */
   private def read(): Unit = {
     var found = false
     while (!found)

@@ -22,12 +22,12 @@ import keystate.backend.{
 }
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
-/** State in RocksDB, on local disk and in native memory that all stores of the JVM share. The heap
-  * holds only what the open transaction changed: that gives the next run its content, is dropped by a
-  * rollback, and goes into RocksDB when the changes are committed.
+/** The backend `rocksdb`: state in RocksDB, on local disk and in native memory that all stores of
+  * the JVM share. The heap holds only what the open transaction has changed. These changes become
+  * the next run. They go into RocksDB when they are committed, and are dropped by a rollback.
   *
   * @param folder
-  *   an empty folder, which goes on close
+  *   an empty folder, which is deleted on close
   */
 final class EmbeddedRocksDBStateBackend private[rocksdb] (
     maxParallelism: Int,
@@ -68,7 +68,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
     tables(family).remove(group, key)
 
-  /** For single entries; versions are loaded by `restore`. */
+  /** For single entries only. Versions are loaded by `restore`. */
   override def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
     val entries = tables(family)
     val existed = database.contains(family, group, key)
@@ -81,8 +81,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       groups: KeyGroupRange,
       entryCounts: Map[Int, Int => Long]
   ): Unit = {
-    // Where runs begin and end of which the file has more than may be seen. The operator group is
-    // not beside the others, so it is cut off from them whatever the runs have.
+    // Bounds of the groups that are taken from run files which have more groups than that. If there
+    // are such files, the operator group is always cut off too: it is not next to the others.
     val partial = runs.collect { case RunFile(_, taken, false) => taken }
     val bounds = partial.flatMap(taken => Seq(taken.first, taken.last + 1)).distinct
     val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
@@ -138,7 +138,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     else
       committed {
         database.ingest(Seq(RunFile(run, KeyGroupRange(0, maxParallelism), isWhole = true)))
-        // Tombstones go when RocksDB compacts, the run's removals would stay.
+        // RocksDB drops tombstones when it compacts. The run's removals would stay.
         tables.all.filter(_.hasRemovals).foreach { table =>
           database.write(table.changes().filter(_.value == null))
         }
@@ -176,7 +176,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     new MergedScan(stored, changes, reverse, () => checkOpen())
   }
 
-  /** Files that follow each other at once: each time RocksDB takes files over, it waits for the disk. */
+  /** Gives RocksDB all files that follow each other at once: it waits for the disk each time. */
   @tailrec
   private def restore(runs: List[RestoredRun]): Unit = runs match {
     case Nil =>
@@ -189,7 +189,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       restore(rest)
   }
 
-  /** Of an entry key of a grouped family, what all entries of its key begin with. */
+  /** What all entries of one key of a grouped family begin with, from one of their entry keys. */
   private def keyPrefix(entryKey: Array[Byte]): Array[Byte] =
     Arrays.copyOf(entryKey, 4 + ByteBuffer.wrap(entryKey).getInt(0))
 
@@ -209,6 +209,6 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
 
 private object EmbeddedRocksDBStateBackend {
 
-  /** Smaller runs are written entry by entry, for each ingested file is one more to look into. */
+  /** Smaller runs are written entry by entry: each ingested file is one more to look into. */
   private final val MinIngestBytes = 512L * 1024
 }

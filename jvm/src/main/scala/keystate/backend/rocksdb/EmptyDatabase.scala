@@ -8,16 +8,17 @@ import scala.collection.immutable.ListMap
 
 import keystate.errors.LocalStorageException
 
-/** What RocksDB writes to make a database. To open a copy takes half the time of making one, most
-  * of which goes into files that are replaced at once: each is waited for until it is on disk.
+/** What RocksDB writes to make a database. To open a copy of that takes half the time of making a
+  * database. Most of the time goes into files that are replaced at once, each of which RocksDB
+  * waits for until it is on disk.
   */
 private[rocksdb] object EmptyDatabase {
   private final val Current = "CURRENT"
 
-  // By name; of the first database that this JVM made.
+  // By file name. From the first database that this JVM made; empty before that.
   @volatile private var files = ListMap.empty[String, Array[Byte]]
 
-  /** Puts one into an empty folder, if there was one to learn it from. */
+  /** Puts a copy into an empty folder, if there was a database to learn it from. */
   def copyTo(folder: File): Unit = if (files.nonEmpty) {
     def write(name: String, content: Array[Byte]): Unit = {
       val file = new File(folder, name)
@@ -29,7 +30,7 @@ private[rocksdb] object EmptyDatabase {
     write("IDENTITY", UUID.randomUUID.toString.getBytes)
   }
 
-  /** Remembers the files of a database that was just made and has a single column family. */
+  /** Remembers the files of a database that was just made with a single column family. */
   def learnFrom(folder: File): Unit = if (files.isEmpty) {
     val current = Files.readAllBytes(new File(folder, Current).toPath)
     val manifest = new String(current).trim

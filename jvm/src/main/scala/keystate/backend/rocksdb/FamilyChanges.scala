@@ -4,7 +4,7 @@ import java.util.Arrays
 
 import keystate.backend.{Change, Layout, StateFamily}
 
-/** What the open transaction changed in one family, over what the database has. */
+/** What the open transaction has changed in one family, on top of the database. */
 private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Database) {
   import FamilyChanges._
 
@@ -14,7 +14,8 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var removed = 0L
   private var noted = 0
   private var changedBytes = 0L
-  // Entries by group in the database; all of them, and all with the changes.
+  // Numbers of entries: in the database by group, in the database in all, and in all with the
+  // changes.
   private var stored = new Array[Long](0)
   private var committed = 0L
   private var entries = 0L
@@ -26,10 +27,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   def changeCount: Long = changed
   def hasRemovals: Boolean = removed > 0
 
-  /** Of keys and values that are held here. */
+  /** The number of bytes that the changes take on the heap. */
   def bytes: Long = changedBytes
 
-  /** Says how many entries a group got in the database. */
+  /** Tells that a group has so many more entries in the database. */
   def restored(group: Int, count: Long): Unit = {
     addStored(group, count)
     committed += count
@@ -76,7 +77,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
           change.value = null
           removed += 1
         } else {
-          // Made and removed in the same transaction: no change.
+          // Made and removed in the same transaction: no change is left.
           changes.remove(key)
           changed -= 1
           changedBytes -= key.length + Overhead
@@ -90,7 +91,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     } else if (change == null) note(group, key, present = false)
   }
 
-  /** Null: none. */
+  /** The changes in a range. A bound that is null is no bound. */
   def range(
       group: Int,
       start: Array[Byte],
@@ -151,7 +152,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     changedBytes += key.length + (if (change.value == null) 0 else change.value.length) + Overhead
   }
 
-  /** What is read is often written afterwards, which then need not ask whether it is there. */
+  /** Notes whether a key that was looked up exists. It is often written next, which then need not
+    * ask.
+    */
   private def note(group: Int, key: Array[Byte], present: Boolean): Unit =
     if (notesLookups && noted < MaxNotes) {
       changesOf(group).put(key, if (present) PendingChange.Present else PendingChange.Absent)
@@ -161,9 +164,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
 private[rocksdb] object FamilyChanges {
 
-  /** Bytes that a change takes besides its key and value. */
+  /** The bytes that a change takes besides its key and value. */
   private final val Overhead = 90
 
-  /** Of keys that were read and not written since. */
+  /** The most keys that are noted: those that were read and not written since. */
   private final val MaxNotes = 200000
 }

@@ -4,14 +4,14 @@ import java.util.{NavigableMap, TreeMap}
 
 import keystate.backend.{BytesMap, BytewiseOrder, KeySort, Layout}
 
-/** What the open transaction made of an entry: a value, or null for removed. `existed` tells whether
-  * the database has the entry.
+/** What the open transaction did to an entry: `value` is the new value, or null if it was removed.
+  * `existed` says whether the database has the entry.
   */
 private[rocksdb] final class PendingChange(var value: Array[Byte], val existed: Boolean)
 
 private[rocksdb] object PendingChange {
 
-  /** Stand in place of a change for entries that were looked up and not changed. */
+  /** These stand in place of a change for an entry that was looked up and not changed. */
   val Present = new PendingChange(null, true)
   val Absent = new PendingChange(null, false)
 
@@ -19,27 +19,27 @@ private[rocksdb] object PendingChange {
     change != null && (change ne Present) && (change ne Absent)
 }
 
-/** The transaction's changes to one key group of one family. */
+/** The open transaction's changes to one key group of one family. */
 private[rocksdb] sealed abstract class GroupChanges {
 
-  /** How many entries more than before the group has with them. */
+  /** How many more entries the group has with these changes than without. */
   var added = 0L
 
-  /** The change, or `Present`, `Absent` where that much is known, or null. */
+  /** An entry's change. `Present` or `Absent` if only that is known. Null if nothing is known. */
   def get(key: Array[Byte]): PendingChange
   def put(key: Array[Byte], change: PendingChange): Unit
 
-  /** Forgets a change. */
+  /** Forgets a change, or what is known of the entry. */
   def remove(key: Array[Byte]): Unit
 
-  /** Those in a range, in the order to read. Changes may be made meanwhile. */
+  /** The changes in a range, in the order in which they are read. Changes may be made meanwhile. */
   def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor
 }
 
-/** Stands on one change after the other. */
+/** Goes through changes, one after the other. */
 private[rocksdb] trait ChangesCursor {
 
-  /** Null after the last. */
+  /** The current change's key. Null after the last change. */
   def key: Array[Byte]
   def change: PendingChange
   def advance(): Unit
@@ -72,7 +72,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
     ()
   }
 
-  /** All of them, as they are now: their keys are sorted. */
+  /** All changes as they are now, with their keys sorted. Takes no bounds. */
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor = {
     require(start == null && end == null && !reverse, "a point state has no order to scan in")
     val keys = new Array[Array[Byte]](changes.size)
@@ -89,7 +89,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
       override def key: Array[Byte] = if (i < count) keys(i) else null
       override def change: PendingChange = {
         val change = get(keys(i))
-        // Made and removed again since.
+        // It was made in this transaction, and has been removed since.
         if (change == null) PendingChange.Absent else change
       }
       override def advance(): Unit = i += 1
@@ -116,7 +116,7 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
       case view => new NavigableCursor(view)
     }
 
-  /** Finds its place again by its key, so that the map may change. */
+  /** Finds its place by its key each time, so that the map may change meanwhile. */
   private final class NavigableCursor(view: NavigableMap[Array[Byte], PendingChange])
       extends ChangesCursor {
     private var entry = view.firstEntry

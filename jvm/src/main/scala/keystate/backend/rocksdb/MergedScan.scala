@@ -4,8 +4,8 @@ import java.util.NoSuchElementException
 
 import keystate.backend.{Entry, EntryIterator, BytewiseOrder}
 
-/** The database's entries in a range with the open transaction's changes: of two with one key, the
-  * change counts.
+/** The database's entries in a range, merged with the open transaction's changes. If both have a
+  * key, the change counts.
   */
 private[rocksdb] final class MergedScan(
     stored: DatabaseCursor,
@@ -55,7 +55,9 @@ private[rocksdb] final class MergedScan(
     entry
   }
 
-  /** Negative if the stored entry comes first, 0 if both have the key. */
+  /** Negative if the stored entry comes first, positive if the change does, 0 if the keys are
+    * equal.
+    */
   private def compare(): Int =
     if (stored.key == null) 1
     else if (changes.key == null) -1

@@ -4,11 +4,11 @@ import java.nio.ByteBuffer
 
 import keystate.backend.RunFormat
 
-/** Off-heap bytes to hand to RocksDB, reused from call to call. */
+/** Off-heap bytes for calls of RocksDB, reused from call to call. */
 private[rocksdb] final class NativeBuffer {
   private var buffer = ByteBuffer.allocateDirect(512)
 
-  /** The buffer to be filled from its beginning, with room for this much. */
+  /** The buffer, to be filled from its beginning, with room for at least `capacity` bytes. */
   def cleared(capacity: Int): ByteBuffer = {
     if (buffer.capacity < capacity)
       buffer = ByteBuffer.allocateDirect(Math.max(capacity, 2 * buffer.capacity))
@@ -17,7 +17,7 @@ private[rocksdb] final class NativeBuffer {
 
   def cleared(): ByteBuffer = buffer.clear()
 
-  /** A key as runs and the database have it. */
+  /** A key, as runs and the database have it. */
   def key(family: Int, group: Int, key: Array[Byte]): ByteBuffer =
     cleared(RunFormat.PrefixLength + key.length)
       .putShort(family.toShort)
@@ -25,10 +25,10 @@ private[rocksdb] final class NativeBuffer {
       .put(key)
       .flip()
 
-  /** The first key of a family's group, or the first one after another prefix. */
+  /** The prefix of all keys of a family's group: it sorts before the first of them. */
   def prefix(prefix: Int): ByteBuffer = cleared(RunFormat.PrefixLength).putInt(prefix).flip()
 
-  /** A value as runs and the database have it; a null one is a removal. */
+  /** A value, as runs and the database have it. Null stands for a removal. */
   def value(value: Array[Byte]): ByteBuffer =
     if (value == null) cleared(1).put(RunFormat.Removed).flip()
     else cleared(1 + value.length).put(RunFormat.Put).put(value).flip()

@@ -5,7 +5,7 @@ import org.slf4j.LoggerFactory
 
 import keystate.errors.NativeLibraryException
 
-/** Native objects, closed in the reverse order of their making. */
+/** Native objects. They are closed in the reverse of the order in which they were added. */
 private[keystate] final class NativeHandles extends AutoCloseable {
   private var handles = List.empty[AutoCloseable]
 
@@ -23,7 +23,8 @@ private[keystate] final class NativeHandles extends AutoCloseable {
 
 private[keystate] object NativeHandles {
 
-  // Tried once: after a failure RocksDB can take the next try for one that waits for another thread.
+  // Tried once only: after a failure RocksDB can take a second try for one that waits for another
+  // thread.
   private lazy val failure: Option[NativeLibraryException] =
     try {
       RocksDB.loadLibrary()

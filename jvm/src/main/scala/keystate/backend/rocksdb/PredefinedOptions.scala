@@ -2,8 +2,8 @@ package keystate.backend.rocksdb
 
 import org.rocksdb.{BlockBasedTableConfig, ColumnFamilyOptions, DBOptions}
 
-/** Tuning for kinds of disks; the names and what they set are those of Flink's predefined options,
-  * but for what the shared memory decides: the size of the block cache.
+/** Tuning for kinds of disks. The names, and what they set, are those of Flink's predefined
+  * options. Only the size of the block cache is not set: the shared memory decides that.
   */
 private[rocksdb] final class PredefinedOptions private (
     val name: String,
@@ -42,7 +42,7 @@ private[rocksdb] object PredefinedOptions {
 
   val all: Seq[PredefinedOptions] = Seq(Default, SpinningDisk, SpinningDiskHighMemory, FlashSsd)
 
-  /** What all but the default set, and more. */
+  /** Options that set what all but the default set, and then `more`. */
   private def optimized(
       name: String
   )(more: (ColumnFamilyOptions, BlockBasedTableConfig) => Unit): PredefinedOptions =

@@ -6,9 +6,9 @@ import keystate.settings.Settings
 /** Settings of the RocksDB backend.
   *
   * @param memoryBytes
-  *   what all stores of a JVM together may take for blocks, indexes, filters and write buffers
+  *   how much all stores of a JVM together may take for blocks, indexes, filters and write buffers
   * @param writeBufferBytes
-  *   what of it write buffers may take
+  *   how much of that write buffers may take
   */
 final case class RocksDBConfig(
     private[rocksdb] val predefined: PredefinedOptions,
@@ -24,8 +24,10 @@ object RocksDBConfig {
 
   private val known = Set(Predefined, MemoryMB, WriteBufferRatio)
 
-  /** @param prefix
-    *   of the options' full names, for messages
+  /** Reads the settings from a backend's options. Throws if one is unknown or not allowed.
+    *
+    * @param prefix
+    *   what the options' full names begin with, for messages
     */
   def parse(options: Map[String, String], prefix: String): RocksDBConfig = {
     options.keys.find(!known.contains(_)).foreach { name =>

@@ -4,7 +4,7 @@ import java.io.File
 
 import keystate.backend.{KeyedStateBackend, StateBackendFactory}
 
-/** `rocksdb`. */
+/** Makes the backend that the setting calls `rocksdb`. */
 final class RocksDBStateBackendFactory extends StateBackendFactory {
   private var config: RocksDBConfig = _
 

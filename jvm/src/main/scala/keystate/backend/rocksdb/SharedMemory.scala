@@ -3,9 +3,9 @@ package keystate.backend.rocksdb
 import org.rocksdb.{Cache, HyperClockCache, WriteBufferManager}
 import org.slf4j.LoggerFactory
 
-/** The native memory that all stores of a JVM share: one block cache, which also holds indexes and
-  * filters, and one budget for write buffers, which is part of the cache's. It lives as long as a
-  * store has it open. The first store's sizes hold until then.
+/** The native memory that all stores of a JVM share. It has one block cache, which also holds
+  * indexes and filters, and one budget for write buffers, which is part of the cache's. It exists
+  * as long as a store has it open. For that long the sizes of the first store hold.
   */
 private[keystate] final class SharedMemory private (private[rocksdb] val size: RocksDBConfig)
     extends AutoCloseable {
@@ -14,8 +14,8 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   private val handles = new NativeHandles
   private var users = 0
 
-  // A lookup asks a filter of each file that may have the key, so what the cache takes to find a
-  // block counts: this one has no lock and no list to keep in order.
+  // A lookup asks a filter of each file that may have the key, so the time to find a block in the
+  // cache matters. This kind of cache has no lock, and no list to keep in order.
   val cache: Cache =
     handles.add(
       new HyperClockCache(size.memoryBytes, AnyCharge, shardBits(size.memoryBytes), false)
@@ -33,7 +33,7 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
 }
 
 private[keystate] object SharedMemory {
-  // The cache finds out how large its entries are.
+  // The cache itself finds out how large its entries are.
   private final val AnyCharge = 0L
   private final val ShardBytes = 32L << 20
   private final val MaxShardBits = 6
@@ -41,7 +41,7 @@ private[keystate] object SharedMemory {
   private val log = LoggerFactory.getLogger(classOf[SharedMemory])
   private var current: SharedMemory = _
 
-  /** Close it once. */
+  /** Opens the shared memory for a store, which has to close it once. */
   private[rocksdb] def acquire(config: RocksDBConfig): SharedMemory = synchronized {
     if (current == null) current = new SharedMemory(config)
     else if (
@@ -57,13 +57,14 @@ private[keystate] object SharedMemory {
     current
   }
 
-  /** A cache has 2 to the power of this parts, each with its share of the memory and a lock. A part
-    * has to hold the largest block with many others: run files of earlier releases have filters of
-    * many megabytes, which in parts as small as RocksDB's own choice go as soon as they come.
+  /** The cache has 2 to this power parts, each with a lock and its share of the memory. A part must
+    * have room for the largest block and many others. Run files of earlier releases have filters of
+    * many megabytes. In parts as small as RocksDB's own choice, these would be dropped as soon as
+    * they come.
     */
   private def shardBits(bytes: Long): Int =
     (63 - java.lang.Long.numberOfLeadingZeros(Math.max(bytes / ShardBytes, 1))).min(MaxShardBits)
 
-  /** Whether a store is using it. */
+  /** Whether a store has it open. */
   def isInUse: Boolean = synchronized(current != null)
 }

@@ -2,11 +2,11 @@ package keystate.backend.rocksdb
 
 import org.rocksdb.{BlockBasedTableConfig, BloomFilter, IndexType}
 
-/** What the files of a database and run files, which become files of a database, have in common.
+/** What run files have in common with the files of a database, because they become such files.
   *
-  * Indexes and filters are cut into small blocks. A whole one has megabytes: of each that does not
-  * stay in the block cache, a lookup would read all from the file again, and with state larger than
-  * memory that is every lookup. Of a partitioned one it reads the block for its key.
+  * Indexes and filters are partitioned into small blocks. A whole one has megabytes. If it does not
+  * stay in the block cache, a lookup reads all of it from the file again, and with state larger
+  * than memory every lookup does. Of a partitioned one it reads only the block for its key.
   */
 private[keystate] object TableFormat {
   private final val BloomBits = 10.0

@@ -1,6 +1,6 @@
 package keystate.backend
 
-/** The backend in RocksDB, `rocksdb`, which keeps more state than memory has room for. It relies on
-  * the `rocksdbjni` that comes with Spark. Not public.
+/** The backend `rocksdb`, which keeps state in RocksDB, and so more of it than fits into memory. It
+  * relies on the `rocksdbjni` that comes with Spark. Not public.
   */
 package object rocksdb

@@ -5,8 +5,9 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.keystate.files.OwnedCheckpointFileManager
 
-/** For the setting `spark.sql.streaming.checkpointFileManagerClass`, which also the offset log and
-  * Spark's other checkpoint files go by. Spark makes it by its name and this constructor.
+/** For the setting `spark.sql.streaming.checkpointFileManagerClass`. Spark also uses it for the
+  * offset log and its other checkpoint files. Spark makes it by its class name, with this
+  * constructor.
   */
 class KeystateCheckpointFileManager(path: Path, conf: Configuration)
     extends OwnedCheckpointFileManager(path, conf)

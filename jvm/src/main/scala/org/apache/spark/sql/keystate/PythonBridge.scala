@@ -42,9 +42,9 @@ object PythonBridge {
     * @param function
     *   a map-in-arrow Python function
     * @param keys
-    *   the key columns, names resolved or expressions over one row
+    *   the key columns: resolved names, or expressions over one row
     * @param outputSchema
-    *   JSON of the rows that the function emits
+    *   JSON of the schema of the rows that the function emits
     * @param spec
     *   JSON of the operator, see [[OperatorSpec]]
     */
@@ -79,7 +79,9 @@ object PythonBridge {
     * @param reader
     *   a pickled `DataSource`
     * @param availableNowRows
-    *   after how many rows a query with the trigger availableNow ends, and after how many ms
+    *   with the trigger availableNow: after how many rows the query ends
+    * @param availableNowMillis
+    *   likewise: after how many ms
     */
   def source(
       session: SparkSession,
@@ -94,10 +96,11 @@ object PythonBridge {
     StatefulSource(name, rows, reader, limits).toDF(session.asInstanceOf[ClassicSparkSession])
   }
 
-  /** Applies a function to a DataFrame, keyed or not, and to one that is broadcast to its subtasks.
+  /** Applies a function, keyed or not, to a DataFrame. Another DataFrame is broadcast to its
+    * subtasks.
     *
     * @param keys
-    *   none if the function is not keyed; the others as for `process`
+    *   none if the function is not keyed; the other parameters are as for `process`
     */
   def processBroadcast(
       data: Dataset[_],
@@ -117,7 +120,7 @@ object PythonBridge {
     }
   }
 
-  /** Changes a stopped query's number of partitions; returns what it was before. */
+  /** Changes a stopped query's number of partitions. Returns the number before. */
   def rescale(session: SparkSession, checkpoint: String, partitions: Int): Int = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val root = new Path(stopped(classic, checkpoint))
@@ -137,7 +140,7 @@ object PythonBridge {
   def inspect(session: SparkSession, checkpoint: String): String =
     reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).inspect())))
 
-  /** Reads all of a checkpoint; what is wrong, as JSON. */
+  /** Reads all of a checkpoint. Returns what is wrong, as JSON. */
   def verify(session: SparkSession, checkpoint: String): String =
     reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).verify())))
 
@@ -147,10 +150,10 @@ object PythonBridge {
       reading(session, after)(right => compact(render(CheckpointDifference(left, right))))
     }
 
-  /** The timers of an operator after a batch.
+  /** The timers of an operator after a micro-batch.
     *
     * @param keySchema
-    *   JSON of the key columns
+    *   JSON of the schema of the key columns
     */
   def timers(
       session: SparkSession,
@@ -163,7 +166,7 @@ object PythonBridge {
     new StoredTimers(opened, operator, key).toDF(session.asInstanceOf[ClassicSparkSession], batch)
   }
 
-  /** Copies what a stopped query goes on from; returns the last batch in it. */
+  /** Copies what a stopped query needs to go on. Returns the last micro-batch in the copy. */
   def savepoint(session: SparkSession, checkpoint: String, path: String): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     stopped(classic, checkpoint)
@@ -173,7 +176,7 @@ object PythonBridge {
     }
   }
 
-  /** Makes a checkpoint of Keystate's from one of Spark's; returns the last batch in it. */
+  /** Makes a checkpoint of Keystate from one of Spark. Returns the last micro-batch in it. */
   def importCheckpoint(session: SparkSession, source: String, target: String): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     stopped(classic, source)
@@ -190,13 +193,13 @@ object PythonBridge {
     Using.resource(new QueryCheckpoint(classic, resolved(classic, checkpoint)))(read)
   }
 
-  /** Where a checkpoint is, on which no query may run: of this session, or of another process of this
-    * machine. One of another machine is not seen here.
+  /** The resolved place of a checkpoint. Throws if a query is running on it, in this session or in
+    * another process of this machine. A query on another machine is not noticed.
     */
   private def stopped(session: ClassicSparkSession, checkpoint: String): String = {
     val root = resolved(session, checkpoint)
     session.streams.active.foreach {
-      // As paths: one may be file:/a and the other file:///a.
+      // Compared as paths: one may be file:/a and the other file:///a.
       case query: StreamingQueryWrapper
           if new Path(query.streamingQuery.resolvedCheckpointRoot) == new Path(root) =>
         throw KeystateErrors.queryIsRunning(checkpoint)

@@ -7,7 +7,9 @@ import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
 
-/** How the keys of the states differ between the last committed batches of two checkpoints. */
+/** How the keys of the states differ between two checkpoints, each after its last committed
+  * micro-batch.
+  */
 private[keystate] object CheckpointDifference {
   def apply(before: QueryCheckpoint, after: QueryCheckpoint): JValue = {
     val names = (before.operators ++ after.operators).distinct.sorted
@@ -51,7 +53,7 @@ private[keystate] object CheckpointDifference {
       java.util.Arrays.copyOf(key, 4 + length)
     } else identity
 
-  /** An operator in one of the two checkpoints; it may not be there. */
+  /** An operator in one of the two checkpoints. That checkpoint may not have it. */
   private final class Side(checkpoint: QueryCheckpoint, operator: Long) {
     private val batch = checkpoint.batch(checkpoint.lastBatch)
     private val manifests: Map[String, Seq[Manifest]] =
@@ -74,7 +76,7 @@ private[keystate] object CheckpointDifference {
     def layout(store: String, name: String): Option[Layout] =
       of(store).flatMap(_.families.find(_.name == name)).headOption.map(_.layout)
 
-    /** Of all partitions; their groups ascend. */
+    /** The entries of all partitions, by ascending key group. */
     def entries(
         store: String,
         name: String

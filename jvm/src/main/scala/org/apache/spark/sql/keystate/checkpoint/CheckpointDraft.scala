@@ -16,11 +16,12 @@ import keystate.errors.KeystateException
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
-/** A new checkpoint made from another one. It is written next to its place and then renamed, so it
-  * appears whole where the file system renames a folder at once.
+/** A new checkpoint that is made from another one. It is written to a folder next to its final
+  * place, and that folder is then renamed. So it appears whole, if the file system renames a folder
+  * in one step.
   *
   * @param exists
-  *   the error when there is something in its place
+  *   makes the error for a place where something is already
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -33,7 +34,7 @@ private[keystate] final class CheckpointDraft(
 
   val root = new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
 
-  /** What fails leaves nothing. */
+  /** Writes and renames. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
     if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
     try {
@@ -46,16 +47,17 @@ private[keystate] final class CheckpointDraft(
     }
   }
 
-  /** Copies the files of these names as far as they exist. */
+  /** Copies those of the named files that exist. */
   def copy(names: Seq[String]): Unit =
     names.distinct.filter(name => source.files.exists(path(name))).foreach { name =>
-      // Names are checked where they are read; nothing may be written beside the copy.
+      // Names are checked where they are read; this makes sure that nothing is written outside of
+      // the copy.
       require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
       val from = path(name)
       FileUtil.copy(from.getFileSystem(conf), from, fs, new Path(root, name), false, conf)
     }
 
-  /** Copies what is known of the state but not the state: records, metadata and schemas. */
+  /** Copies what describes the state, but not the state: records, metadata and schemas. */
   def copyMetadata(): Unit = {
     val described = source.operators
       .flatMap(operator => below(s"state/$operator"))
@@ -72,8 +74,8 @@ private[keystate] final class CheckpointDraft(
     source.root.toUri.relativize(status.getPath.toUri).getPath
   }
 
-  /** Spark's operator metadata, its second line, names the files of the state's schema with the
-    * checkpoint's place.
+  /** A file of Spark's operator metadata with its paths changed to the new place. Its second line
+    * names the state schema files by paths that contain the checkpoint's place.
     */
   private def moved(name: String): String = {
     val file = path(name)

@@ -13,9 +13,10 @@ import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
-/** Makes a checkpoint of Keystate's from one that Spark's own state store providers wrote: the same
-  * query after the same batch, with the state in Keystate's files and its provider in the offset log,
-  * which pins it. A batch that is pending stays pending.
+/** Makes a checkpoint of Keystate from one that Spark's own state store providers wrote. It is the
+  * same query after the same micro-batch. The state is in Keystate's files, and the offset log
+  * names Keystate's provider, so that Spark uses it when the query goes on. A pending micro-batch
+  * stays pending.
   */
 private[keystate] final class CheckpointImport(
     session: SparkSession,
@@ -29,7 +30,7 @@ private[keystate] final class CheckpointImport(
   private val offsets = QueryLogs.offsets(session, source.root)
   private val commits = QueryLogs.commits(session, source.root)
 
-  /** Returns the last committed batch. */
+  /** Returns the last committed micro-batch. */
   def run(): Long = {
     val batch = source.batch(source.lastBatch)
     val entry = offsets.get(batch.number).getOrElse {
@@ -66,7 +67,9 @@ private[keystate] final class CheckpointImport(
     batch.number
   }
 
-  /** What Spark reads when it goes on: the last committed batch, the one before it, a pending one. */
+  /** What Spark reads when it goes on: the last committed micro-batch, the one before it, and a
+    * pending one.
+    */
   private def logs(log: String, last: Long): Seq[String] =
     (last - 1 to last + 1).map(number => s"$log/$number")
 
@@ -83,7 +86,7 @@ private[keystate] final class CheckpointImport(
       SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION,
       if (batch.ids.isEmpty) 1 else 2
     )
-    // The coordinator knows of batches that a query runs only.
+    // The commit coordinator knows only micro-batches that a query runs.
     settings.setConf(SQLConf.STATE_STORE_COMMIT_VALIDATION_ENABLED, false)
     val from =
       SparkStoreCopy.Place(new Path(source.root, "state").toString, StateStoreConf(settings))

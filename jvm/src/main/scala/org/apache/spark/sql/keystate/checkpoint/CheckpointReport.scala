@@ -24,7 +24,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     "sources" -> JArray(sources().toList)
   )
 
-  /** Reads every byte of every version that is kept, and looks for those that should be. */
+  /** Reads every byte of every kept version, and reports versions that are missing. */
   def verify(): JValue = {
     val problems = mutable.Buffer.empty[String]
     var versions = 0
@@ -70,7 +70,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private def last: Option[CommittedBatch] = committed.map(batch)
 
-  /** Versions of committed batches that are not there, from the oldest one kept on. */
+  /** Versions of committed micro-batches that are missing, from the oldest kept version on. */
   private def missing(
       id: Long,
       partition: Int,

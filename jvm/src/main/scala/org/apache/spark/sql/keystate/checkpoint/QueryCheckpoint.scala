@@ -23,13 +23,15 @@ import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.source.SourceStream
 import org.apache.spark.sql.keystate.metadata.CheckpointOperators
 
-/** A query's checkpoint as it is on storage: which batch counts, and where the state after it is. */
+/** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
+  * after it is.
+  */
 private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
     extends AutoCloseable {
   private val conf = session.sessionState.newHadoopConf()
   val root = new Path(location)
   val files: CheckpointFileManager = CheckpointFileManager.create(root, conf)
-  // Spark's logs make their folders when they are opened.
+  // Spark's logs make their folders when they are opened, so look before that.
   if (!files.exists(new Path(root, "commits"))) throw KeystateErrors.noCheckpoint(location)
 
   private val commits = QueryLogs.commits(session, root)
@@ -37,10 +39,10 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   private val scratch =
     new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
 
-  /** The last batch that is in the commit log. */
+  /** The last micro-batch in the commit log. None if there is none. */
   val committed: Option[Long] = commits.getLatest().map(_._1)
 
-  /** The batch that was begun after it. */
+  /** The micro-batch that was begun after `committed`. None if there is none. */
   val pending: Option[Long] =
     offsets.getLatest().map(_._1).filter(batch => committed.forall(_ < batch))
 
@@ -65,7 +67,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     )
   }
 
-  /** They are part of files' names. */
+  /** Checks the ids, because they become parts of file names. */
   private def checkIds(batch: Long, ids: Map[Long, Seq[Seq[String]]]): Unit =
     ids.foreach { case (operator, of) =>
       if (of.map(_.size).distinct.size > 1 || !of.flatten.forall(StoreReader.isId))
@@ -75,11 +77,12 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
         )
     }
 
-  /** The number of partitions that the offset log tells of a batch. */
+  /** The number of partitions that the offset log has for a micro-batch. */
   def recordedPartitions(batch: Long): Option[Int] = offsets.partitions(batch)
 
-  /** The time of the batch whose offset in a source is this file, in ms; it was set when the file was
-    * there. A batch without rows of this source has the offset of the one before.
+  /** The time, in ms, of the first micro-batch whose offset in this source names this file. The
+    * file was written before that time. A micro-batch without rows of this source repeats the
+    * offset before it.
     */
   def recordedAt(source: Int, name: SegmentName): Option[Long] = {
     val times = for {
@@ -106,7 +109,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 
   def operators: Seq[Long] = known.all
 
-  /** In how many partitions an operator's state after a batch is. */
+  /** The number of partitions of an operator's state after a micro-batch. */
   def partitions(batch: CommittedBatch, operator: Long): Int =
     if (unpartitioned(operator)) 1 else batch.partitions
 
@@ -119,10 +122,10 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 
   def record(operator: Long): Option[OperatorRecord] = known.record(operator)
 
-  /** Spark's name of an operator. */
+  /** Spark's name of an operator. Empty if Spark's operator metadata is missing. */
   def operatorName(operator: Long): String = {
     val metadata = new Path(operatorFolder(operator), "_metadata")
-    // Version 2 has a file for each batch, version 1 has one.
+    // Metadata version 2 has a file for each micro-batch, version 1 has one file.
     val folder = new Path(metadata, "v2")
     val latest =
       if (!files.exists(folder)) None
@@ -136,7 +139,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
       }
   }
 
-  /** The second line of a file that Spark's metadata logs write. */
+  /** The JSON in the second line of a file of one of Spark's metadata logs. */
   private def json(file: Path): JValue = SparkFiles.reading(file) {
     Using.resource(files.open(file)) { in =>
       new String(in.readAllBytes(), "UTF-8").linesIterator
@@ -152,7 +155,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   /** The names of an operator's stores: Keystate's operators have one, Spark's joins several. */
   def stores(operator: Long): Seq[String] = {
     val partition = new Path(operatorFolder(operator), "0")
-    val named = folders(partition).filterNot(_.startsWith("_")) // Spark's metadata
+    val named = folders(partition).filterNot(_.startsWith("_")) // the others are Spark's metadata
     if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore)
     else named.sorted
   }
@@ -164,7 +167,9 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
       scratch
     )
 
-  /** The id of a store's version after a batch: with format v2 that of its ids which has a file. */
+  /** The id of a store's version after a micro-batch. If format v2 gives several ids, the one that
+    * has a file.
+    */
   def idOf(batch: CommittedBatch, operator: Long, partition: Int, store: String): Option[String] = {
     val ids = batch.ids.get(operator).flatMap(_.lift(partition)).getOrElse(Nil)
     if (ids.size < 2) ids.headOption
@@ -178,8 +183,8 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     reader(operator, partition, store)
       .manifest(batch.number + 1, idOf(batch, operator, partition, store), batch.partitions)
 
-  /** The states of a version, without the one that Spark makes in each store and Keystate leaves
-    * empty.
+  /** The states of a version. The family that Spark makes in each store, and that Keystate leaves
+    * empty, is left out.
     */
   def states(operator: Long, manifest: Manifest): Seq[StateFamily] =
     if (record(operator).isEmpty) manifest.families
@@ -200,12 +205,12 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
   override def close(): Unit = scratch.close()
 }
 
-/** A batch in the commit log.
+/** A micro-batch in the commit log.
   *
   * @param partitions
-  *   in how many partitions the state after it is, but for operators without keys
+  *   the number of partitions of the state after it, except for operators without keys
   * @param ids
-  *   with checkpoint format v2 those of the versions after it, by operator, partition and store
+  *   with checkpoint format v2, the ids of the versions after it, by operator, partition and store
   */
 private[keystate] final case class CommittedBatch(
     number: Long,

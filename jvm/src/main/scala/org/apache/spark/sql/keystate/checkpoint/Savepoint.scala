@@ -6,8 +6,8 @@ import org.apache.hadoop.fs.Path
 import keystate.checkpoint.StoreReader
 import keystate.errors.KeystateErrors
 
-/** A copy of a checkpoint as it was after its last committed batch, which needs nothing of the
-  * checkpoint.
+/** A copy of a checkpoint as it was after its last committed micro-batch. It needs nothing of the
+  * original.
   */
 private[keystate] final class Savepoint(
     checkpoint: QueryCheckpoint,
@@ -17,13 +17,14 @@ private[keystate] final class Savepoint(
   private val draft =
     new CheckpointDraft(checkpoint, target, conf, KeystateErrors.savepointExists)
 
-  /** Returns the batch that it holds. */
+  /** Returns the micro-batch that the copy holds. */
   def write(): Long = {
     lazy val batch = checkpoint.batch(checkpoint.lastBatch)
     draft.write {
       draft.copy(state(batch))
       draft.copyMetadata()
-      // Spark reads the entry before the last one too. A batch that was only begun is left behind.
+      // Spark also reads the entry before the last one. A micro-batch that was only begun is left
+      // out.
       val logs = Seq("offsets", "commits").flatMap { log =>
         Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
       }
@@ -32,7 +33,7 @@ private[keystate] final class Savepoint(
     batch.number
   }
 
-  /** The files that the state is in, relative to the checkpoint. */
+  /** The files that hold the state, relative to the checkpoint. */
   private def state(batch: CommittedBatch): Seq[String] = for {
     operator <- checkpoint.operators
     store <- checkpoint.stores(operator)

@@ -13,8 +13,8 @@ import org.apache.spark.util.SerializableConfiguration
 
 import org.apache.spark.sql.keystate.metadata.{SparkFamily, SparkStoreMetadata}
 
-/** Copies a version of a store from one checkpoint to another, row by row through the providers: each
-  * partition to the partition of its number.
+/** Copies a version of a store from one checkpoint to another. It reads and writes row by row,
+  * through both state store providers. Each partition goes to the partition with the same number.
   */
 private[keystate] final class SparkStoreCopy(
     session: SparkSession,
@@ -30,7 +30,7 @@ private[keystate] final class SparkStoreCopy(
     *   the ids of the copies
     */
   def run(conf: Configuration, ids: Seq[Option[String]]): Seq[Option[String]] = {
-    // A task must not take this object along.
+    // Copied to local values, so that a task does not take this object along.
     val (of, source, target, at) = (store, from, to, version)
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)
     session.sparkContext
@@ -45,7 +45,7 @@ private[keystate] final class SparkStoreCopy(
 
 private[keystate] object SparkStoreCopy {
 
-  /** Where stores are: a checkpoint's folder of states, and the settings of its stores. */
+  /** Where stores are: a checkpoint's folder of states, and the settings of the stores. */
   final case class Place(state: String, conf: StateStoreConf)
 
   private def copy(
@@ -68,7 +68,7 @@ private[keystate] object SparkStoreCopy {
           written.commit()
           written.getStateStoreCheckpointInfo().stateStoreCkptId
         } finally if (!written.hasCommitted) written.abort()
-      } finally read.abort() // nothing was changed
+      } finally read.abort() // undoes nothing: nothing was changed
     }
   }
 
@@ -93,7 +93,7 @@ private[keystate] object SparkStoreCopy {
       default.spec,
       store.usesColumnFamilies,
       at.conf,
-      new Configuration(conf), // it is changed
+      new Configuration(conf), // a copy, because the provider changes it
       useMultipleValuesPerKey = false,
       store.schemas
     )
@@ -122,7 +122,7 @@ private[keystate] object SparkStoreCopy {
       finally entries.close()
     }
 
-  /** The values of a key come one after the other. */
+  /** Relies on the values of a key coming one after the other. */
   private def copyLists(family: String, from: StateStore, to: StateStore): Unit = {
     val entries = from.iteratorWithMultiValues(family)
     try {

@@ -13,8 +13,8 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The timers of an operator after a batch, read by the driver: Spark's `statestore` reader looks for
-  * them under names of its own.
+/** The timers of an operator after a micro-batch, read by the driver. Spark's `statestore` reader
+  * can't read them: it looks for timers under names of its own.
   */
 private[keystate] final class StoredTimers(
     checkpoint: QueryCheckpoint,
@@ -43,7 +43,7 @@ private[keystate] final class StoredTimers(
     Dataset.ofRows(session, LocalRelation(DataTypeUtils.toAttributes(schema), rows))
   }
 
-  /** See the timers' entry keys in docs/file-format.md. */
+  /** docs/file-format.md has the format of the timers' entry keys. */
   private def row(partition: Int, entry: Array[Byte]): InternalRow = {
     val buffer = ByteBuffer.wrap(entry)
     val domain = if (buffer.get() == 0) "EVENT_TIME" else "PROCESSING_TIME"

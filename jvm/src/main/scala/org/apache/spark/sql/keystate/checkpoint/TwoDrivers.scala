@@ -8,8 +8,9 @@ import keystate.checkpoint.{SegmentName, SourceSegments}
 import keystate.errors.CheckpointException
 import keystate.version.Manifest
 
-/** What two drivers on one checkpoint leave behind that does not go together. This release keeps them
-  * apart or mends it at a restart; earlier ones could go on with a part of the state.
+/** Finds the traces of two drivers on one checkpoint: things there that do not fit together. This
+  * release keeps two drivers apart, or mends what they did at a restart. Earlier releases could go
+  * on with a part of the state.
   */
 private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
   import TwoDrivers._
@@ -27,8 +28,8 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
     }
   }
 
-  /** With checkpoint format v1 a version can have files of several layouts, made from each other. All of
-    * them have the same keys.
+  /** With checkpoint format v1 a version can have files for several numbers of partitions, made
+    * from each other. All of them must have the same keys.
     */
   private def partialRescales(): Seq[String] = for {
     operator <- operators
@@ -43,7 +44,7 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
     s"rest. Go on from a copy or savepoint of before batch $version, or do the input again with a new " +
     "checkpoint."
 
-  /** Of each version with several complete layouts. */
+  /** The counts of each version that is complete in several numbers of partitions. */
   private def countsByLayout(operator: Long, store: String): Map[Long, Seq[Count]] = {
     val files = for {
       partition <- folders(operatorFolder(operator)).flatMap(_.toIntOption)
@@ -65,8 +66,10 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
 
   private def isLayout(name: String) = name.matches("of\\d+")
 
-  /** None where a partition's file is missing or damaged, which is a finding of its own, or does not tell
-    * how many there are. What expires may be there still or not, and broadcast state once a partition.
+  /** The number of entries. None if a partition's file is missing or damaged, which is reported
+    * elsewhere, or if a file does not tell its counts. States with a time to live are not counted,
+    * because an expired entry may be there or not. Broadcast state is not counted, because each
+    * partition has a copy.
     */
   private def count(read: Seq[() => Manifest]): Option[Long] =
     try {
@@ -82,7 +85,7 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
       )(byGroup.flatten.sum)
     } catch { case _: CheckpointException => None }
 
-  /** A source's file is written before Spark's log names it. */
+  /** A source's file must be older than the entry of Spark's log that names it. */
   private def replacedSegments(): Seq[String] = for {
     folder <- folders(new Path(root, "sources")).flatMap(_.toIntOption).sorted
     log = new SourceSegments(storage(new Path(root, s"sources/$folder")))

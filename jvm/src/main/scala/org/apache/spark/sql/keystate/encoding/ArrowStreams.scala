@@ -15,7 +15,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 /** Reads and writes the Arrow streams of questions and answers. */
 private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Boolean) {
 
-  /** An Arrow stream of one batch with what `fill` writes into its columns. */
+  /** An Arrow stream of one batch. `fill` writes its columns and returns how many rows it made. */
   def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] =
     writeVectors(schema) { root =>
       val writers =
@@ -25,7 +25,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
       rows
     }
 
-  /** The same by the vectors of the columns; `fill` returns how many rows it made. */
+  /** The same, but `fill` gets the vectors of the columns. It returns how many rows it made. */
   def writeVectors(schema: StructType)(fill: VectorSchemaRoot => Int): Array[Byte] = {
     val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
@@ -42,11 +42,11 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
     }
   }
 
-  /** Gives the first column of an Arrow stream of one batch to `use`. */
+  /** Reads an Arrow stream of one batch and gives its first column to `use`. */
   def read[T](stream: Array[Byte])(use: ArrowColumnVector => T): T =
     readVectors(stream)(root => use(new ArrowColumnVector(root.getVector(0))))
 
-  /** Gives the columns of an Arrow stream of one batch to `use`. */
+  /** Reads an Arrow stream of one batch and gives its columns to `use`. */
   def readVectors[T](stream: Array[Byte])(use: VectorSchemaRoot => T): T = {
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state keys", 0, Long.MaxValue)
     Using.resources(

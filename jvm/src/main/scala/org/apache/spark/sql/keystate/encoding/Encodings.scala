@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.{JavaTypeInference, ScalaReflection}
 import org.apache.spark.sql.catalyst.encoders.RowEncoder
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Spark's encoders, by whatever a user names a type with. */
+/** Spark's encoders, for each way in which a user can name a type. */
 object Encodings {
   def ofTag[T: TypeTag]: Encoder[T] = ScalaReflection.encoderFor[T]
 

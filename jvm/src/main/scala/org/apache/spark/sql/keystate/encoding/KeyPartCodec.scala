@@ -13,19 +13,21 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Reads and writes the values of one type, as a user key or inside one, in the format that
-  * [[OrderedKeyCodec]] documents.
+/** Reads and writes values of one type, as a whole user key or as a part of one.
+  * [[OrderedKeyCodec]] documents the format.
   */
 private[keystate] sealed abstract class KeyPartCodec {
 
   /** Appends the non-null value at `ordinal`. */
   def write(input: SpecializedGetters, ordinal: Int, out: KeyWriter): Unit
 
-  /** Takes a value off `in` and puts it into `row`. */
+  /** Reads the value at the position of `in`, moves the position behind it, and puts the value into
+    * `row`.
+    */
   def read(in: ByteBuffer, row: InternalRow, ordinal: Int): Unit
 }
 
-/** A growing byte array, of which the first `length` bytes are written. */
+/** A growing byte array. Its first `length` bytes are written. */
 private[keystate] final class KeyWriter {
   private var buffer = ByteBuffer.allocate(64)
   var length = 0
@@ -66,7 +68,7 @@ private[keystate] final class KeyWriter {
     length += bytes
   }
 
-  /** The array, with room for `count` bytes from `length` on. */
+  /** The array, with room for at least `count` bytes from `length` on. */
   def reserve(count: Int): Array[Byte] = {
     val capacity = buffer.capacity
     if (capacity - length < count) {
@@ -128,7 +130,7 @@ private[keystate] final class LongCodec(signed: Boolean) extends KeyPartCodec {
 private[keystate] final class FloatCodec(signed: Boolean) extends KeyPartCodec {
   override def write(input: SpecializedGetters, ordinal: Int, out: KeyWriter): Unit = {
     val value = input.getFloat(ordinal)
-    // -0.0 == 0.0, and floatToIntBits makes all NaNs one
+    // -0.0 equals 0.0, so both get the bits of 0.0. floatToIntBits gives all NaNs the same bits.
     val bits = java.lang.Float.floatToIntBits(if (value == 0.0f) 0.0f else value)
     out.writeInt(if (signed) bits ^ (bits >> 31 | Int.MinValue) else bits)
   }
@@ -143,7 +145,7 @@ private[keystate] final class FloatCodec(signed: Boolean) extends KeyPartCodec {
 private[keystate] final class DoubleCodec(signed: Boolean) extends KeyPartCodec {
   override def write(input: SpecializedGetters, ordinal: Int, out: KeyWriter): Unit = {
     val value = input.getDouble(ordinal)
-    // -0.0 == 0.0, and doubleToLongBits makes all NaNs one
+    // -0.0 equals 0.0, so both get the bits of 0.0. doubleToLongBits gives all NaNs the same bits.
     val bits = java.lang.Double.doubleToLongBits(if (value == 0.0) 0.0 else value)
     out.writeLong(if (signed) bits ^ (bits >> 63 | Long.MinValue) else bits)
   }
@@ -158,7 +160,7 @@ private[keystate] final class DoubleCodec(signed: Boolean) extends KeyPartCodec 
 private[keystate] sealed abstract class DecimalCodec(precision: Int, scale: Int)
     extends KeyPartCodec {
 
-  /** The value at the type's scale: rows that are not unsafe may hold it at another one. */
+  /** The value with the type's precision and scale, which only UnsafeRow is sure to have. */
   protected def decimal(input: SpecializedGetters, ordinal: Int): Decimal = {
     val value = input.getDecimal(ordinal, precision, scale)
     if (value.precision == precision && value.scale == scale) value
@@ -226,13 +228,13 @@ private[keystate] final class BinaryCodec(last: Boolean) extends KeyPartCodec {
   }
 }
 
-/** Bytes that something may follow. */
+/** Bytes inside a key, after which something may follow: escaped and ended. */
 private object Escaped {
   private val Zero: Byte = -1
   private val End: Byte = 1
 
   def write(bytes: Array[Byte], out: KeyWriter): Unit = {
-    // at worst every byte is a zero
+    // at worst every byte is a zero and takes two
     val escaped = out.reserve(Math.addExact(Math.multiplyExact(2, bytes.length), 2))
     var at = out.length
     var i = 0

@@ -11,8 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.types.DataType
 
-/** Turns objects of one type into the rows that states store, and back: a struct's own fields, or the
-  * value as the one column of a row. One thread at a time.
+/** Turns objects of one type into the rows that states store, and back. A struct becomes a row of
+  * its own fields, any other value the one column of a row. For one thread at a time.
   *
   * @param encoder
   *   bound to its own columns
@@ -26,7 +26,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
   private val nullRow =
     if (isStruct) null else UnsafeProjection.create(schema)(new GenericInternalRow(1)).copy()
 
-  /** The row, the same object at every call; null for a struct that is null. */
+  /** The row of a value; the same object at every call. Null for a null struct. */
   def row(value: Any): UnsafeRow =
     if (value == null) nullRow else toRow(value).asInstanceOf[UnsafeRow]
 
@@ -48,7 +48,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       fromRow(stored)
     }
 
-  /** The value as one that may be a field of a row or an element of an array; for keeping. */
+  /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
   def field(value: Any): Any = {
     val encoded = row(value)
     if (encoded == null) null
@@ -56,7 +56,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
     else encoded.copy().get(0, schema.head.dataType)
   }
 
-  /** The object of a field of a row or an element of an array. */
+  /** The object in a field of a row or an element of an array. Null if that is null. */
   def fromField(container: SpecializedGetters, ordinal: Int): Any =
     if (container.isNullAt(ordinal)) null
     else if (isStruct) toObject(container.getStruct(ordinal, schema.length))
@@ -65,7 +65,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       toObject(holder)
     }
 
-  /** The value as field 0; the same object at every call. */
+  /** The value as field 0 of what is returned, which is the same object at every call. */
   def asField(value: Any): SpecializedGetters =
     if (isStruct) {
       holder.update(0, row(value))
@@ -75,7 +75,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
 
 private[keystate] object ObjectCodec {
 
-  /** The type of a value as Python declares it too: nullable throughout. */
+  /** The type of a value as Python would declare it: nullable throughout. */
   def dataType(encoder: ExpressionEncoder[_]): DataType =
     (if (encoder.isSerializedAsStructForTopLevel) encoder.schema
      else encoder.schema.head.dataType).asNullable

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.types._
 import org.apache.spark.sql.catalyst.util.CollationFactory.UTF8_BINARY_COLLATION_ID
 import org.apache.spark.sql.types.{DataType, Decimal, UserDefinedType}
 
-/** In which order the bytes of an [[OrderedKeyCodec]] sort. */
+/** The order in which the bytes of an [[OrderedKeyCodec]] sort. */
 private[keystate] sealed abstract class StoredOrder(val name: String)
 
 private[keystate] object StoredOrder {
@@ -20,8 +20,8 @@ private[keystate] object StoredOrder {
   /** The reverse of [[Natural]]. */
   case object Descending extends StoredOrder("descending")
 
-  /** The order of Flink's BytewiseComparator: [[Natural]], but negative numbers sort after the
-    * others, and floating point ones among themselves by magnitude.
+  /** The order of Flink's BytewiseComparator. It is [[Natural]], except that negative numbers sort
+    * after the others, and negative floating point numbers sort by magnitude among themselves.
     */
   case object Bytewise extends StoredOrder("bytewise")
 
@@ -30,35 +30,35 @@ private[keystate] object StoredOrder {
     .getOrElse(throw new IllegalArgumentException(s"unknown key order '$name'"))
 }
 
-/** The user key that ends a stored entry key: bytes whose unsigned order is a [[StoredOrder]] of the
-  * key's type. Keys that Spark holds equal have the same bytes.
+/** Encodes the user key, which is the end of a stored entry key. The unsigned order of the bytes is
+  * a [[StoredOrder]] of the key's type. Keys that are equal for Spark have the same bytes.
   *
   * The bytes are an on-disk format. Numbers are big-endian:
   *   - boolean: 1 byte, 0 or 1;
   *   - byte, short, int, long: 1, 2, 4 or 8 bytes, the sign bit flipped. A date and a year-month
   *     interval is an int; a timestamp, timestamp_ntz, time and day-time interval is a long;
-  *   - float, double: the IEEE 754 bits, with the sign bit flipped if it is clear, and else all of
-  *     them. -0.0 is stored as 0.0, and all NaNs are stored as Java's;
-  *   - decimal: the unscaled value, the sign bit flipped, as a long up to precision 18 and in 16
-  *     bytes above it;
-  *   - string, binary: when it is the whole key, its bytes as they are, which nothing follows.
-  *     Inside a struct or array each 0x00 is stored as 0x00 0xFF, and 0x00 0x01 ends it;
-  *   - struct: per field 0x00 for null, or 0x01 and the value. Declared nullability makes no
-  *     difference, as it may change between runs;
-  *   - array: per element 0x01 for null, or 0x02 and the value; 0x00 ends it;
+  *   - float, double: the IEEE 754 bits. If the sign bit is clear, it is flipped; if it is set, all
+  *     bits are flipped. -0.0 is stored as 0.0, and every NaN as Java's NaN;
+  *   - decimal: the unscaled value, the sign bit flipped. Up to precision 18 it is a long, above
+  *     that it has 16 bytes;
+  *   - string, binary: if it is the whole key, its bytes as they are, with no end mark. Inside a
+  *     struct or array each 0x00 is stored as 0x00 0xFF, and 0x00 0x01 ends the value;
+  *   - struct: for each field 0x00 if it is null, else 0x01 and the value. Declared nullability
+  *     makes no difference, because it may change between runs;
+  *   - array: for each element 0x01 if it is null, else 0x02 and the value; 0x00 ends the array;
   *   - user defined type: its SQL type.
   *
-  * `Descending` stores the complement of these bytes. Complementing reverses the order only if no
-  * encoding is the prefix of another, so there a string or binary is always escaped and ended.
+  * `Descending` stores the complement of these bytes. That reverses the order only if no encoding
+  * is the prefix of another. So with `Descending` a string or binary is always escaped and ended.
   *
-  * `Bytewise` flips no sign bits and no bits of negative floating point numbers.
+  * `Bytewise` flips no sign bits, and no bits of negative floating point numbers.
   *
   * An instance reuses a buffer: one thread at a time.
   */
 private[keystate] final class OrderedKeyCodec private (value: KeyPartCodec, complement: Boolean) {
   private val out = new KeyWriter
 
-  /** The bytes, a fresh array, of the value at `ordinal`, which must not be null. */
+  /** The bytes of the value at `ordinal`, which must not be null. A new array at each call. */
   def encode(input: SpecializedGetters, ordinal: Int): Array[Byte] = {
     out.length = 0
     value.write(input, ordinal, out)
@@ -67,8 +67,8 @@ private[keystate] final class OrderedKeyCodec private (value: KeyPartCodec, comp
     bytes
   }
 
-  /** Sets field `ordinal` of `row` to what the bytes from `offset` to the end encode. A string may
-    * share `bytes`.
+  /** Decodes the bytes from `offset` to the end into field `ordinal` of `row`. A decoded string may
+    * share the array `bytes`.
     */
   def decode(bytes: Array[Byte], offset: Int, row: InternalRow, ordinal: Int): Unit = {
     val in =
@@ -94,7 +94,7 @@ private[keystate] final class OrderedKeyCodec private (value: KeyPartCodec, comp
 private[keystate] object OrderedKeyCodec {
 
   /** @throws java.lang.IllegalArgumentException
-    *   if the type is or contains one without an order that bytes can follow
+    *   if the type is, or contains, one whose order bytes cannot have
     */
   def apply(dataType: DataType, order: StoredOrder = StoredOrder.Natural): OrderedKeyCodec = {
     val descending = order == StoredOrder.Descending
@@ -102,12 +102,12 @@ private[keystate] object OrderedKeyCodec {
     new OrderedKeyCodec(codec, descending)
   }
 
-  /** Dispatches on the physical type, since that is what Spark's ordering is defined on.
+  /** Chooses by the physical type, because Spark defines its ordering on that.
     *
     * @param signed
     *   whether negative numbers sort before the others
     * @param last
-    *   whether the value ends where the bytes end
+    *   whether nothing follows the value, so that it ends where the bytes end
     */
   private def partCodec(dataType: DataType, signed: Boolean, last: Boolean): KeyPartCodec = {
     def nested(dataType: DataType) = partCodec(dataType, signed, last = false)

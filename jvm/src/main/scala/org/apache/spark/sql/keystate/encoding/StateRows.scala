@@ -8,18 +8,18 @@ import keystate.backend.StateValue
 /** Stored values and the rows in them. */
 private[keystate] object StateRows {
 
-  /** A map's value that is null although its type is a struct: nothing follows the header. */
+  /** The stored form of a map's null value if the value's type is a struct: only the header. */
   val NullStruct: Array[Byte] = Array(StateValue.NullFlag)
 
   def isNull(bytes: Array[Byte]): Boolean = (bytes(0) & StateValue.NullFlag) != 0
 
-  /** Makes `row` the row in a stored value, without copying. */
+  /** Points `row` at the row in a stored value. Nothing is copied. */
   def point(row: UnsafeRow, bytes: Array[Byte]): Unit = {
     val offset = StateValue.rowOffset(bytes)
     row.pointTo(bytes, (Platform.BYTE_ARRAY_OFFSET + offset).toLong, bytes.length - offset)
   }
 
-  /** A stored value that never expires: the header is one byte, 0. */
+  /** A stored value that never expires: its header is one byte, 0. */
   def encode(row: UnsafeRow): Array[Byte] = {
     val bytes = new Array[Byte](1 + row.getSizeInBytes)
     Platform.copyMemory(

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.StructType
   * @param schema
   *   of the row in a stored value
   * @param isStruct
-  *   whether that row is the value itself, see `StateSpec`
+  *   whether that row is the value itself, see `StateSpec.isStruct`
   */
 private[keystate] final class StoredValueWriter(
     schema: StructType,

@@ -13,14 +13,16 @@ import keystate.settings.Settings
 private[keystate] object CheckpointFiles {
   private val Setting = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
 
-  /** What manages a checkpoint's files: what the setting says and, without it, the quickest. */
+  /** What manages a checkpoint's files: the class that the setting names or, without the setting,
+    * the fastest that fits.
+    */
   def create(path: Path, conf: Configuration): CheckpointFileManager =
     conf.get(Setting) match {
       case null | Settings.FileManagerClass => select(path, conf)
       case _ => CheckpointFileManager.create(path, conf)
     }
 
-  /** Writes a file whole: what fails leaves no file. */
+  /** Writes a file whole. If that fails, no new file is left. */
   def write(files: CheckpointFileManager, file: Path, overwriteIfPossible: Boolean)(
       content: FSDataOutputStream => Unit
   ): Unit = {
@@ -43,7 +45,7 @@ private[keystate] object CheckpointFiles {
       CheckpointFileManager.create(path, others)
     }
 
-  /** Whether Spark's own manager would go to Hadoop's local file system, and not to one that somebody
+  /** Whether Spark's own manager would use Hadoop's local file system, and not one that somebody
     * put in its place.
     */
   private def isPlainLocal(folder: Path, conf: Configuration): Boolean =

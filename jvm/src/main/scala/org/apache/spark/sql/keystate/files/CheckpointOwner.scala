@@ -20,19 +20,23 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import keystate.errors.KeystateErrors
 
-/** Which of the drivers that know a checkpoint may write to it: the one that came last.
+/** Decides which of the drivers that know a checkpoint may write to it: the one that came last.
   *
-  * A run of a query takes the checkpoint before it reads its logs, and so does an offline change. It
-  * writes `_keystate/owners/<n>`, n being one more than the highest that is there. Such a file is
-  * written once and never replaced, so of two that come at once one gets n and the other n + 1. Owner n
-  * looks for n + 1 when it plans a batch and before each entry of the offset and the commit log. If
-  * that is there, it fails and writes nothing more.
+  * A query's run takes the checkpoint before it reads its logs, and so does an offline change. To
+  * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
+  * there. Such a file is written once and never replaced. So if two drivers come at the same time,
+  * one gets n and the other n + 1. Owner n looks for n + 1 when it plans a micro-batch, and before
+  * each entry of the offset log and the commit log. If n + 1 is there, owner n fails and writes
+  * nothing more.
   *
-  * Another driver can come between the look and the write. No lock is needed for that: Spark's log
-  * entries are written once, so only one of two drivers gets a batch into the commit log; their files
-  * of state have different names, or with checkpoint format v1 and one layout the same content; and the
-  * layout of a batch's state is read from that state (see [[CommittedPartitions]]), not from the log entry that
-  * a rescale edits.
+  * Another driver can come between the look and the write. No lock is needed for that, for three
+  * reasons:
+  *   - Spark's log entries are written once, so only one of two drivers gets a micro-batch into the
+  *     commit log;
+  *   - the state files of two drivers have different names. With checkpoint format v1 and the same
+  *     number of partitions the names are equal, but so is the content;
+  *   - the number of partitions of a micro-batch's state is read from that state (see
+  *     [[CommittedPartitions]]), not from the log entry that a rescale edits.
   */
 private[keystate] object CheckpointOwner extends Logging {
   private implicit val formats: Formats = DefaultFormats
@@ -40,8 +44,8 @@ private[keystate] object CheckpointOwner extends Logging {
   private val Ended = ".ended"
   private val Logs = Set("offsets", "commits")
 
-  /** How many owners' files stay: for a driver that wakes up after as many others it is too late to see
-    * that it lost the checkpoint.
+  /** How many owner files are kept. A driver that wakes up after this many others have come can no
+    * longer see that it lost the checkpoint.
     */
   private val Kept = 100
 
@@ -50,13 +54,15 @@ private[keystate] object CheckpointOwner extends Logging {
       extends Claim
   private final case class Failed(cause: Throwable) extends Claim
 
-  /** Of this driver, by checkpoint. Spark lets it run one query on a checkpoint at a time. */
+  /** What this driver holds, by checkpoint. Spark lets a driver run only one query at a time on a
+    * checkpoint.
+    */
   private val claims = new ConcurrentHashMap[Path, Claim]
 
   /** Makes this driver the owner.
     *
     * @param run
-    *   what it does there, for the messages of others
+    *   what this driver does there, for messages in other drivers
     */
   def take(checkpoint: Path, conf: Configuration, run: String): Unit = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
@@ -82,13 +88,13 @@ private[keystate] object CheckpointOwner extends Logging {
     }
   }
 
-  /** From now on nothing is written to the logs, and the query fails with this. */
+  /** From now on this driver writes nothing to the logs, and the query fails with `cause`. */
   def fail(checkpoint: Path, cause: Throwable): Unit = {
     claims.put(checkpoint, Failed(cause))
     ()
   }
 
-  /** Lets go of the checkpoint if it is held for this run; others see that the run has ended. */
+  /** Gives up the checkpoint if this run holds it. Others can then see that the run has ended. */
   def release(checkpoint: Path, run: String): Unit = claims.get(checkpoint) match {
     case held: Held if held.run == run =>
       claims.remove(checkpoint, held)
@@ -104,7 +110,9 @@ private[keystate] object CheckpointOwner extends Logging {
     case _ =>
   }
 
-  /** Fails where another driver has taken the checkpoint from this one, or this one could not take it. */
+  /** Throws if another driver has taken the checkpoint from this one, or if this one could not take
+    * it. Does nothing if this driver never took it.
+    */
   def check(checkpoint: Path): Unit = claims.get(checkpoint) match {
     case null =>
     case Failed(cause) => throw cause
@@ -113,14 +121,14 @@ private[keystate] object CheckpointOwner extends Logging {
         throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))
   }
 
-  /** Checks before an entry of a query's log is written. */
+  /** Does `check` before an entry of a query's log is written. */
   def checkWrite(path: Path): Unit = {
     val log = path.getParent
     if (log != null && Logs(log.getName) && log.getParent != null) check(log.getParent)
   }
 
-  /** Another process of this machine that has the checkpoint and has not let go of it. Whether one of
-    * another machine is alive is not known here.
+  /** Another process of this machine that owns the checkpoint and is still running. None if there
+    * is none. Whether a process of another machine is running can't be told here.
     */
   def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
@@ -137,7 +145,7 @@ private[keystate] object CheckpointOwner extends Logging {
   private def describe(checkpoint: Path, number: Long, files: CheckpointFileManager): String =
     read(checkpoint, number, files).fold("another driver")(_.toString)
 
-  /** None where it can't be read: it only says who it is. */
+  /** None if the file can't be read: it only serves to name the owner. */
   private def read(checkpoint: Path, number: Long, files: CheckpointFileManager): Option[Owner] =
     try
       Using.resource(files.open(file(checkpoint, number))) { in =>
@@ -160,7 +168,7 @@ private[keystate] object CheckpointOwner extends Logging {
     try InetAddress.getLocalHost.getHostName
     catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
 
-  /** A process number is given again; with its start it is one process. */
+  /** The start time of a process: its number alone is not unique, because numbers are reused. */
   private def processStart(process: ProcessHandle): Long =
     process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
 

@@ -25,11 +25,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 
 import keystate.files.LocalFolder
 
-/** Spark's manager of a checkpoint in the local file system, or one that is mounted there, but for
-  * how files and folders are made and named: without native code Hadoop starts a process to set their
-  * permissions and two for a rename, and each takes tens of milliseconds.
+/** Spark's manager for a checkpoint in the local file system, or in one that is mounted there. Only
+  * how files and folders are made and renamed differs. Without native code Hadoop starts a process
+  * to set permissions and two processes for a rename, and each takes tens of milliseconds.
   *
-  * It relies on the inherited `createAtomic`, which writes what `createTempFile` gives and ends with
+  * Relies on the inherited `createAtomic`: it writes to what `createTempFile` gives and ends with
   * `renameTempFile`.
   */
 private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
@@ -52,26 +52,27 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
   override def renameTempFile(source: Path, target: Path, overwriteIfPossible: Boolean): Unit = {
     val file = local(target)
     if (overwriteIfPossible) {
-      // Hadoop's checksum of a file that this one replaces would not fit it.
+      // The file may have a checksum file of Hadoop's, which would not fit the new content.
       Files.deleteIfExists(file.resolveSibling(s".${file.getFileName}.crc"))
       Files.move(local(source), file, ATOMIC_MOVE, REPLACE_EXISTING)
     } else
       try {
-        // Of two writers one succeeds, which asking first whether there is a file can't promise.
+        // Of two writers exactly one succeeds. A look beforehand whether the file is there could
+        // not promise that.
         Files.createLink(file, local(source))
         Files.delete(local(source))
       } catch {
         case _: NioFileAlreadyExistsException =>
-          Files.delete(local(source)) // Spark leaves it where it is
+          Files.delete(local(source)) // Spark does not delete it
           throw new FileAlreadyExistsException(s"$target exists already")
         case _: UnsupportedOperationException | _: FileSystemException if !Files.exists(file) =>
-          // A file system without hard links.
+          // The file system has no hard links.
           Files.move(local(source), file, ATOMIC_MOVE)
       }
     ()
   }
 
-  /** False where the checkpoint and the file are not in one file system. */
+  /** Makes a hard link. False if the checkpoint and the file are not in one file system. */
   def link(path: Path, file: File): Boolean = LocalFolder.link(local(path), file.toPath)
 
   private def attributes(default: FsPermission): Seq[FileAttribute[_]] =

@@ -3,10 +3,10 @@ package org.apache.spark.sql.keystate.files
 import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.internal.SQLConf
 
-/** The settings that Spark keeps in an entry of the offset log, for the query's life. */
+/** The settings that Spark keeps in an entry of the offset log, for the query's whole life. */
 private[keystate] object OffsetEntry {
   private val Partitions = SQLConf.SHUFFLE_PARTITIONS.key
-  private val Most = 1000000 // what is more can only be damage
+  private val Most = 1000000 // a higher number can only be damage
 
   def setting(entry: OffsetSeqBase, key: String): Option[String] =
     entry.metadataOpt.flatMap(_.conf.get(key))

@@ -14,9 +14,10 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 
 import keystate.errors.{KeystateErrors, KeystateException}
 
-/** The logs of a query, whose entries Spark itself never replaces. What is damaged is named.
+/** The offset log and the commit log of a query. Spark itself never replaces their entries. The
+  * error for a damaged entry names its file.
   *
-  * Relies on `HDFSMetadataLog`, whose `get` gives None for what is not there.
+  * Relies on `HDFSMetadataLog`, whose `get` returns None for a missing entry.
   */
 private[keystate] object QueryLogs {
 
@@ -33,7 +34,7 @@ private[keystate] object QueryLogs {
 
     override def getLatest(): Option[(Long, OffsetSeqBase)] = latest(this)
 
-    /** With how many partitions a batch was begun. */
+    /** The number of partitions with which a micro-batch was begun. */
     def partitions(batch: Long): Option[Int] =
       naming(batchIdToPath(batch))(get(batch).map(OffsetEntry.partitions))
 
@@ -68,13 +69,15 @@ private[keystate] object QueryLogs {
       case NonFatal(e) => throw KeystateErrors.damagedLog(file, e)
     }
 
-  /** Replaces a log's file by one that was written whole; at any time one of them is there. */
+  /** Replaces a log's file by one that is written whole. At any time the old or the new one is
+    * there.
+    */
   private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {
     val files = CheckpointFiles.create(file.getParent, conf)
     val content = new ByteArrayOutputStream
     write(content)
     CheckpointFiles.write(files, file, overwriteIfPossible = true)(content.writeTo)
-    // A manager may leave the old file, and does not tell.
+    // A file manager may silently keep the old file, so read it back.
     val written = Using.resource(files.open(file))(_.readAllBytes())
     if (!Arrays.equals(written, content.toByteArray)) throw KeystateErrors.cannotReplace(file)
   }

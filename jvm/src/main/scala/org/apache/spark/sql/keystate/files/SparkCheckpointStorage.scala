@@ -9,8 +9,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoredFile}
 
-/** The checkpoint's files through Spark's CheckpointFileManager, which knows how the file system at
-  * hand makes a file appear atomically, and which users can replace.
+/** The checkpoint's files through Spark's `CheckpointFileManager`. Relies on it to make a file
+  * appear atomically in each kind of file system. Users can replace the manager by a setting.
   */
 private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
     extends CheckpointStorage {
@@ -34,7 +34,7 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
 
   override def createAtomic(path: String): AtomicOutputStream = {
     val file = resolve(path)
-    // The manager's temporary file needs the folder.
+    // The manager writes a temporary file, which needs the folder.
     if (!files.exists(file.getParent)) files.mkdirs(file.getParent)
     val out = files.createAtomic(file, overwriteIfPossible = true)
     new AtomicOutputStream {

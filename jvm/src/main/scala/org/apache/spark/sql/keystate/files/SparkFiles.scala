@@ -9,10 +9,12 @@ import org.apache.hadoop.fs.{ChecksumException, Path}
 
 import keystate.errors.{DamagedFileException, KeystateException}
 
-/** Files of a checkpoint that Spark writes and parses: what it throws where it can't names no file. */
+/** Files of a checkpoint that Spark writes and parses. What Spark throws for a damaged one names no
+  * file.
+  */
 private[keystate] object SparkFiles {
 
-  /** Names the file, or where it is, if what is read there makes no sense. */
+  /** If what is read makes no sense, throws an error that names the file or its place. */
   def reading[T](file: => Path)(read: => T): T = {
     def damaged(e: Throwable) =
       throw new DamagedFileException(file.toString, s"it cannot be understood ($e)", e)

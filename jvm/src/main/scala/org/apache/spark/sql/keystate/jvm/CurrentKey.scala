@@ -9,15 +9,16 @@ import keystate.backend.StateEntries
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 
-/** The key that a JVM function is processing, and where its states are. States find both here, so
-  * that moving on to the next element costs the same however many states there are.
+/** The key that a JVM function is processing, and the entries of the current task's states. All
+  * states read both from here. So moving on to the next element costs the same however many states
+  * there are.
   */
 private[keystate] final class CurrentKey {
   private var row: UnsafeRow = _
   private var bytes: Array[Byte] = _
   private var keyGroup = 0
   private var open = false
-  private var caller: Thread = _ // of the function; null outside of a task's calls
+  private var caller: Thread = _ // that the function is called in; null outside of a task's calls
   private val iterators = ArrayBuffer.empty[AutoCloseable]
 
   private var entries: Array[StateEntries] = Array.empty
@@ -28,11 +29,11 @@ private[keystate] final class CurrentKey {
     families = context.families.toArray
   }
 
-  /** What a state is read and written through, and the backend's id of it. */
+  /** What a state is read and written through. `familyOf` is the backend's id of it. */
   def entriesOf(state: Int): StateEntries = entries(state)
   def familyOf(state: Int): Int = families(state)
 
-  /** Counts elements, so that what was read for one is not taken for another's. */
+  /** Counts elements, so that what a state read for one is not used for another. */
   var element = 0L
 
   /** Entries put and removed in this task. */
@@ -44,8 +45,8 @@ private[keystate] final class CurrentKey {
 
   def isOpen: Boolean = open
 
-  /** States may be used from now on, in this thread only: one of the function's own may be left from
-    * an element or a task that is long over.
+  /** From now on this thread, and no other, may use states. A thread that the function itself
+    * started may still run when its element or task is long over, and is refused.
     */
   def enterCalls(): Unit = caller = Thread.currentThread
   def leaveCalls(): Unit = caller = null
@@ -72,7 +73,7 @@ private[keystate] final class CurrentKey {
 
   def currentRow: UnsafeRow = row
 
-  /** The key's bytes, which the backend may keep. */
+  /** The key's bytes. The backend may keep the array. */
   def key: Array[Byte] = {
     if (bytes == null) {
       bytes = new Array[Byte](row.getSizeInBytes)
@@ -84,7 +85,9 @@ private[keystate] final class CurrentKey {
   def check(state: String): Unit =
     if (!open || !isCaller) throw KeystateErrors.noCurrentKey(state)
 
-  /** For what is used without a key too. */
+  /** Throws if this is not the thread that the function is called in. For what can be used without
+    * a key.
+    */
   def checkCaller(what: String): Unit = if (!isCaller) throw KeystateErrors.notInCall(what)
 
   def closeLater(iterator: AutoCloseable): Unit = iterators += iterator

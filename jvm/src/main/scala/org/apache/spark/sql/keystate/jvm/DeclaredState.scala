@@ -11,8 +11,8 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, OrderedKeyCodec, StoredOrder}
 import org.apache.spark.sql.keystate.spec.{FieldDefaults, StateKind, StateSpec}
 
-/** A state that a JVM function declared, and the encoders of its values and user keys. They are bound
-  * on the driver: before that they don't survive being sent.
+/** A state that a JVM function declared, with the encoders of its values and user keys. They are
+  * bound on the driver, because an unbound encoder does not survive serialisation.
   */
 private[keystate] final case class DeclaredState(
     spec: StateSpec,

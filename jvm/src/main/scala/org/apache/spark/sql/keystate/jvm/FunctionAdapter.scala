@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.jvm
 
-/** A function that makes one of the user's into one of another kind. */
+/** A function that adapts a user's function to another kind of function. */
 trait FunctionAdapter {
 
-  /** The user's. */
+  /** The user's function. */
   def adapted: AnyRef
 }

@@ -11,13 +11,13 @@ import keystate.{
   RichFunction
 }
 
-/** How a subtask calls a function, of whichever kind it is. */
+/** How a subtask calls a function, whatever kind of function it is. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
   import FunctionCalls.{Element, Out}
 
   def processElement(value: Any, ctx: Element, out: Out): Unit
 
-  /** Whether it can set timers. */
+  /** Whether the function can set timers. */
   def hasTimers: Boolean = false
 
   def onTimer(time: Long, ctx: Element, out: Out): Unit =
@@ -26,7 +26,7 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
   def processBroadcastElement(value: Any, ctx: KeyedBroadcastContext[Any], out: Out): Unit =
     throw new IllegalStateException("the function takes no broadcast elements")
 
-  /** What may have hooks for checkpoints. */
+  /** The user's own object, which may implement the hooks for checkpoints. */
   val user: AnyRef = function match {
     case adapter: FunctionAdapter => adapter.adapted
     case own => own

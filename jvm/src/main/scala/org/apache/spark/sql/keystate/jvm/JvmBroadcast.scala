@@ -23,14 +23,14 @@ import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 /** The broadcast side of a JVM function.
   *
   * @param element
-  *   bound to the columns that are broadcast
+  *   the encoder of broadcast elements, bound to the columns that are broadcast
   */
 private[keystate] final case class DeclaredBroadcast(
     element: ExpressionEncoder[Any],
     states: Seq[DeclaredState]
 )
 
-/** Takes in the broadcast elements of a JVM function's subtask. */
+/** Processes the broadcast elements of a JVM function's subtask. */
 private[keystate] final class JvmBroadcast(
     declared: DeclaredBroadcast,
     calls: FunctionCalls,
@@ -42,7 +42,7 @@ private[keystate] final class JvmBroadcast(
   private val toElement = declared.element.createDeserializer()
   private var context: OperatorTaskContext = _
   private var eventTime: EventTimeReader = _
-  private var row: InternalRow = _ // of the element at hand
+  private var row: InternalRow = _ // of the current element; null outside of one
   private var value: Any = _
 
   private val states = declared.states.map { state =>
@@ -56,7 +56,7 @@ private[keystate] final class JvmBroadcast(
       throw KeystateErrors.noBroadcastState(descriptor.name, states.map(_._1))
     )
 
-  /** The elements of a task. */
+  /** Begins a task. Returns its broadcast elements. */
   def enter(context: OperatorTaskContext): Iterator[InternalRow] = {
     this.context = context
     row = null
@@ -67,7 +67,7 @@ private[keystate] final class JvmBroadcast(
       eventTime = new EventTimeReader(input.columns)
       input.iterator
     }
-    // Whatever worker has the states as they were has not what comes of these elements.
+    // A new tag: a worker that holds the states under the old tag lacks what these elements change.
     if (rows.nonEmpty) context.broadcastStates.get.tag = UUID.randomUUID.toString
     rows
   }
@@ -79,7 +79,7 @@ private[keystate] final class JvmBroadcast(
     this.row = null
   }
 
-  /** What is being processed, for messages. */
+  /** The element that is being processed, for messages. */
   def where: Any = value
 
   private object Element extends KeyedBroadcastContext[Any] {

@@ -6,10 +6,10 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, MapKeyCodec}
 
-/** A broadcast state of a JVM function: reads and writes its entries directly.
+/** A broadcast state of a JVM function. It reads and writes its entries directly.
   *
   * @param writable
-  *   whether a broadcast element is being processed
+  *   whether a broadcast element is being processed, so that the state may be changed
   */
 private[keystate] final class JvmBroadcastState(
     declared: DeclaredState,

@@ -20,11 +20,11 @@ import org.apache.spark.sql.keystate.operator.{
 }
 import org.apache.spark.sql.keystate.state.Timer
 
-/** A function in the JVM. It runs in the operator that Python's functions run in too, so that either
-  * goes on from the other's checkpoint.
+/** A function in the JVM. It runs in the same operator as Python's functions, so either can go on
+  * from the other's checkpoint.
   *
   * @param function
-  *   the [[RichFunction]], serialised
+  *   the serialised [[RichFunction]]
   * @param input
   *   bound to the columns that the function sees
   * @param key
@@ -32,7 +32,7 @@ import org.apache.spark.sql.keystate.state.Timer
   * @param operatorStates
   *   the lists of its operator state
   * @param broadcast
-  *   if it takes broadcast elements
+  *   None if it takes no broadcast elements
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
@@ -54,8 +54,8 @@ private[keystate] final class JvmFunction(
   ): FunctionRun = {
     var pass = Option.empty[OpenedFunction#Pass]
     var failed = false
-    // These run before the store is let go of, so no other attempt can have the instance by then. One
-    // whose result was not read to the end has seen rows that don't count.
+    // These listeners run before the store is released, so no other attempt can have the instance
+    // by then. If a result was not read to its end, the instance has seen rows that do not count.
     context.task.addTaskFailureListener { (_, _) =>
       failed = true
       context.subtask.close()

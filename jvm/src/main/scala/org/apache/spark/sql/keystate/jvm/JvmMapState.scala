@@ -9,8 +9,8 @@ import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.MapKeyCodec
 
-/** Map and sorted map state: one stored entry a user key. Iterators are lazy: what they have not yet
-  * returned is read when the map is about to change.
+/** Map and sorted map state: one stored entry for each user key. Iterators are lazy: before the map
+  * changes, what they have not yet returned is read.
   */
 private[keystate] final class JvmMapState(
     spec: StateSpec,

@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.spec.StateKind
 /** A list of operator state that a JVM function declared.
   *
   * @param union
-  *   whether every subtask is restored with the elements of all
+  *   whether each subtask is restored with the elements of all subtasks
   */
 private[keystate] final case class DeclaredList(state: DeclaredState, union: Boolean)
 
@@ -41,8 +41,8 @@ private[keystate] abstract class JvmOperatorStates(keyed: KeyedStateStore)
   protected def list(descriptor: ListStateDescriptor[_], union: Boolean): InstanceList
 }
 
-/** Takes notes of which operator states a function asks for on the driver; there is nothing to
-  * restore, and they are empty.
+/** Notes on the driver which operator states a function asks for. There is nothing to restore
+  * there: the states are empty.
   */
 private[keystate] final class OperatorStateDiscovery(keyed: KeyedStateStore)
     extends JvmOperatorStates(keyed) {
@@ -65,8 +65,9 @@ private[keystate] final class OperatorStateDiscovery(keyed: KeyedStateStore)
 
 /** Keeps a JVM function's instance and its subtask's operator state together.
   *
-  * What an instance holds is state too. So each snapshot gets a tag of its own, which is stored with
-  * it, and the instance serves the next task only if that begins with this very snapshot.
+  * What an instance holds in its fields is state too. So each snapshot gets its own tag, which is
+  * stored with it. The instance serves the next task only if that task begins with this very
+  * snapshot.
   */
 private[keystate] final class JvmOperatorState(
     function: AnyRef,
@@ -96,16 +97,16 @@ private[keystate] final class JvmOperatorState(
     }
   )
 
-  /** Gives the function what its subtask had. */
+  /** Gives the function the restored state of its subtask. */
   def initialize(): Unit = function match {
     case own: CheckpointedFunction => own.initializeState(this)
     case _ =>
   }
 
-  /** Whether a task begins with what this instance has. */
+  /** Whether a task begins with the state that this instance has. */
   def goesOn(context: OperatorTaskContext): Boolean = context.operatorState.get.tag == tag
 
-  /** Tells the function that its last batch counts: the next one has begun. */
+  /** Tells the function that its last micro-batch was committed: the next one has begun. */
   def begin(context: OperatorTaskContext): Unit =
     snapshotOf.filter(_ < context.batch.id).foreach { batch =>
       snapshotOf = None
@@ -115,8 +116,8 @@ private[keystate] final class JvmOperatorState(
       }
     }
 
-  /** Stores what the instance would have after a restart; states that it did not ask for stay as they
-    * were.
+  /** Stores what an instance would be restored with. Restored states that the function did not ask
+    * for are stored again unchanged.
     */
   def snapshot(context: OperatorTaskContext): Unit = {
     val batch = context.batch.id
@@ -140,7 +141,7 @@ private[keystate] final class JvmOperatorState(
   }
 }
 
-/** The elements of one list as they are; encoded, and so checked, for a snapshot. */
+/** The current elements of one list. They are encoded, and so checked, only for a snapshot. */
 private[keystate] final class InstanceList(declared: DeclaredState, restored: Seq[String] = Nil)
     extends ListState[Any] {
   private val format = new OperatorElements(declared)

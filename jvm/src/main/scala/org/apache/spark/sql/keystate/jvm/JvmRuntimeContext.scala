@@ -47,7 +47,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
     state
   }
 
-  /** The state of a name, and its index. */
+  /** The state with this name, and its index. */
   protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int)
 
   override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] =
@@ -139,7 +139,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
   }
 }
 
-/** Takes notes of which states a function asks for in `open` on the driver. */
+/** Notes on the driver which states a function asks for in `open`. */
 private[keystate] final class DiscoveryContext(name: Option[String])
     extends JvmRuntimeContext(new CurrentKey) {
   val found = mutable.ArrayBuffer.empty[DeclaredState]

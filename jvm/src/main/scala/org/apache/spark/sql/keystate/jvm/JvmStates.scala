@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.ListChunks
 
-/** A state of a JVM function: reads and writes its entries directly, for the key of the cursor. */
+/** A state of a JVM function. It reads and writes its entries directly, for the current key. */
 private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: CurrentKey) {
   protected def family: Int = cursor.familyOf(index)
   protected def store: StateEntries = cursor.entriesOf(index)
@@ -30,7 +30,9 @@ private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: C
   private val byEventTime = spec.ttl.exists(_.eventTime)
   private val livesOnWhenRead = spec.ttl.exists(_.updatedOnRead)
 
-  /** When the current element used this state; the clock itself is the entries' concern. */
+  /** The event time at which the current element uses this state. `Long.MinValue` if its time to
+    * live does not go by event time; the entries know the processing time themselves.
+    */
   protected def time: Long = if (byEventTime) cursor.eventTime() else Long.MinValue
 
   protected def wasRead(entry: Array[Byte]): Unit = if (livesOnWhenRead) touch(entry)
@@ -38,11 +40,11 @@ private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: C
 
   private def touch(entry: Array[Byte]): Unit = store match {
     case ttl: TtlEntries => ttl.touch(family, cursor.group, entry, time)
-    case _ => // of a batch, where nothing expires
+    case _ => // a batch query, in which nothing expires
   }
 }
 
-/** Value state. The object is kept while its element is processed. */
+/** Value state. It keeps the object that it read until the next element. */
 private[keystate] final class JvmValueState(
     spec: StateSpec,
     index: Int,
@@ -53,11 +55,11 @@ private[keystate] final class JvmValueState(
     with ValueState[Any] {
   private var readFor = -1L
   private var current: Any = _
-  // As stored, so that each key gets one of its own: a function may change it in place.
+  // Encoded, so that each key can get an object of its own: a function may change that in place.
   private lazy val encodedDefault =
     KeystateErrors.inState(spec.name, spec.describe)(codec.encode(default))
 
-  /** The default, as an object that no other key has; null if there is none. */
+  /** The default, as an object of this key's own. Null if there is none. */
   private def newDefault(): Any =
     if (default == null || JvmValueState.isImmutable(default)) default
     else codec.decode(encodedDefault)
@@ -67,7 +69,7 @@ private[keystate] final class JvmValueState(
     if (stored == null) newDefault() else stored
   }
 
-  /** The same without the default. */
+  /** The stored value. Null if there is none: the default is not used. */
   def read(): Any = {
     check()
     if (readFor != cursor.element) {
@@ -139,7 +141,7 @@ private[keystate] final class JvmAggregatingState(
   override def clear(): Unit = accumulator.clear()
 }
 
-/** List state, in the chunks that [[ListStateColumns]] describes. */
+/** List state, stored in the chunks that [[ListChunks]] describes. */
 private[keystate] final class JvmListState(
     spec: StateSpec,
     index: Int,
@@ -174,7 +176,7 @@ private[keystate] final class JvmListState(
   }
 
   override def update(values: IterableOnce[Any]): Unit = {
-    // Read first: it may be what this list holds.
+    // Read before the list is cleared: `values` may be the elements of this list.
     val replacing = values.iterator.toArray[Any]
     clear()
     addAll(replacing)

@@ -23,7 +23,7 @@ import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
-/** An opened JVM function of one subtask, for task after task of a query's run. */
+/** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
     extends AutoCloseable {
   private val cursor = new CurrentKey
@@ -31,8 +31,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val toKey = function.key.createDeserializer()
   private val toRow = function.output.createSerializer()
   private var context = opening
-  private var row: InternalRow = _ // of the element at hand; null for a timer
-  private var timer: Timer = _ // that fires; null for an element
+  private var row: InternalRow = _ // of the current element; null for a timer
+  private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
 
   private val element = new Element
@@ -65,10 +65,10 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private def name = context.spec.name
 
-  /** Whether this instance can serve a task. */
+  /** Whether this instance can serve a task: with operator state, only if that begins with it. */
   def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
 
-  /** Applies the function as the result is read. */
+  /** Applies the function to rows, and then to timers, as the result is read. */
   def run(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
@@ -86,7 +86,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     user.close()
   }
 
-  /** One pass over rows and timers. A reader of the result may stop before its end. */
+  /** One pass over broadcast elements, rows and timers. Its result may not be read to the end. */
   final class Pass(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
@@ -159,7 +159,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     }
   }
 
-  /** A mistake that Keystate has found names itself; everything else is the function's failure. */
+  /** Rethrows errors of Keystate and a task's kill as they are. Every other non-fatal error is
+    * reported as a failure of the function.
+    */
   private def failed(where: => String): PartialFunction[Throwable, Nothing] = {
     case e: TaskKilledException => throw e
     case e: KeystateException => throw e
@@ -183,7 +185,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     if (text.length <= 200) text else s"${text.take(200)}..."
   }
 
-  /** What the function is told of the element or timer at hand. */
+  /** What the function can learn about the current element or timer. */
   private final class Element extends BroadcastOnTimerContext[Any] with TimerService {
     private var keyOf = -1L
     private var currentKey: Any = _
@@ -206,7 +208,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           case time => time
         }
 
-    /** `Long.MinValue` if there is none. */
+    /** The event time of the element or event-time timer. `Long.MinValue` if there is none. */
     def eventTime: Long =
       if (timer == null) rowTime
       else if (timer.domain == Timers.EventTime) timer.time

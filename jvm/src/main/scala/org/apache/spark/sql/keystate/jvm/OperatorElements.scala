@@ -14,8 +14,9 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 import org.apache.spark.sql.keystate.spec.SchemaEvolution
 
-/** The elements of a list of operator state as the checkpoint has them: each an Arrow stream of its
-  * own, in Base64, so that elements can be dealt out. The Python worker writes and reads the same.
+/** The elements of a list of operator state, as the checkpoint has them. Each is an Arrow stream of
+  * its own in Base64, so that elements can be distributed one by one. The Python worker writes and
+  * reads the same format.
   */
 private[keystate] final class OperatorElements(declared: DeclaredState) {
   private val spec = declared.spec
@@ -48,7 +49,7 @@ private[keystate] final class OperatorElements(declared: DeclaredState) {
 
   private val readers = mutable.HashMap.empty[DataType, UnsafeProjection]
 
-  /** Reads elements of a type, which may be an older one, as of the type that the list has now. */
+  /** Reads elements of type `stored`, which may be older, as elements of the list's type now. */
   private def reader(stored: DataType): UnsafeProjection = {
     SchemaEvolution.check(stored, spec.valueType).foreach { reason =>
       val before = spec.copy(valueType = stored).describe

@@ -27,9 +27,9 @@ object ScalaBridge {
   /** Applies a function to a Dataset.
     *
     * @param keyType
-    *   if the function wants to know the key
+    *   None if the function does not ask for the key
     * @param broadcast
-    *   if the function takes broadcast elements
+    *   None if the function takes no broadcast elements
     */
   def process[T, OUT](
       data: Dataset[T],
@@ -161,7 +161,7 @@ object ScalaBridge {
     if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)
   }
 
-  /** The states that a copy of the function asks for. */
+  /** The states that a copy of the function asks for when it is opened on the driver. */
   private def discover(
       function: Array[Byte],
       name: Option[String]
@@ -206,7 +206,7 @@ object ScalaBridge {
     names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
   }
 
-  /** Binds the key's type to the key columns, by their order. */
+  /** The encoder of the key's type, bound to the key columns in their order. */
   private def keyEncoder(
       keyType: TypeInformation[_],
       keys: Seq[Attribute],

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** Functions in Scala or Java: from the API of `keystate` to plans, and from an operator's tasks to
-  * calls of the function and its states.
+/** Functions in Scala or Java. From the API of `keystate` it makes plans; in an operator's tasks it
+  * calls the function and provides its states.
   */
 package object jvm

@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** The stateful operators of a query, as its checkpoint has them: Keystate's, which have a record, and
-  * Spark's own.
+/** The stateful operators of a query, as its checkpoint has them: Keystate's operators, which have
+  * a record, and Spark's own.
   *
   * @param root
   *   the checkpoint
@@ -19,7 +19,7 @@ private[keystate] final class CheckpointOperators(session: SparkSession, root: P
   private val files = CheckpointFileManager.create(root, conf)
   private val state = new Path(root, "state")
 
-  /** In order; read anew at each call. */
+  /** The ids of all operators, ascending. The folder is read again at each call. */
   def all: Seq[Long] =
     if (files.exists(state)) files.list(state).toSeq.flatMap(_.getPath.getName.toLongOption).sorted
     else Nil
@@ -29,11 +29,11 @@ private[keystate] final class CheckpointOperators(session: SparkSession, root: P
   def storage(operator: Long): SparkCheckpointStorage =
     new SparkCheckpointStorage(folder(operator), conf)
 
-  /** None of an operator that is Spark's own. */
+  /** An operator's record. None if the operator is one of Spark's own. */
   def record(operator: Long): Option[OperatorRecord] =
     OperatorRecord.read(folder(operator), conf)
 
-  /** The stores of Spark's own operators, as they are after a committed batch. */
+  /** The stores of Spark's own operators, as they are after a committed micro-batch. */
   def sparkStores(batch: Option[Long]): Map[Long, Seq[SparkStoreMetadata]] = {
     val sparks = all.filter(record(_).isEmpty).toSet
     batch.filter(_ => sparks.nonEmpty).fold(Map.empty[Long, Seq[SparkStoreMetadata]]) { batch =>
@@ -46,6 +46,8 @@ private[keystate] final class CheckpointOperators(session: SparkSession, root: P
 
 private[keystate] object CheckpointOperators {
 
-  /** Whether an operator of Spark's has no keys, such as a limit: all it has is in the first partition. */
+  /** Whether one of Spark's operators has no keys, such as a limit. All of its state is in the
+    * first partition.
+    */
   def isUnpartitioned(stores: Seq[SparkStoreMetadata]): Boolean = stores.forall(_.isUnpartitioned)
 }

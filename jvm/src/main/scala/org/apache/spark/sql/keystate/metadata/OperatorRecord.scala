@@ -24,9 +24,11 @@ import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** What a checkpoint says of one keyed operator for life: `<state>/<operator>/_keystate/operator`,
-  * JSON `{"format": 1, "maxParallelism": K, "crc32c": N}`, written once before the operator's first
-  * batch. The checksum is of the JSON without it; records of earlier builds have none.
+/** What a checkpoint says of one keyed operator for its whole life. The file is
+  * `<state>/<operator>/_keystate/operator`, with the JSON
+  * `{"format": 1, "maxParallelism": K, "crc32c": N}`. It is written once, before the operator's
+  * first micro-batch. The checksum covers the JSON without the field `crc32c`. Records of earlier
+  * builds have no checksum.
   */
 private[keystate] final case class OperatorRecord(maxParallelism: Int) {
   def checkParallelism(partitions: Int): Unit =
@@ -40,7 +42,9 @@ private[keystate] object OperatorRecord {
   private val Checksum = "crc32c"
   private val KeptInMemory = 1000
 
-  /** Read once per query run: an operator is planned anew for every batch. */
+  /** Records that were read, by run, operator and wanted max parallelism. Spark plans an operator
+    * anew for each micro-batch, but a record is read once in a query's run.
+    */
   private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
     Collections.synchronizedMap(new LinkedHashMap[(String, Long, Option[Int]), OperatorRecord] {
       override def removeEldestEntry(
@@ -48,7 +52,7 @@ private[keystate] object OperatorRecord {
       ): Boolean = size > KeptInMemory
     })
 
-  /** The checkpoint's record, written now if this is the operator's first batch. */
+  /** The checkpoint's record. If this is the operator's first micro-batch, it is written now. */
   def resolve(
       info: StatefulOperatorStateInfo,
       spec: OperatorSpec,
@@ -103,7 +107,7 @@ private[keystate] object OperatorRecord {
     val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
     if (!files.exists(file)) {
-      // Checked before it is written: it is for life.
+      // `fresh` is checked here, before it is written: the record can't be changed later.
       val json = encode(fresh)
       files.mkdirs(file.getParent)
       try
@@ -111,13 +115,13 @@ private[keystate] object OperatorRecord {
           _.write(json.getBytes(UTF_8))
         )
       catch {
-        case _: FileAlreadyExistsException => // another start of this query was first
+        case _: FileAlreadyExistsException => // another start of this query wrote it first
       }
     }
     read(operator, hadoopConf).get
   }
 
-  /** The record of an operator's folder; None when the operator is not one of Keystate's. */
+  /** The record in an operator's folder. None if the operator is not one of Keystate's. */
   def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
     val file = fileOf(operator)
     val files = CheckpointFileManager.create(operator, hadoopConf)
@@ -152,7 +156,7 @@ private[keystate] object OperatorRecord {
     OperatorRecord(maxParallelism)
   }
 
-  /** Of the other fields as they are written, without white space. */
+  /** The checksum of the other fields, as they are written: without white space. */
   private def checksum(json: JObject): Long = {
     val others = JObject(json.obj.filterNot(_._1 == Checksum))
     Crc32c.of(JsonMethods.compact(others).getBytes(UTF_8)) & 0xffffffffL

@@ -19,10 +19,10 @@ import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** The states that the version has which a batch begins with. */
+/** The states in the version that a micro-batch begins with. */
 private[keystate] object RecordedStates {
 
-  /** Those of the operator's first partition, for all partitions have the same.
+  /** The states of the operator's first partition; all partitions have the same ones.
     *
     * @param id
     *   of the partition's version file; None with checkpoint format v1
@@ -44,7 +44,7 @@ private[keystate] object RecordedStates {
       }
     }
 
-  /** Those that a function had and no longer declares. */
+  /** The states that the function had in an earlier run and no longer declares. */
   def removed(recorded: Iterable[StateFamily], spec: OperatorSpec): Seq[StateFamily] = {
     val declared = (spec.states ++ spec.broadcast).map(_.name).toSet
     recorded.filter(StateSpec.isOne).filterNot(family => declared(family.name)).toSeq

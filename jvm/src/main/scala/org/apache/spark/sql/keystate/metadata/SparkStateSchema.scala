@@ -20,8 +20,8 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec}
 
-/** A keyed operator's states in the terms of Spark's own state metadata, by which Spark's `statestore`
-  * reader finds them.
+/** Describes a keyed operator's states in Spark's own state metadata, in which Spark's `statestore`
+  * reader looks for them.
   *
   * @param states
   *   those that the function declares, and those that are kept from earlier runs
@@ -31,7 +31,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 
   private val keySchema = avroNames(keys)
 
-  /** State name to the schema of its entries. A map's entries are keyed by `key` and `userKey`. */
+  /** The schema of the entries, by state name. A map's entries have the key columns `key` and
+    * `userKey`.
+    */
   val columnFamilies: Map[String, StateStoreColFamilySchema] =
     states.map(state => state.name -> columnFamily(state)).toMap
 
@@ -72,8 +74,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     state.name -> info
   }.toMap
 
-  /** Writes the schemas, unless the last ones say the same. Instead of Spark's own check, which knows
-    * of states that no batch has committed yet and refuses what [[SchemaEvolution]] reads.
+  /** Writes the schemas to a new file, unless the last ones are equal. Throws if the key has
+    * changed. It replaces Spark's own check, which counts states that no micro-batch has committed
+    * yet, and refuses changes that [[SchemaEvolution]] can read.
     *
     * @param folder
     *   for schema files
@@ -85,7 +88,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       batchId: Long
   ): StateSchemaValidationResult = {
     val operator = new Path(info.checkpointLocation, info.operatorId.toString)
-    // What an earlier attempt at this batch declared does not count, and Spark would keep it.
+    // What an earlier attempt at this micro-batch declared does not count, but Spark would keep it.
     CheckpointFileManager
       .create(operator, hadoopConf)
       .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
@@ -108,7 +111,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     }
   }
 
-  /** The newest schema file that the operator had in a batch. */
+  /** The newest schema file that the operator had in a micro-batch. None before the first one. */
   private def lastFile(operator: Path, hadoopConf: Configuration, batchId: Long) =
     if (batchId < 0) None
     else
@@ -127,7 +130,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     }
   }
 
-  /** Refuses another key than that of an entry in the checkpoint. */
+  /** Throws if the checkpoint has entries with another key. */
   private def checkKey(entryKey: StructType): Unit = {
     val recorded = entryKey match {
       case StructType(Array(StructField("key", key: StructType, _, _), user))
@@ -144,8 +147,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 
 private object SparkStateSchema {
 
-  /** Spark makes Avro schemas of all state schemas, and Avro takes letters, digits and underscores in
-    * names only. Other names, such as that of a key which is an expression, are numbered instead.
+  /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
+    * underscores in names. Other names are replaced by numbered ones, such as that of a key which
+    * is an expression.
     */
   private def avroNames(struct: StructType): StructType = StructType(
     struct.fields.zipWithIndex.map { case (field, i) =>

@@ -38,7 +38,7 @@ import org.apache.spark.sql.keystate.files.{QueryLogs, SparkFiles}
   * files describe it.
   *
   * @param formatVersion
-  *   of the state of a stream-stream join
+  *   of the state of a stream-stream join; None for other operators
   */
 private[keystate] final case class SparkStoreMetadata(
     operator: Long,
@@ -51,19 +51,19 @@ private[keystate] final case class SparkStoreMetadata(
 
   override def toString: String = s"Store $name of operator $operator ($operatorName)"
 
-  /** Whether all of the operator's rows go to its first partition: it has no keys. */
+  /** Whether the operator has no keys, so that all of its rows go to its first partition. */
   def isUnpartitioned: Boolean =
     families.forall(_.schema.keySchema.forall(_.dataType == NullType))
 
-  /** By the rule of Spark's own state readers. */
+  /** Whether the store uses column families, by the rule of Spark's own state readers. */
   def usesColumnFamilies: Boolean =
     families.exists(_.name != StateStore.DEFAULT_COL_FAMILY_NAME)
 
-  /** transformWithState has a default family that nothing is ever in. */
+  /** Whether a family can have entries: the default family of transformWithState never has. */
   def hasEntries(family: SparkFamily): Boolean =
     schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
 
-  /** What Spark shuffles the rows of a key by, from the key as it is in the state. */
+  /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it. */
   def shuffleHash(family: SparkFamily): UnsafeRow => Int = {
     val extractor = StatePartitionKeyExtractorFactory.create(
       operatorName,
@@ -73,7 +73,7 @@ private[keystate] final case class SparkStoreMetadata(
       formatVersion,
       family.variable
     )
-    // Of joins of format 4 it gives the time too, which Spark does not shuffle by.
+    // For joins of format 4 the extractor also gives the time, by which Spark does not shuffle.
     val shuffled = family.spec match {
       case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
         extractor.partitionKeySchema.dropRight(1)
@@ -86,7 +86,8 @@ private[keystate] final case class SparkStoreMetadata(
     key => hash(extractor.partitionKey(key)).getInt(0)
   }
 
-  /** Decodes keys as Keystate's provider stores them.
+  /** Decodes keys as Keystate's provider stores them. Relies on the encoders of Spark's RocksDB
+    * provider.
     *
     * @param encoding
     *   Spark's setting of the query
@@ -114,7 +115,7 @@ private[keystate] final case class SparkStoreMetadata(
 /** A column family of such a store.
   *
   * @param variable
-  *   the state of transformWithState that it belongs to
+  *   the state of transformWithState that it belongs to; None for other operators
   */
 private[keystate] final case class SparkFamily(
     schema: StateStoreColFamilySchema,
@@ -123,7 +124,7 @@ private[keystate] final case class SparkFamily(
 ) {
   def name: String = schema.colFamilyName
 
-  /** Whether one key has several values: list states, and what joins of format 4 keep by time. */
+  /** Whether one key has several values: list states, what joins of format 4 keep by time. */
   def hasMultipleValues: Boolean =
     variable.exists(v =>
       v.stateName == name && v.stateVariableType == StateVariableType.ListState
@@ -135,8 +136,8 @@ private[keystate] final case class SparkFamily(
 
 private[keystate] object SparkStoreMetadata {
 
-  /** The stores of Spark's own operators by operator, as they are after a batch; the stores of an
-    * operator in the order in which Spark lists their checkpoint ids.
+  /** The stores of Spark's own operators after a micro-batch, by operator. The stores of an
+    * operator are in the order in which Spark lists their checkpoint ids.
     */
   def all(
       session: SparkSession,
@@ -163,7 +164,7 @@ private[keystate] object SparkStoreMetadata {
     }.toMap
   }
 
-  /** Where the metadata is that can't be read: Spark reads that of all operators at once. */
+  /** Finds the metadata that can't be read: Spark reads the metadata of all operators at once. */
   private def damagedMetadata(checkpoint: Path, conf: Configuration, batch: Long): Path = {
     val state = new Path(checkpoint, "state")
     val fs = state.getFileSystem(conf)
@@ -189,7 +190,7 @@ private[keystate] object SparkStoreMetadata {
   ): SparkStoreMetadata = {
     val info = operator.operatorInfo
     val root = new Path(checkpoint, "state").toString
-    // Their folder may have another name by now.
+    // Only the ends of these paths are used: the checkpoint may be in another place by now.
     val files = store match {
       case v2: StateStoreMetadataV2 =>
         v2.stateSchemaFilePaths.map(schemaFile(_, info.operatorId, new Path(root)))
@@ -234,10 +235,10 @@ private[keystate] object SparkStoreMetadata {
     )
   }
 
-  /** Reads the schema of a store's families.
+  /** Reads the schemas of a store's families.
     *
     * @param files
-    *   the files that the operator's metadata names; none with its first version
+    *   the files that the operator's metadata names; none with metadata version 1
     */
   private def schemasOf(
       root: String,
@@ -268,7 +269,7 @@ private[keystate] object SparkStoreMetadata {
     else NoPrefixKeyStateEncoderSpec(schema.keySchema)
   }
 
-  /** A schema file's place in this checkpoint; the metadata has the absolute one of its writing. */
+  /** A schema file's path in this checkpoint. The metadata has the path of when it was written. */
   def schemaFile(file: String, operator: Long, state: Path): Path = {
     val marker = s"/$operator/_stateSchema/"
     val place = Option(file).fold(-1)(_.lastIndexOf(marker))

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** What is broadcast to a task: rows, the same in the same order for every task of a batch. */
+/** What is broadcast to a task: in every task of a micro-batch the same rows in the same order. */
 private[keystate] final class BroadcastInput(
     val columns: Seq[Attribute],
     output: Seq[Attribute],
@@ -17,6 +17,6 @@ private[keystate] final class BroadcastInput(
 /** What is broadcast to an operator.
   *
   * @param once
-  *   whether it is no stream: then it is broadcast with the query's first micro-batch only
+  *   whether it is no stream; then it is broadcast with the query's first micro-batch only
   */
 private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.util.AccumulatorV2
 
-/** The least of the times that tasks add; `Long.MaxValue` while there is none. */
+/** The earliest of the times that tasks add. `Long.MaxValue` while there is none. */
 private[keystate] final class EarliestTime extends AccumulatorV2[Long, Long] {
   private var time = Long.MaxValue
 

@@ -8,15 +8,15 @@ import org.apache.spark.sql.types.StructType
 /** Reads the event time of rows of these columns. */
 private[keystate] final class EventTimeReader(columns: Seq[Attribute]) {
 
-  /** By which of the columns the watermark goes. */
+  /** The index of the column that the watermark is defined on. None if there is none. */
   val column: Option[Int] = Option(
     columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
   ).filter(_ >= 0)
 
   private val isWindow = column.exists(columns(_).dataType.isInstanceOf[StructType])
 
-  /** In milliseconds since the epoch; `Long.MinValue` if the row is null or has none. A window is a
-    * struct of start and end; its event time is its end.
+  /** The event time in milliseconds since the epoch. `Long.MinValue` if the row is null or has no
+    * event time. A window is a struct of start and end; its event time is its end.
     */
   def millis(row: InternalRow): Long = column match {
     case Some(i) if row != null && !row.isNullAt(i) =>

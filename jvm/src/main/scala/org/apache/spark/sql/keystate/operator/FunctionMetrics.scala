@@ -4,7 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.util.AccumulatorV2
 
-/** Values of the function's own metrics, and how those of several subtasks become one. */
+/** Values of the function's own metrics. `merge` makes those of several subtasks one. */
 private[keystate] final case class MetricValues(
     sums: Map[String, Long],
     minima: Map[String, Long],
@@ -32,8 +32,9 @@ private[keystate] object MetricValues {
     }
 }
 
-/** The metrics of a batch by subtask. Of several attempts of one, and of a task that was run again for
-  * another action or a lost shuffle file, one counts: what a subtask says replaces what it said.
+/** The function's metrics in a micro-batch, by subtask. A subtask can report more than once: by
+  * several attempts, or by a task that runs again for another action or a lost shuffle file. Then
+  * one report counts: it replaces the one before.
   */
 private[keystate] final class FunctionMetrics
     extends AccumulatorV2[(Int, MetricValues), Map[Int, MetricValues]] {

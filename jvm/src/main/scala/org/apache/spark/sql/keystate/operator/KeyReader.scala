@@ -14,7 +14,7 @@ private[keystate] final class KeyReader(
   private val keyOf = UnsafeProjection.create(keys, input)
   private val hashOf = UnsafeProjection.create(Seq(new Murmur3Hash(keys)), input)
 
-  /** How many columns a key has. */
+  /** The number of key columns. */
   val width: Int = keys.size
 
   /** The row's key; the same object at every call. */

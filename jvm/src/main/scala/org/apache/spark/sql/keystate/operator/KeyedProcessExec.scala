@@ -44,20 +44,22 @@ import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, S
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Runs a keyed function over its partition of the keys, with the state in our own store.
+/** Runs a keyed function over its partition of the keys, with the state in Keystate's store.
   *
-  * `IncrementalExecution` hands state info, watermarks and batch times only to operators it knows,
-  * so this extends one of them: matched as `TransformWithStateExec`, it is updated through the case
-  * class's `copy`, which we override to stay what we are. Routing, execution and the state schema
-  * are ours; metadata files, progress and metrics are the base's. Of the base's parameters those for
-  * its function, such as the encoders, are not used; `dataAttributes` are the child's columns that
-  * the function sees. Spark makes a copy for nearly every rule, in every batch: construction must
-  * cost next to nothing, which it does not in the base for Python.
+  * Relies on `IncrementalExecution`, which gives state info, watermarks and batch times only to
+  * operators that it knows. So this class extends one of them. Spark matches it as
+  * `TransformWithStateExec` and updates it through that case class's `copy`, which is overridden to
+  * return this class again. Routing, execution and the state schema are this class's own. Metadata
+  * files, progress and metrics are the base's. The base's parameters for its own function, such as
+  * the encoders, are not used. `dataAttributes` are the child's columns that the function sees.
+  *
+  * Spark makes a copy for nearly every rule, in every micro-batch. So construction must cost next
+  * to nothing. In Spark's operator for Python it costs more, so that one is not the base.
   *
   * @param function
-  *   the user's
+  *   the user's function
   * @param broadcast
-  *   what the right child, which has the base's initial state otherwise, broadcasts
+  *   what the right child broadcasts; in the base that child is the initial state
   */
 private[keystate] class KeyedProcessExec(
     keyDeserializer: Expression,
@@ -163,26 +165,28 @@ private[keystate] class KeyedProcessExec(
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
-  /** By this name checkpoints know the operator. */
+  /** The operator's name in checkpoints. */
   override def shortName: String =
     StatefulOperatorsUtils.TRANSFORM_WITH_STATE_IN_PYSPARK_EXEC_OP_NAME
 
   override protected def stringArgs: Iterator[Any] =
     Iterator(function, groupingAttributes, dataAttributes, output, timeMode, stateInfo)
 
-  /** They count what Spark's own function handles do. */
+  /** None: the base's count what Spark's own function handles do. */
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
 
-  /** A static input is broadcast with the first batch only: after it nothing may run its plan. */
+  /** Whether the right child is broadcast. A static input is broadcast with the first micro-batch
+    * only: after that nothing may run its plan.
+    */
   private def broadcastsIn(info: Option[StatefulOperatorStateInfo]): Boolean =
     broadcast.exists(!_.once || info.forall(_.storeVersion == 0))
 
   private def broadcasts: Boolean = broadcastsIn(stateInfo)
 
-  /** What TreeNode's reflective copying needs beyond the case class's own parameters. */
+  /** What TreeNode's copying by reflection needs besides the case class's own parameters. */
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(output, function, spec, broadcast)
 
-  /** Keeps both children; the base drops the right one after the first batch. */
+  /** Keeps both children. The base drops the right one after the first micro-batch. */
   override protected def withNewChildrenInternal(
       newLeft: SparkPlan,
       newRight: SparkPlan
@@ -192,8 +196,9 @@ private[keystate] class KeyedProcessExec(
 
   private def normalizedKeys = Routing.normalized(groupingAttributes)
 
-  /** A stream's rows go to the subtask that owns their key group, or without keys anywhere. A batch keeps no state, so any
-    * partitioning by key will do, one that is there already too.
+  /** A stream's rows go to the subtask that owns their key group; without keys they are spread over
+    * the subtasks. A batch query keeps no state, so any partitioning by key will do, also an
+    * existing one.
     */
   override def requiredChildDistribution: Seq[Distribution] = {
     val rows =
@@ -215,7 +220,7 @@ private[keystate] class KeyedProcessExec(
     Seq(rows, if (broadcasts) toAllSubtasks else UnspecifiedDistribution)
   }
 
-  /** A function finds its states for every row: rows need not come sorted by key. */
+  /** Rows need not be sorted by key: a function finds its states for every row. */
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
 
   /** What the checkpoint says of this operator. */
@@ -239,14 +244,14 @@ private[keystate] class KeyedProcessExec(
       shouldBeNullable: Boolean
   ): Map[String, StateStoreColFamilySchema] = states.columnFamilies
 
-  /** Spark's evolution is Avro's, which has no form for every type. */
+  /** False: Spark's schema evolution is Avro's, and Avro has no form for some types. */
   override def supportsSchemaEvolution: Boolean = false
 
   override def getStateVariableInfos(): Map[String, TransformWithStateVariableInfo] =
     states.variables
 
-  /** Called when a query plans its first batch: refuses what the checkpoint does not fit. Tasks look
-    * again, each at its own version.
+  /** Spark calls this when a query plans its first micro-batch. Throws if the checkpoint does not
+    * fit the function. Tasks check again, each at its own version.
     */
   override def validateAndMaybeEvolveStateSchema(
       hadoopConf: Configuration,
@@ -265,21 +270,22 @@ private[keystate] class KeyedProcessExec(
     StoreConfig.check(conf)
   }
 
-  /** The first processing time timer that is left after this batch. */
+  /** The first processing-time timer that is left after this micro-batch. */
   private lazy val nextTimer = {
     val time = new EarliestTime
     session.sparkContext.register(time)
     time
   }
 
-  /** Without new input a batch is worth running when a timer is due, or may be by the watermark. The
-    * base runs one after the other for ever in processing time, so that no trigger would end.
+  /** Whether to run a micro-batch without new input: if a timer is due, or the watermark may make
+    * one due. In processing time the base would run one after the other for ever, so that no
+    * trigger would end.
     */
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
     nextTimer.value <= System.currentTimeMillis ||
       (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
-  /** The function's own metrics in this batch. */
+  /** The function's own metrics in this micro-batch. */
   private lazy val functionMetrics = {
     val values = new FunctionMetrics
     session.sparkContext.register(values)
@@ -340,8 +346,8 @@ private[keystate] class KeyedProcessExec(
     )
   }
 
-  /** Collected once for an execution, in the order of the right child's partitions: every subtask,
-    * and every attempt of a task, sees the same.
+  /** The broadcast elements, collected once for an execution in the order of the right child's
+    * partitions. So every subtask, and every attempt of a task, sees the same.
     */
   private def broadcastElements(): Option[OperatorTasks.Elements] =
     broadcast.filter(_ => broadcasts).map { side =>
@@ -349,7 +355,9 @@ private[keystate] class KeyedProcessExec(
       new OperatorTasks.Elements(side.columns, initialState.output, rows)
     }
 
-  /** Of the partitions' version files in the state that the batch begins with. */
+  /** The ids of the partitions' version files that the micro-batch begins with. Each is None with
+    * checkpoint format v1.
+    */
   private lazy val checkpointIds: Seq[Option[String]] =
     getStateInfo.stateStoreCkptIds match {
       case Some(ids) => ids.toSeq.map(_.headOption)
@@ -359,14 +367,14 @@ private[keystate] class KeyedProcessExec(
   private def checkBroadcast =
     spec.broadcast.nonEmpty && Settings.BroadcastCheck.of(StoreConfig.in(conf))
 
-  /** What the subtasks made of the broadcast states in this batch. */
+  /** Digests of the broadcast states in the subtasks after this micro-batch. */
   private lazy val digests = {
     val accumulator = new CollectionAccumulator[BroadcastAgreement.Digest]
     session.sparkContext.register(accumulator)
     accumulator
   }
 
-  /** Called on the query's own thread once the batch is done. */
+  /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
     if (checkBroadcast) {
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
@@ -383,6 +391,6 @@ private[keystate] class KeyedProcessExec(
 
 private[keystate] object KeyedProcessExec {
 
-  /** Each state has its own schema, as it does for the base. */
+  /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)
 }

@@ -8,17 +8,17 @@ import org.apache.spark.sql.internal.SQLConf
 
 import org.apache.spark.sql.keystate.state.Timer
 
-/** The user's function of a keyed operator, in whatever language. */
+/** The user's function of a keyed operator, in any language. */
 private[keystate] trait OperatorFunction extends Serializable {
 
-  /** What runs it in tasks; made on the driver. */
+  /** What runs the function in tasks. It is made on the driver. */
   def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner
 }
 
 /** Runs the user's function in the tasks of one execution. */
 private[keystate] trait FunctionRunner extends Serializable {
 
-  /** Applies the function to rows and then to the timers that are due, as the result is read. */
+  /** Applies the function to rows, and then to the timers that are due, as the result is read. */
   def run(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
@@ -32,7 +32,7 @@ private[keystate] trait FunctionRun {
   /** What the function emitted, in the operator's output columns. */
   def output: Iterator[InternalRow]
 
-  /** Entries of states that were put and removed, once `output` was read to its end. */
+  /** Numbers of state entries put and removed. Valid once `output` was read to its end. */
   def updated: Long
   def removed: Long
 }

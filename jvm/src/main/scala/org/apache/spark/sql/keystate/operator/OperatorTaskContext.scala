@@ -22,7 +22,7 @@ import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 /** The columns of an operator.
   *
   * @param input
-  *   of the rows that come in
+  *   the columns of the rows that come in
   * @param seen
   *   those of `input` that the function sees
   * @param grouping
@@ -38,11 +38,11 @@ private[keystate] final case class OperatorColumns(
 /** What all tasks of one execution have in common.
   *
   * @param streaming
-  *   whether it is a micro-batch of a stream
+  *   whether this is a micro-batch of a stream; false in a batch query
   * @param id
   *   the micro-batch's number
   * @param processingTime
-  *   its time, in ms
+  *   the micro-batch's time, in ms
   */
 private[keystate] final case class BatchInfo(
     streaming: Boolean,
@@ -54,22 +54,22 @@ private[keystate] final case class BatchInfo(
 )
 
 /** What a task of a keyed operator works on: its states in their backend, and what the function may
-  * know of its place. For one thread, the task's.
+  * know about where it runs. For the task's thread only.
   *
   * @param lease
-  *   of the backend, as long as the task has it
+  *   the task's lease of the backend
   * @param families
-  *   the backend's ids of what the operator keeps, in the order of `spec.families`
+  *   the backend's ids of the operator's families, in the order of `spec.families`
   * @param expiries
-  *   what has expired in this task, of states with a time to live
+  *   for each state with a time to live, which entries have expired in this task
   * @param subtask
   *   keeps what lives longer than the task
   * @param beginWatermark
   *   the watermark when the task begins; None while there is none
   * @param broadcasted
-  *   the batch's broadcast elements; None when nothing was broadcast
+  *   the micro-batch's broadcast elements; None if nothing was broadcast
   * @param readOperatorStates
-  *   reads the operator state that every subtask had when the batch began
+  *   reads the operator state that every subtask had when the micro-batch began
   */
 private[keystate] final class OperatorTaskContext(
     val spec: OperatorSpec,
@@ -87,7 +87,7 @@ private[keystate] final class OperatorTaskContext(
   private var ended = false
   private var counted = MetricValues.Empty
 
-  /** To be used under the lease. */
+  /** Use it only under the lease. */
   val backend: KeyedStateBackend = lease.backend
 
   /** What each state is read and written through. */
@@ -110,7 +110,7 @@ private[keystate] final class OperatorTaskContext(
   }
 
   val rawKeyedState: Option[RawKeyedState] = Option.when(spec.rawKeyed) {
-    // A batch's partitions hold keys of any group.
+    // A partition of a batch query holds keys of any group.
     val groups =
       if (batch.streaming)
         KeyGroups.rangeOf(task.partitionId(), batch.parallelism, batch.maxParallelism)
@@ -120,13 +120,13 @@ private[keystate] final class OperatorTaskContext(
 
   private def family(name: String) = families(spec.families.indexWhere(_.name == name))
 
-  /** In a batch no more rows come, and all time has passed. */
+  /** For a batch query: says that no more rows come, and that all time has passed. */
   def endInput(): Unit = ended = true
 
-  /** None while there is no watermark; a batch has one once its rows have ended. */
+  /** None while there is no watermark. A batch query has one once its rows have ended. */
   def watermark: Option[Long] = if (ended) Some(Long.MaxValue) else beginWatermark
 
-  /** The broadcast elements that are still to be processed; None when nothing was broadcast. */
+  /** The broadcast elements that are still to be processed. None if nothing was broadcast. */
   def broadcastInput: Option[BroadcastInput] = if (ended) None else broadcasted
 
   /** What the function's own metrics counted in this task. */
@@ -134,7 +134,7 @@ private[keystate] final class OperatorTaskContext(
 
   def addMetrics(values: MetricValues): Unit = counted = counted.merge(values)
 
-  /** Of rows with these columns. */
+  /** Reads the event time of rows with the columns that the function sees. */
   val eventTime = new EventTimeReader(columns.seen)
 
   def keyReader: KeyReader =

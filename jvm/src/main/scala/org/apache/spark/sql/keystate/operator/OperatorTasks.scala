@@ -26,17 +26,18 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
-/** What the tasks of one execution of a keyed operator do. It travels to every task, so it holds no
-  * plan: that would be most of what there is to send for a small batch.
+/** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
+  * no plan: for a small micro-batch that would be most of what is sent.
   *
   * @param late
-  *   true of rows behind the watermark, which are dropped
+  *   true for rows behind the watermark, which are dropped
   * @param watermark
-  *   in event time; what is due by it fires, what is older expires
+  *   in event time: timers that are due by it fire, and entries older than it expire
   * @param purges
-  *   whether states that the function has no more are deleted
+  *   whether states that the function no longer declares are deleted
   * @param checkpointIds
-  *   of the partitions' version files in the state that the batch begins with
+  *   the ids of the partitions' version files that the micro-batch begins with; each is None with
+  *   checkpoint format v1
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
@@ -100,7 +101,7 @@ private[keystate] final class OperatorTasks(
     )
   }
 
-  /** A batch's state lives as long as its task. */
+  /** Runs a task of a batch query. Its state lives as long as the task. */
   def processBatch(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
     spec.families.foreach(backend.register)
@@ -128,8 +129,8 @@ private[keystate] final class OperatorTasks(
       () => Nil
     )
 
-    // When the input has ended all time has passed: timers fire until there are none. A Python worker
-    // has let them fire already.
+    // When the input has ended, all time has passed: timers fire until none are left. For a
+    // function in Python they have fired already, in its worker.
     def timerPasses: Iterator[InternalRow] = {
       task.endInput()
       val due =
@@ -171,7 +172,7 @@ private[keystate] final class OperatorTasks(
 
 private[keystate] object OperatorTasks {
 
-  /** What has expired in a task, by state name.
+  /** What has expired in a task, by the names of states with a time to live.
     *
     * @param recorded
     *   finds a state as the last version has it
@@ -190,7 +191,7 @@ private[keystate] object OperatorTasks {
     } yield state.name -> Expiry(ttl, time, properties)
   }.toMap
 
-  /** Broadcast elements with the columns `all`, of which the function sees `columns`. */
+  /** Broadcast elements. Their rows have the columns `all`; the function sees `columns`. */
   final class Elements(
       columns: Seq[Attribute],
       all: Seq[Attribute],
@@ -202,15 +203,15 @@ private[keystate] object OperatorTasks {
   /** What tasks tell the driver besides their rows.
     *
     * @param values
-    *   the operator's, by Spark's names and those of the store
+    *   the operator's metrics, by Spark's names and those of the store
     * @param checkpoints
-    *   takes the ids of the versions that were made, with checkpoint format v2
+    *   takes the ids of the versions that were made; None with checkpoint format v1
     * @param nextTimer
-    *   the first processing time timer that is left
+    *   takes the first processing-time timer that is left
     * @param function
-    *   the function's own
+    *   takes the function's own metrics; None if it has none
     * @param digests
-    *   what the subtasks made of the broadcast states, where that is checked
+    *   takes the digests of the subtasks' broadcast states; None if they are not checked
     */
   final class Metrics(
       values: Map[String, SQLMetric],
@@ -229,7 +230,7 @@ private[keystate] object OperatorTasks {
       }
     }
 
-    /** Of a store that was committed. */
+    /** Adds the metrics of a store that was committed. */
     def addStore(store: StateStore): Unit = {
       val metrics = store.metrics
       add("numTotalStateRows", metrics.numKeys)

@@ -9,12 +9,12 @@ import keystate.keygroup.KeyGroups
 /** What rows are shuffled by, so that each comes to the subtask of its key. */
 private[keystate] object Routing {
 
-  /** The key columns with every NaN and every zero the same, as Spark's own grouping has them. */
+  /** The key columns with all NaNs and all zeros made the same, as in Spark's own grouping. */
   def normalized(keys: Seq[Attribute]): Seq[Expression] =
     keys.map(NormalizeFloatingNumbers.normalize)
 
-  /** What rows without keys are shuffled by: all of their columns, so that a task that runs again
-    * sends each row where it went before.
+  /** What rows without keys are shuffled by. It uses all of their columns, so that a task that runs
+    * again sends each row where it went before.
     */
   def spreading(columns: Seq[Attribute], parallelism: Int): Expression =
     GetArrayItem(
@@ -29,8 +29,9 @@ private[keystate] object Routing {
   )
 
   /** What rows are shuffled by, so that Spark's hash partitioning into `parallelism` partitions
-    * sends every row to the subtask that owns its key group: the label of that subtask, looked up in
-    * an array. Spark places a row by the murmur3 of this one integer; see `KeyGroups.label`.
+    * sends every row to the subtask that owns its key group. It is the subtask's label, looked up
+    * in an array. Relies on Spark placing a row by the murmur3 hash of this one integer; see
+    * `KeyGroups.label`.
     */
   def routing(keys: Seq[Expression], parallelism: Int, maxParallelism: Int): Expression = {
     val group = Pmod(new Murmur3Hash(keys), Literal(maxParallelism))

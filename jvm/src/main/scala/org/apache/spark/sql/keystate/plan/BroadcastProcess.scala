@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan, Pro
 import org.apache.spark.sql.keystate.operator.OperatorFunction
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** A function applied to rows of one input, keyed or not, and to every row of another, which all its
-  * subtasks get.
+/** A function that is applied to the rows of one input, keyed or not, and to every row of another
+  * input, which all subtasks get.
   *
   * @param keys
   *   the columns of `left` that make up the key; none if the function is not keyed
@@ -41,9 +41,9 @@ private[keystate] case class BroadcastProcess(
 
 private[keystate] object BroadcastProcess {
 
-  /** An operator's function with what is broadcast to it. */
+  /** Adds a broadcast input to an operator. */
   def connect(operator: KeyedProcess, broadcast: LogicalPlan): BroadcastProcess = {
-    // Columns of its own: both inputs may come from one DataFrame.
+    // New columns, because both inputs may come from one DataFrame.
     val columns = broadcast.output.map(column => Alias(column, column.name)())
     BroadcastProcess(
       operator.function,

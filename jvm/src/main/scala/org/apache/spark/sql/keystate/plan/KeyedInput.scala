@@ -20,9 +20,9 @@ import keystate.errors.KeystateErrors
 /** What a keyed operator reads.
   *
   * @param child
-  *   the Dataset's plan, with extra columns for keys that are none of its own
+  *   the Dataset's plan, with extra columns for keys that are not columns of the Dataset
   * @param columns
-  *   those that the Dataset has itself
+  *   the Dataset's own columns
   */
 private[keystate] final case class KeyedInput(
     child: LogicalPlan,
@@ -30,9 +30,9 @@ private[keystate] final case class KeyedInput(
     columns: Seq[Attribute]
 ) {
 
-  /** An output column of the name and type of the input's event time column carries the watermark
-    * on to the next stateful operator; with side outputs one inside the struct of an output, for
-    * Spark keeps a field's metadata when it is selected.
+  /** The output columns. One with the name and type of the input's event time column carries the
+    * watermark on to the next stateful operator. With side outputs that is a field in the struct of
+    * an output. Relies on Spark keeping a field's metadata when the field is selected.
     */
   def output(schema: StructType, sideOutputs: Boolean = false): Seq[Attribute] = {
     val eventTimes = columns.filter(_.metadata.contains(EventTimeWatermark.delayKey))
@@ -53,7 +53,7 @@ private[keystate] final case class KeyedInput(
 
 private[keystate] object KeyedInput {
 
-  /** A key that is a column stays that column; any other expression becomes an extra one. */
+  /** A key that is a column stays that column. For any other expression a column is added. */
   def byColumns(df: ClassicDataset[_], keys: Seq[Column]): KeyedInput = {
     val plan = df.queryExecution.analyzed
     val resolved = df.select(keys: _*).queryExecution.analyzed match {
@@ -66,7 +66,7 @@ private[keystate] object KeyedInput {
     KeyedInput(child, checked(resolved), plan.output)
   }
 
-  /** A key that is no struct is a column named `key`, so that its hash is that of the value. */
+  /** A key that is no struct becomes a column named `key`, so that its hash is the value's. */
   def byFunction[T](
       df: ClassicDataset[T],
       function: T => Any,
@@ -98,7 +98,7 @@ private[keystate] object KeyedInput {
   }
 
   private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = keys.map { key =>
-    // Keys are compared by their bytes, which a collation may not distinguish them by.
+    // Keys are compared by their bytes, but a collation may hold different bytes equal.
     val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
     if (!comparable) {
       throw KeystateErrors.keyType(key.name, key.dataType.sql)

@@ -7,12 +7,13 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** A function with keyed state applied to a stream or a batch.
+/** A function with keyed state that is applied to a stream or to a batch query.
   *
   * @param keys
   *   the columns of `child` that make up the key
   * @param columns
-  *   the columns of `child` that the function sees; a key that is an expression is an extra one
+  *   the columns of `child` that the function sees; a column that was added for a key is not one of
+  *   them
   */
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
@@ -24,7 +25,7 @@ private[keystate] case class KeyedProcess(
 ) extends UnaryNode
     with MultiInstanceRelation {
 
-  /** Lets a result be joined with itself: each side gets output columns of its own. */
+  /** Gives the output new columns, so that a result can be joined with itself. */
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
 
   override def producedAttributes: AttributeSet = AttributeSet(output)

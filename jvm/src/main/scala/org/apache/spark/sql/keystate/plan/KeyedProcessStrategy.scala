@@ -13,7 +13,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.{BroadcastSide, KeyedProcessExec, OperatorFunction}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streaming plans and in batch plans. */
+/** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streams and in batch queries. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case KeyedProcess(function, keys, columns, output, spec, child) =>
@@ -48,11 +48,11 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       dataAttributes = columns,
       statefulProcessor = null,
       mode,
-      // Only Spark's metadata sees it: the function decides what it emits in either mode.
+      // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
       OutputMode.Update(),
       keyEncoder = null,
       outputObjAttr = NoAttribute,
-      // IncrementalExecution fills it in for a stream; a batch has no checkpoint.
+      // `IncrementalExecution` fills this in for a stream. A batch query has no checkpoint.
       stateInfo = if (streaming) None else Some(batchStateInfo(child)),
       batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
       prevBatchTimestampMs = None,
@@ -72,7 +72,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     )
   }
 
-  // For what Spark's own function would have in the operator that ours extends.
+  // Stand in for what Spark's own function would have in the operator that Keystate's extends.
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
 

@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOper
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types.StructType
 
-/** Likewise for Python's, of both kinds. */
+/** As [[TransformWithStateOnKeystate]], for Spark's operator for Python, of both kinds. */
 private[keystate] final class TransformWithStateInPySparkOnKeystate(
     functionExpr: Expression,
     groupingAttributes: Seq[Attribute],

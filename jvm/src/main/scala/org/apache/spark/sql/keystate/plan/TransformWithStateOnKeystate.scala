@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOper
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.streaming.{OutputMode, StatefulProcessor, TimeMode}
 
-/** Differs in nothing but that it does not look at the provider's name. Tree transformations make new
-  * nodes by `copy`.
+/** Spark's operator, except that it does not check the provider's name. `copy` is overridden
+  * because Spark's tree transformations make new nodes by it.
   */
 private[keystate] final class TransformWithStateOnKeystate(
     keyDeserializer: Expression,
@@ -57,7 +57,7 @@ private[keystate] final class TransformWithStateOnKeystate(
     ) {
   override protected def validateStateStoreProvider(isStreaming: Boolean): Unit = ()
 
-  // It must not equal the node that it replaces, for a parent would keep that one then.
+  // Not equal to the node that it replaces: otherwise a parent would keep that one.
   override def canEqual(other: Any): Boolean = other.isInstanceOf[TransformWithStateOnKeystate]
   override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
   override def hashCode: Int = super.hashCode

@@ -12,12 +12,15 @@ import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Lets Spark's own `transformWithState` run on our provider, which it refuses by class name although
-  * it needs nothing but the `StateStore` contract.
+/** Lets Spark's own `transformWithState` run on Keystate's provider. Spark refuses that by the
+  * provider's class name, although the operator needs only the `StateStore` contract.
   *
-  * `IncrementalExecution` puts its own strategies before those of an extension, so the planned nodes
-  * are replaced: columnar rules come after it has filled in state info, watermarks and batch times.
-  * A query that could not be rescaled fails here, whichever operators it has.
+  * Relies on `IncrementalExecution`: it puts its own strategies before those of an extension, so
+  * nodes are replaced after they are planned. Columnar rules run after it has filled in state info,
+  * watermarks and batch times.
+  *
+  * A query that could not be rescaled, or that lost its checkpoint, fails here, whatever its
+  * operators.
   */
 private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
 
@@ -30,7 +33,7 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
     else {
       val stateful = plan.collectFirst { case operator: StatefulOperator => operator }
       if (stateful.nonEmpty) Settings.check(StoreConfig.in(plan.conf))
-      // A batch of a query that may not go on is not begun.
+      // If the query may not go on, the micro-batch is not begun.
       stateful
         .flatMap(_.stateInfo)
         .map(_.checkpointLocation)

@@ -8,8 +8,8 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Takes a batch's changes as soon as the worker has them, and gives it the timers that they set: so
-  * all timers fire in one conversation, with the function as it was opened.
+/** In a batch query: takes the worker's changes as soon as it has them, and gives it the timers
+  * that these set. So all timers fire in one conversation, with the function as it was opened.
   */
 private[keystate] object BatchTimers {
   def questions(

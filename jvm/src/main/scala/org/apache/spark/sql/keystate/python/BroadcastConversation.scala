@@ -18,10 +18,10 @@ import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, RowColumn
 import org.apache.spark.sql.keystate.state.BroadcastStates
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** The first pass of a task whose batch has broadcast elements: sends them to the worker, and takes
-  * back what the function emitted and what it made of the broadcast states. The other rows come in a
-  * pass of their own after it, so that they see these states as they are at the end; keys come into
-  * this pass only where the function asks for them, see [[KeyPages]].
+/** The first pass of a task whose micro-batch has broadcast elements. It sends them to the worker,
+  * and takes back what the function emitted and how it changed the broadcast states. The other rows
+  * come in a second pass, so that they see the final broadcast states. This pass has keys only if
+  * the function asks for them, see [[KeyPages]].
   */
 private[keystate] final class BroadcastConversation(
     states: BroadcastStates,
@@ -37,11 +37,11 @@ private[keystate] final class BroadcastConversation(
     )) ~ (Protocol.Control.BroadcastTag -> states.tag) ~ (Protocol.Control.NewTag -> newTag): JObject
   )
 
-  /** Entries that the worker put and removed so far. */
+  /** The numbers of entries that the worker has put and removed so far. */
   var updated = 0L
   var removed = 0L
 
-  /** Adds to what every message tells the worker. */
+  /** Adds fields to the control column of every message. */
   def announce(more: JObject): Unit = control = control.merge(more)
 
   override def sender(root: VectorSchemaRoot): MessageSender = new MessageSender {
@@ -71,7 +71,7 @@ private[keystate] final class BroadcastConversation(
     }
   }
 
-  /** Takes an answer; the last one has the changes. */
+  /** Takes an answer. The last answer has the changes of the broadcast states. */
   override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     if (column(Protocol.Answer.Last).getBoolean(0)) {
       columns.foreach { state =>

@@ -9,7 +9,7 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.BroadcastColumns
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Answers a worker's questions for broadcast states, where it has others. */
+/** Answers a worker's questions for broadcast states, which it asks if it holds others. */
 private[keystate] object BroadcastQuestions {
   private implicit val formats: Formats = DefaultFormats
 

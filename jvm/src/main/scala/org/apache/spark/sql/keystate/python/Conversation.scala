@@ -12,42 +12,42 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 import org.apache.spark.sql.keystate.python.columns.KeySlots
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** What a task says to a Python worker and hears from it, message after message. */
+/** The messages of a task to a Python worker, and the worker's answers. */
 private[keystate] trait Conversation {
 
-  /** Makes the sender that fills the vectors of `root` with the messages. */
+  /** Makes the sender that writes the messages into the vectors of `root`. */
   def sender(root: VectorSchemaRoot): MessageSender
 
-  /** What is made of an answer, given by its columns. Called under the task's lease of the backend. */
+  /** Processes an answer, given by its columns. Returns its rows. Called under the lease. */
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 
 private[keystate] trait MessageSender {
 
-  /** Fills in the next message; false when there is nothing left to send. */
+  /** Writes the next message. False if there is nothing left to send. */
   def fill(input: Iterator[InternalRow]): Boolean
 
   /** Empties the vectors for the next message. */
   def reset(): Unit
 }
 
-/** Which keys the slots in a worker's questions stand for. Ask under the task's lease of the backend. */
+/** Which keys the slots in a worker's questions stand for. To be asked under the task's lease. */
 private[keystate] trait AskedKeys {
   def slotsOf(generation: Int): KeySlots
 
-  /** Of how many slots of the generation before this one the changes are in the backend. */
+  /** For how many slots of the generation before this one the changes are in the backend. */
   def readBefore(generation: Int): Int
 }
 
 private[keystate] object Conversation {
 
-  /** The schema of messages with these columns: the stock worker unwraps the one struct column that
-    * map-in-arrow input consists of.
+  /** The schema of messages with these columns, which are fields of one struct column. Relies on
+    * map-in-arrow: Spark's stock worker unwraps the one struct column that its input has.
     */
   def message(columns: Seq[StructField]): StructType =
     new StructType().add(Protocol.Message.Message, StructType(columns))
 
-  /** The columns of an answer by their names. */
+  /** The columns of an answer, by name. */
   def columns(answer: ColumnarBatch): Map[String, ArrowColumnVector] = {
     val struct = answer.column(0).asInstanceOf[ArrowColumnVector]
     val names = struct.getValueVector.asInstanceOf[StructVector].getChildFieldNames().asScala

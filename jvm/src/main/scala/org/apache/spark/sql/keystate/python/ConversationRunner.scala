@@ -16,12 +16,14 @@ import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRu
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function whose
-  * batches are the messages of a conversation.
+/** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function. Its
+  * Arrow batches are the messages of a conversation.
   *
-  * Relies on `BaseArrowPythonRunner`: it starts (or reuses) the worker, pulls input whenever the
-  * worker can take more, by `writeNextBatchToArrowStream` and on the task's thread, and hands every
-  * Arrow batch that comes back to `deserializeColumnarBatch`.
+  * Relies on `BaseArrowPythonRunner`, which
+  *   - starts the worker, or takes one that is running;
+  *   - asks for input by `writeNextBatchToArrowStream`, on the task's thread, whenever the worker
+  *     can take more;
+  *   - gives each Arrow batch that comes back to `deserializeColumnarBatch`.
   */
 private[keystate] final class ConversationRunner(
     function: ChainedPythonFunctions,
@@ -49,7 +51,7 @@ private[keystate] final class ConversationRunner(
   private lazy val unloader = new VectorUnloader(root, true, codec, true)
   private var closed = false
 
-  /** A task that ends early, by failure or `limit`, never asks for the end of the input. */
+  /** For a task that ends early, by failure or `limit`, and never gets to the end of the input. */
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit] { _ =>
     if (!closed) {
       root.close()
@@ -62,8 +64,8 @@ private[keystate] final class ConversationRunner(
   override protected def writeUDF(dataOut: DataOutputStream): Unit =
     PythonUDFRunner.writeUDFs(dataOut, Seq((function, resultId)), Array(Array(0)))
 
-  /** Messages go out at once. Of small ones the next would wait until the worker's system acknowledges
-    * the last, which takes it 40 ms when the worker has nothing to say.
+  /** Has each message sent at once. Otherwise a small one would wait until the worker's system has
+    * acknowledged the one before, which takes 40 ms if the worker has nothing to say.
     */
   override protected def newWriter(
       env: SparkEnv,

@@ -22,9 +22,9 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. A question
-  * for the next page brings what was changed in the last one. So the worker never holds more than a
-  * page, and each page numbers its keys anew.
+/** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
+  * question for the next page brings the changes of the last one. So the worker never holds more
+  * than one page. Each page numbers its keys anew.
   */
 private[keystate] final class KeyPages(
     spec: OperatorSpec,
@@ -43,7 +43,7 @@ private[keystate] final class KeyPages(
   private var left = Iterator.empty[(Int, Array[Byte])]
   private val row = new UnsafeRow(keySchema.length)
 
-  /** Entries that were put and removed. */
+  /** The numbers of entries that were put and removed. */
   var updated = 0L
   var removed = 0L
 
@@ -54,7 +54,7 @@ private[keystate] final class KeyPages(
     Protocol.Op.Keys -> ((question, changes) => (JObject(), next(question, changes)))
   )
 
-  /** Takes the changes of the last page and gives the next one, which is empty after the last key. */
+  /** Takes the changes of the last page and returns the next one, empty after the last key. */
   private def next(question: JObject, changes: Array[Byte]): Array[Byte] = {
     if (changes.isEmpty) left = keysWith((question \ Protocol.Question.State).extract[Int]).iterator
     else format.readVectors(changes)(apply)
@@ -88,7 +88,7 @@ private[keystate] final class KeyPages(
       spec.states.zipWithIndex.flatMap { case (state, i) => StateColumns.sentFields(state, i) }
   )
 
-  /** As a message of new keys with their states. */
+  /** Writes a page: a message of new keys with their states. Returns its number of Arrow rows. */
   private def write(root: VectorSchemaRoot): Int = {
     def list(name: String) = root.getVector(name).asInstanceOf[ListVector]
     val keys = new RowColumn(list(Protocol.Message.Keys))

@@ -10,11 +10,11 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.operator.MetricValues
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** What a worker says of the function's own metrics. */
+/** What a worker reports of the function's own metrics. */
 private[keystate] object MetricColumns {
   private implicit val formats: Formats = DefaultFormats
 
-  /** What it says at the end of its part; None in its other answers. */
+  /** The report, which only a worker's last answer in a pass has. None in other answers. */
   def received(column: String => ArrowColumnVector): Option[MetricValues] = {
     val report = column(Protocol.Answer.Metrics)
     Option.when(!report.isNullAt(0)) {

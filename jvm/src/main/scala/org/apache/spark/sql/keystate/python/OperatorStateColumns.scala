@@ -7,10 +7,10 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
 
-/** What a worker says of the operator state of its subtask. */
+/** What a worker reports of its subtask's operator state. */
 private[keystate] object OperatorStateColumns {
 
-  /** Takes it from an answer; whether this is the last one, which alone has it. */
+  /** Stores the operator state, which only the last answer has. Returns whether this is it. */
   def receive(own: SubtaskState, column: String => ArrowColumnVector): Boolean = {
     val state = column(Protocol.Answer.OperatorState)
     val last = !state.isNullAt(0)
@@ -22,7 +22,7 @@ private[keystate] object OperatorStateColumns {
     last
   }
 
-  /** Takes the raw keyed streams of the same answer. */
+  /** Stores the raw keyed streams of the same answer. */
   def receiveRaw(state: RawKeyedState, column: String => ArrowColumnVector): Unit = {
     val written = column(Protocol.Answer.RawGroups).getArray(0)
     val streams = column(Protocol.Answer.RawStreams).getArray(0)

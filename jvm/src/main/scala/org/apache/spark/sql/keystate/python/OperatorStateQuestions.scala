@@ -10,8 +10,8 @@ import keystate.checkpoint.OperatorState
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
 
-/** Answers a new function instance's questions for its operator state, and for its raw keyed streams,
-  * one after the other.
+/** Answers a new function instance's questions for its operator state, and for its raw keyed
+  * streams, which it gets one after the other.
   */
 private[keystate] object OperatorStateQuestions {
   private implicit val formats: Formats = DefaultFormats

@@ -9,7 +9,7 @@ import org.apache.spark.sql.keystate.operator.{FunctionRunner, OperatorFunction}
 /** A function in Python.
   *
   * @param udf
-  *   runs it over Arrow batches
+  *   runs the function over Arrow batches
   */
 private[keystate] final case class PythonOperatorFunction(udf: PythonUDF) extends OperatorFunction {
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner =

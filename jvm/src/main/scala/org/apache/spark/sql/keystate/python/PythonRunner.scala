@@ -28,7 +28,7 @@ import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.state.{BroadcastStates, Timer}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Runs a Python function in a worker of the task's own. */
+/** Runs a Python function in a worker that belongs to the task. */
 private[keystate] final class PythonRunner(
     udf: PythonUDF,
     conf: SQLConf,
@@ -38,7 +38,7 @@ private[keystate] final class PythonRunner(
   private val resultId = udf.resultId.id
   private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
   private val timeZone = conf.sessionLocalTimeZone
-  // Messages are far smaller than what needs them, whatever Spark's own functions have.
+  // Messages are too small to need large types, whatever Spark's setting for its own functions.
   private val largeVarTypes = false
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
   private val settings = RowConversation.Settings.from(conf)
@@ -64,7 +64,7 @@ private[keystate] final class PythonRunner(
     }
   }
 
-  /** The pass of the broadcast elements. */
+  /** The pass with the broadcast elements. */
   private def runBroadcast(
       input: BroadcastInput,
       channels: Seq[StateColumns],
@@ -102,7 +102,7 @@ private[keystate] final class PythonRunner(
     case (state, i) => new BroadcastColumns(state, i)
   }
 
-  /** The pass of the rows and timers. */
+  /** The pass with the rows and timers. */
   private def runRows(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
@@ -125,7 +125,7 @@ private[keystate] final class PythonRunner(
       context.rawKeyedState
     )
     val results =
-      // Nothing to do without rows and timers: the worker would start for nothing.
+      // Without rows and timers there is nothing to do, and the worker need not start.
       if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         val schema = RowConversation.messageSchema(
@@ -171,7 +171,7 @@ private[keystate] final class PythonRunner(
     }
   }
 
-  /** Answers questions until the task ends; returns what the worker must know to ask. */
+  /** Answers questions until the task ends. Returns what the worker must know to ask. */
   private def serve(table: Questions.Table, context: OperatorTaskContext): JObject = {
     val questions = new Questions(table)
     val server = StateServer.ofThisJvm
@@ -182,7 +182,7 @@ private[keystate] final class PythonRunner(
     (Protocol.Control.Server -> server.address) ~ (Protocol.Control.Secret -> secret)
   }
 
-  /** What a conversation makes of the worker's answers. */
+  /** Runs a conversation. Returns the rows that it makes of the worker's answers. */
   private def converse(
       schema: StructType,
       conversation: Conversation,
@@ -206,7 +206,7 @@ private[keystate] final class PythonRunner(
       context.lease.use(conversation.receive(column))
     }
 
-  /** What the function's runtime context tells. */
+  /** What the function's runtime context can tell, as JSON for the control column. */
   private def control(context: OperatorTaskContext): JObject =
     (Protocol.Control.Protocol -> Protocol.Version) ~
       (Protocol.Control.Subtask -> context.task.partitionId()) ~

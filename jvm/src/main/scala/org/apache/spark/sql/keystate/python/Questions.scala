@@ -6,7 +6,7 @@ import org.json4s.JsonAST.JObject
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.server.StateServer.Answerer
 
-/** Answers by what a question asks for.
+/** Gives each question to the answerer for its kind.
   *
   * @param answerers
   *   by the question's `op`, see [[Protocol.Op]]
@@ -26,6 +26,6 @@ private[keystate] final class Questions(answerers: Map[String, Answerer]) extend
 private[keystate] object Questions {
   type Table = Map[String, Answerer]
 
-  /** A reply without anything. */
+  /** An empty reply. */
   val Nothing: (JObject, Array[Byte]) = (JObject(), Array.emptyByteArray)
 }

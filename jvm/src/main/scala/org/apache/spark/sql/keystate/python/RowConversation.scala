@@ -31,23 +31,27 @@ import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
 import keystate.settings.{Settings => KeystateSettings}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** One task of a keyed operator: the conversation with the Python worker.
+/** One task of a keyed operator: its conversation with the Python worker.
   *
-  * The input goes out in messages of some thousand rows. Each key gets a slot when it first appears
-  * and its state goes with that message; later rows carry the slot alone, for the worker keeps the
-  * state. The worker's cache is bounded by generations: when enough keys are in it, the next message
-  * opens a new generation and the worker answers with everything that it changed in the old one.
-  * Keys of the old generation that come again before that answer was read are ''carried'': the
-  * worker takes the state from the key's old slot, so the JVM never has to wait. A generation is not
-  * closed before the previous one was answered. At the end of the input come the timers that are
-  * due, and then the worker returns the rest.
+  * The input is sent in messages of some thousand rows. A key gets a slot when it first appears,
+  * and its state is sent with that message. Later rows of the key have only the slot, because the
+  * worker keeps the state.
   *
-  * In a batch all timers fire once the input has ended, also those that other timers set. There the
-  * worker hands its changes over and asks for timers, until there are none, see [[BatchTimers]].
+  * Generations bound the worker's cache. When it has enough keys, the next message opens a new
+  * generation, and the worker answers with everything that it changed in the old one. A key of the
+  * old generation that comes again before that answer was read is ''carried'': the worker takes its
+  * state from the key's old slot. So the JVM never has to wait. A generation is not closed before
+  * the one before it was answered.
   *
-  * Messages are written and answers read by the task's own thread; only the worker's questions come
-  * in on another one. What touches the backend is done under the task's lease of it: answers are
-  * read and questions answered so, see [[PythonRunner]].
+  * At the end of the input the timers that are due are sent, and then the worker returns the rest.
+  *
+  * In a batch query all timers fire once the input has ended, also those that other timers set.
+  * There the worker hands over its changes and asks for timers until none are left, see
+  * [[BatchTimers]].
+  *
+  * The task's own thread writes messages and reads answers. Only the worker's questions are
+  * answered in another thread. Whatever touches the backend is done under the task's lease: so
+  * answers are read and questions answered under it, see [[PythonRunner]].
   */
 private[keystate] final class RowConversation(
     keys: KeyReader,
@@ -67,20 +71,20 @@ private[keystate] final class RowConversation(
 
   private var generation = 0
   private var slots = new KeySlots
-  private var previous: KeySlots = _ // null once its changes were read
-  private var previousRead = 0 // its slots whose changes were read
+  private var previous: KeySlots = _ // the generation before; null once all its changes were read
+  private var previousRead = 0 // how many of its slots' changes were read
   private val carried = new Array[Int](LargestStep)
   private var rowsPerMessage = settings.firstMessageRows
   private var cachedBytes = 0L // of the states that were sent in this generation
   private var sent = false
 
-  /** Entries that the worker put and removed so far. */
+  /** The numbers of entries that the worker has put and removed so far. */
   var updated = 0L
   var removed = 0L
 
   private var control = context
 
-  /** Adds to what every message tells the worker. */
+  /** Adds fields to the control column of every message. */
   def announce(more: JObject): Unit = control = control.merge(more)
 
   override def slotsOf(generation: Int): KeySlots =
@@ -103,8 +107,8 @@ private[keystate] final class RowConversation(
     private val timerKey = new UnsafeRow(keys.width)
     private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
 
-    // How large states are shows only once they are loaded, so they are after ever more keys.
-    private var loaded = 0 // slots whose states are in the message or were sent
+    // Only loading states shows how large they are, so they are loaded after every few keys.
+    private var loaded = 0 // slots whose states are in this message or were sent before
     private var step = FirstStep
     private var bytes = 0L // of the message's rows and states
 
@@ -118,7 +122,7 @@ private[keystate] final class RowConversation(
         send(fillTimers())
         true
       } else if (operatorState.nonEmpty && !sent) {
-        // Every subtask takes part in a checkpoint, one without rows too.
+        // Every subtask takes part in a checkpoint, also one without rows.
         send(())
         true
       } else {
@@ -145,7 +149,7 @@ private[keystate] final class RowConversation(
       finish()
     }
 
-    /** Adds the states of the keys that are new since the last call. */
+    /** Adds the states of the keys that came since the last call. */
     private def loadStates(): Unit = {
       val size = lease.use(states.map(_.load(slots, loaded, carried)).sum)
       bytes += size
@@ -186,7 +190,7 @@ private[keystate] final class RowConversation(
         known
       } else {
         val slot = slots.add(key, hash, group)
-        val before = previous // which a worker of a batch may end meanwhile
+        val before = previous // in a batch query another thread may set it to null
         val old = if (before == null) -1 else before.find(key, hash)
         carried(slot - loaded) = old
         carriedSlots.add(old)
@@ -216,7 +220,7 @@ private[keystate] final class RowConversation(
     }
   }
 
-  /** Takes an answer: applies its state changes and returns the rows that the function emitted. */
+  /** Takes an answer: stores its state changes and returns the rows that the function emitted. */
   override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     applyChanges(column)
     if (operatorState.exists(OperatorStateColumns.receive(_, column)))
@@ -225,8 +229,9 @@ private[keystate] final class RowConversation(
     Iterator.range(0, rows.size).map(i => project(rows(i)))
   }
 
-  /** The next timers of a batch, of which all fire, as one more message; None when none are left. The
-    * worker asks for it when it has had all messages and has handed its changes over.
+  /** For a batch query, in which all timers fire: the next timers, as one more message. None if
+    * none are left. The worker asks for them when it has had all messages and has handed over its
+    * changes.
     */
   def timersOfBatch(schema: StructType, format: ArrowStreams): Option[Array[Byte]] = {
     val end = Some(Long.MaxValue)
@@ -240,7 +245,7 @@ private[keystate] final class RowConversation(
     }
   }
 
-  /** Takes the state changes of an answer, if it has any. */
+  /** Stores the state changes of an answer, if it has any. */
   def applyChanges(column: String => ArrowColumnVector): Unit = {
     val changesOf = column(Protocol.Answer.Generation).getInt(0)
     if (changesOf != NoChanges) {
@@ -260,9 +265,10 @@ private[keystate] final class RowConversation(
 
 private[keystate] object RowConversation {
 
-  /** Bounds of a task's messages and of the worker's cache. Messages start small, so that the worker
-    * starts early, and double up to `messageRows`; each ends with `messageBytes` of rows and states. A
-    * generation ends with `maxCachedKeys` keys or `cachedBytes` of states.
+  /** Bounds of a task's messages and of the worker's cache. The first message is small, so that the
+    * worker starts early; from message to message the rows double, up to `messageRows`. A message
+    * also ends when it has `messageBytes` of rows and states. A generation ends when it has
+    * `maxCachedKeys` keys or `cachedBytes` of states.
     */
   final case class Settings(
       firstMessageRows: Int,
@@ -287,14 +293,14 @@ private[keystate] object RowConversation {
     }
   }
 
-  /** After how many new keys a message's states are loaded: at first, and at most. */
+  /** After how many new keys of a message states are loaded: at first, and at most. */
   private val FirstStep = 16
   private val LargestStep = 256
 
-  /** An answer's `generation` when it brings no state changes. */
+  /** The `generation` of an answer without state changes. */
   private val NoChanges = -1
 
-  /** The schema of a message to the worker: one row, its columns lists of any length. */
+  /** The schema of a message to the worker: one row, whose columns are lists of any length. */
   def messageSchema(rows: StructType, keys: StructType, spec: OperatorSpec): StructType = {
     val fields = Seq(
       StructField(Protocol.Message.Control, BinaryType),

@@ -9,7 +9,7 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{PageRequest, StateColumns}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Answers a worker's questions about one task's states by key. */
+/** Answers a worker's questions about the keyed states of one task. */
 private[keystate] final class StateQuestions(
     task: AskedKeys,
     channels: Seq[StateColumns],
@@ -33,7 +33,7 @@ private[keystate] final class StateQuestions(
     }
   )
 
-  /** The state, and group and key of the slot, that a question is about. */
+  /** What a question is about: the state, and the key group and key of the slot. */
   private def asked(question: JObject): (StateColumns, Int, Array[Byte]) = {
     val slots = task.slotsOf(generationOf(question))
     val slot = (question \ Protocol.Question.Slot).extract[Int]

@@ -6,16 +6,17 @@ import keystate.checkpoint.Rescaling
 import keystate.errors.CheckpointException
 import keystate.files.CheckpointStorage
 
-/** In how many partitions the state after a committed batch is. That follows from what was committed:
-  * the ids in the commit log or, with checkpoint format v1, the version files. The number in the offset
-  * log is only what the batch was begun with: a rescale by another driver may have changed it since.
+/** Finds the number of partitions of the state after a committed micro-batch. It follows from what
+  * was committed: the ids in the commit log or, with checkpoint format v1, the version files. The
+  * number in the offset log only says how the micro-batch was begun: a rescale by another driver
+  * may have changed it since.
   *
   * @param operators
-  *   in order
+  *   all operators, in order
   * @param isKeyed
   *   whether an operator is one of Keystate's; the others are Spark's own
   * @param unpartitioned
-  *   of Spark's operators without keys, whose state is in one partition whatever the layout
+  *   whether it is one of Spark's operators without keys, whose state is always in one partition
   * @param stores
   *   an operator's files and the names of its stores
   */
@@ -26,13 +27,15 @@ private[keystate] final class CommittedPartitions(
     stores: Long => (CheckpointStorage, Seq[String])
 ) {
 
-  /** @param recorded
+  /** The number of partitions after a micro-batch.
+    *
+    * @param recorded
     *   the number of partitions in the offset log
     */
   def of(batch: Long, commit: CommitMetadataBase, recorded: Int): Int =
     commit.stateUniqueIds match {
       case Some(ids) =>
-        // Spark's operators without keys have one id in any layout.
+        // Spark's operators without keys have one id, whatever the number of partitions.
         if (recorded > 1 && ids.values.exists(_.length == recorded)) recorded
         else
           ids
@@ -41,13 +44,14 @@ private[keystate] final class CommittedPartitions(
       case None => ofFiles(batch + 1, recorded)
     }
 
-  /** That of the files of checkpoint format v1: all operators have the version in it. Where they have
-    * it in several layouts, one was made from the other or both from the same version and input; then
-    * the log's counts.
+  /** The number of partitions that the files of checkpoint format v1 tell: one in which all
+    * operators have the version. If there are several, one was made from another, or both from the
+    * same version and input. Then the number in the offset log counts, if it is one of them.
     */
   private def ofFiles(version: Long, recorded: Int): Int = {
     val keyed = operators.filter(isKeyed)
-    // As a rule one file tells it; of Spark's operators one without keys has any number in its file.
+    // Usually one file tells the number. But a Spark operator without keys has any number in its
+    // file.
     val isRecorded =
       if (keyed.nonEmpty) keyed.exists(countsOf(_, version) == Seq(recorded))
       else
@@ -62,7 +66,9 @@ private[keystate] final class CommittedPartitions(
     }
   }
 
-  /** The layouts in which checkpoint format v1 has a version of all of an operator's stores. */
+  /** The numbers of partitions in which all of an operator's stores have all of a version. For
+    * checkpoint format v1.
+    */
   def complete(operator: Long, version: Long): Seq[Int] =
     countsOf(operator, version).filter(isComplete(operator, version, _))
 
@@ -80,7 +86,7 @@ private[keystate] final class CommittedPartitions(
     )
   }
 
-  /** What is damaged tells nothing here, and is named by whoever loads it. */
+  /** `otherwise` if a file is damaged. The error comes when the file is loaded. */
   private def readable[T](otherwise: T)(read: => T): T =
     try read
     catch { case _: CheckpointException => otherwise }

@@ -21,21 +21,26 @@ import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMe
 
 /** Changes the number of partitions of a stopped query.
   *
-  * Spark runs a query with the number of partitions in its last offset log entry. So the stores of
-  * the last committed version get version files for the new layout ([[Rescaling]]; the old files
-  * stay), and then that number is changed in the log: with checkpoint format v2 first the ids in the
-  * last commit, then the offset entry of the last committed batch, and last the entry of a pending
-  * batch, which keeps its id and its offsets and simply runs with the new number. Each of these is
-  * one atomic replacement of a file. After a crash between them the old layout, the new one, or, for
-  * a pending batch, Spark's refusal of an unfinished repartitioning is what a start without Keystate
-  * would find; doing the change again, which a restart does by itself, completes it.
+  * Spark runs a query with the number of partitions in its last offset log entry. So first the
+  * stores of the last committed version get version files for the new number ([[Rescaling]]); the
+  * old files stay. Then the logs are changed, in this order:
+  *   - with checkpoint format v2, the ids in the last commit entry;
+  *   - the offset entry of the last committed micro-batch;
+  *   - the offset entry of a pending micro-batch. It keeps its id and its offsets, and simply runs
+  *     with the new number.
+  *
+  * Each of these is one atomic replacement of a file. After a crash between them a start without
+  * Keystate finds the old number, the new one or, for a pending micro-batch, Spark's refusal of an
+  * unfinished repartitioning. Doing the change again completes it; a restart with Keystate does so
+  * by itself.
   *
   * The caller has taken the checkpoint ([[CheckpointOwner]]). A driver that had it before can still
-  * commit the batch that it is in, with the old number. So the number that counts is that of the
-  * committed state ([[CommittedPartitions]]); where the log says another one, the log is corrected.
+  * commit the micro-batch that it is in, with the old number. So the number that counts is that of
+  * the committed state ([[CommittedPartitions]]). If the log has another one, the log is corrected.
   *
-  * With format v1 the pending batch's own version gets the new layout too where all of it was written:
-  * a sink that has the batch already skips it, and then it is not computed again.
+  * With checkpoint format v1 the pending micro-batch's own version gets the new number too, if all
+  * of it was written. This matters because a sink that already has the micro-batch skips it, and
+  * then it is not computed again.
   */
 private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: String)
     extends Logging {
@@ -49,7 +54,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
   private val commits = QueryLogs.commits(session, root)
 
-  /** Returns the number of partitions before; the same as `wanted` when nothing was to do.
+  /** Returns the number of partitions before, which is `wanted` if there was nothing to do.
     *
     * @param wanted
     *   None keeps the number that the committed state has, whatever the logs say
@@ -64,12 +69,12 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     throw KeystateErrors.foreignProvider(checkpoint, other)
   }
 
-  /** The state store provider that the query ran with; none before its first batch. */
+  /** The state store provider that the query ran with. None before its first micro-batch. */
   def provider: Option[String] = latest.flatMap { case (_, entry) =>
     OffsetEntry.setting(entry, Provider)
   }
 
-  /** Whether this is another number than the logs have. */
+  /** Whether the logs have another number than this. */
   def changesTo(partitions: Int): Boolean =
     latest.exists { case (batch, _) => !offsets.partitions(batch).contains(partitions) }
 
@@ -182,8 +187,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     local
   )
 
-  /** Gives what a pending batch wrote of the state the wanted layout too, from one in which all of it
-    * is there.
+  /** If a pending micro-batch has written all of its version, gives that version the wanted number
+    * of partitions too.
     */
   private def rescalePending(batch: Long, partitions: Int): Unit = {
     checkOperators(partitions)
@@ -202,7 +207,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
   }
 
-  /** The metadata that a pending batch wrote tells the old number; it is written again. */
+  /** Deletes metadata of a pending micro-batch: it has the old number, and is written again. */
   private def dropMetadataOf(batches: Seq[Long]): Unit = for {
     operator <- operators.all
     batch <- batches
@@ -213,5 +218,5 @@ private object QueryRescaling {
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
   private val Encoding = SQLConf.STREAMING_STATE_STORE_ENCODING_FORMAT.key
   private val DefaultEncoding =
-    "unsaferow" // of queries that were begun before the setting was made
+    "unsaferow" // of queries that were begun before Spark had this setting
 }

@@ -19,18 +19,18 @@ import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Takes the checkpoint of a query that starts, so that no other driver goes on with it, and rescales
-  * it if it is started with another `spark.sql.shuffle.partitions` than its state has.
+/** Takes the checkpoint of a query that starts, so that no other driver goes on with it. Rescales
+  * it if the query is started with another `spark.sql.shuffle.partitions` than its state has.
   *
-  * Relies on `StreamExecution.runStream`, which posts the started event synchronously on the query's
-  * own thread before it reads the offset and commit logs. The setting counts only where it was set,
-  * not by its default. What a listener throws is only logged, so a failure is kept for the checkpoint,
-  * and fails the query when it is planned or writes its log.
+  * Relies on `StreamExecution.runStream`: on the query's own thread it posts the started event
+  * synchronously, before it reads the offset log and the commit log. The setting counts only if it
+  * was set, not by its default. Spark only logs what a listener throws. So a failure is kept with
+  * the checkpoint, and fails the query when it is planned or writes its log.
   */
 class RestartListener extends StreamingQueryListener with Logging {
   import RestartListener._
 
-  /** The checkpoints of this driver's queries. */
+  /** The checkpoints of this driver's running queries, by run id. */
   private val running = new ConcurrentHashMap[UUID, Path]
 
   override def onQueryStarted(event: QueryStartedEvent): Unit =
@@ -49,13 +49,14 @@ class RestartListener extends StreamingQueryListener with Logging {
     running.put(query.runId, checkpoint)
     try {
       val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
-      // What runs on another provider stays as Spark has it.
+      // A query on another provider is left to Spark.
       if (rescaling.provider.getOrElse(conf.stateStoreProviderClass) == Settings.ProviderClass) {
         CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
         val wanted = if (enabled(conf)) partitions(conf) else None
         try rescaling.run(wanted)
         catch {
-          // Stores look for themselves; what is damaged has a better error where it is used.
+          // Stores check the number themselves, and the error for damage is better where the file
+          // is used.
           case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
             logWarning(s"Could not look for the number of partitions in $checkpoint", e)
         }

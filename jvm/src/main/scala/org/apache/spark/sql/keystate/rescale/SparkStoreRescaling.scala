@@ -22,9 +22,9 @@ import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
 /** Rescales a store of one of Spark's own stateful operators. Spark sends a row to partition
-  * `pmod(hash, n)`, which no contiguous groups follow. Unless the new number divides the old one, a
-  * job reads the entries of the old partitions, shuffles them as Spark does rows, and writes one run
-  * for each new partition.
+  * `pmod(hash, n)`, so a partition's keys are no contiguous range of key groups. Unless the new
+  * number divides the old one, a Spark job reads the entries of the old partitions, shuffles them
+  * as Spark shuffles rows, and writes one run for each new partition.
   */
 private[keystate] final class SparkStoreRescaling(
     session: SparkSession,
@@ -36,10 +36,11 @@ private[keystate] final class SparkStoreRescaling(
 
   private val conf = session.sessionState.newHadoopConf()
 
-  /** Writes the version files of the new layout; see `keystate.checkpoint.Rescaling`.
+  /** Writes the version files for the new number of partitions; see
+    * `keystate.checkpoint.Rescaling`.
     *
     * @param ids
-    *   the ids of the old partitions' version files, as many as there are old partitions; None with
+    *   the ids of the old partitions' version files, one for each old partition; None with
     *   checkpoint format v1
     */
   def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
@@ -59,7 +60,7 @@ private[keystate] final class SparkStoreRescaling(
       ids: Seq[Option[String]],
       partitions: Int
   ): Map[Int, PartitionState] = {
-    // A task must not take this object along.
+    // Copied to local values, so that a task does not take this object along.
     val (root, of, format, before) = (state.toString, store, encoding, ids.size)
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)
     val entries =
@@ -104,7 +105,7 @@ private[keystate] object SparkStoreRescaling {
     .add("key", BinaryType)
     .add("value", BinaryType)
 
-  /** Finds the partition of an entry. */
+  /** Finds the new partition of an entry. */
   private final class Owners(store: SparkStoreMetadata, encoding: String, partitions: Int) {
     private val byFamily = store.families
       .filter(store.hasEntries)
@@ -145,7 +146,7 @@ private[keystate] object SparkStoreRescaling {
     finally local.close()
   }
 
-  /** Scratch files that go with the task. */
+  /** A folder for scratch files, deleted when the task ends. */
   private def taskFolder(): LocalFolder = {
     val folder =
       new LocalFolder(() => Utils.createExecutorLocalTempDir(SparkEnv.get.conf, "keystate-rescale"))

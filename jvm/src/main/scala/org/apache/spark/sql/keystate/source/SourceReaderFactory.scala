@@ -11,10 +11,10 @@ import org.apache.spark.util.SerializableConfiguration
 import keystate.checkpoint.{SourceChunk, SourceSegments}
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** What one subtask of a source collected for a batch. */
+/** What one subtask of a source collected for a micro-batch. */
 private[keystate] final case class SourcePartition(chunk: SourceChunk) extends InputPartition
 
-/** Reads rows from a source's log, in the executors and without Python. */
+/** Reads rows from a source's log. It runs in the executors, and needs no Python. */
 private[keystate] final class SourceReaderFactory(
     location: String,
     conf: Broadcast[SerializableConfiguration]

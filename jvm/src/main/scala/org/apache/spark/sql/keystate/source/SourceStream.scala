@@ -27,14 +27,16 @@ import keystate.checkpoint.{SegmentName, SourceSegments}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** A stateful source in a query. Its function runs in a Python process next to the driver, from the
-  * first batch on; `latestOffset` takes what was collected since the last one and writes it to the
-  * source's log with the state after it, and tasks read the log. An offset is the name of a file in
-  * the log: its batch and, for another driver on the checkpoint may write that batch too, its id. What
-  * no offset names is not read: the function does it again from the state before.
+/** A stateful source in a query. From the first micro-batch on, its function runs in a Python
+  * process next to the driver. `latestOffset` takes what was collected since the last call, and
+  * writes it to the source's log together with the state after it. Tasks read the log.
+  *
+  * An offset is the name of a file in the log: a batch number and an id. The id is there because
+  * another driver on the checkpoint may write that batch too. A file that no offset names is not
+  * read: the function does that batch again, from the state before it.
   *
   * Relies on `PythonStreamingSourceRunner`, which starts the process and calls the methods of a
-  * `DataSourceStreamReader` in it. Their arguments and results carry more than offsets here; see
+  * `DataSourceStreamReader` in it. Here their arguments and results carry more than offsets; see
   * `keystate/_worker/source.py`.
   */
 private[keystate] final class SourceStream(source: StatefulSource, location: String)
@@ -49,13 +51,13 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
   private var runner: Option[PythonStreamingSourceRunner] = None
 
-  /** What Spark committed last in this run. */
+  /** What Spark committed last in this run. None before the first commit. */
   private var committed: Option[SegmentName] = None
 
-  /** The newest batch in the log, once the function runs. */
+  /** The newest batch in the log. Valid once the function runs. */
   private var newest = Beginning
 
-  /** With the trigger availableNow: how much more to take. */
+  /** With the trigger availableNow: how much more may be taken. None with other triggers. */
   private var availableNow: Option[Budget] = None
 
   override def initialOffset(): Offset = offset(Beginning)
@@ -77,7 +79,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     offset(newest)
   }
 
-  /** Takes what the function has collected, if there is any. */
+  /** Writes what the function has collected as a new batch, if it has collected anything. */
   private def collect(): Unit =
     if (!availableNow.exists(_.isSpent)) {
       var answer = ask(JObject())
@@ -125,7 +127,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
       .map(SourcePartition(_): InputPartition)
       .toArray
 
-  /** A batch of Spark's has one file; those before the last could only be of earlier releases. */
+  /** A micro-batch has one file. Files between its start and its end can only be of earlier
+    * releases.
+    */
   private def between(start: SegmentName, end: SegmentName): Seq[SegmentName] =
     if (end.batch <= start.batch) Nil
     else (start.batch + 1 until end.batch).map(SegmentName(_, None)) :+ end
@@ -133,8 +137,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(location, sharedConf)
 
-  /** Rows up to the end are not needed any more; the state after them is. At first, what earlier runs
-    * and other drivers left of these batches goes too.
+  /** Deletes the files before `end`: their rows are not needed any more. The file of `end` stays,
+    * because it has the state. The first call also deletes what earlier runs and other drivers left
+    * of these batches.
     */
   override def commit(end: Offset): Unit = {
     val last = segment(end)
@@ -147,7 +152,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   private def calling[T](call: PythonStreamingSourceRunner => T): T =
     try call(runner.get)
     catch {
-      // When the query is stopped, this thread is interrupted and the channel closed.
+      // When the query is stopped, this thread is interrupted, and so the channel is closed.
       case e: ClosedChannelException => throw e
       case e: IOException => throw KeystateErrors.sourceDied(source.name, e)
     }
@@ -170,15 +175,15 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
 
 private[keystate] object SourceStream {
 
-  /** Before the first batch; there is no such file. */
+  /** The offset before the first batch. It names no file. */
   val Beginning = SegmentName(0, None)
 
-  /** The file that an offset names; None where it is not one of a stateful source. */
+  /** The file that an offset names. None if the offset is not one of a stateful source. */
   def segmentOf(offset: String): Option[SegmentName] =
     parseOpt(offset).flatMap { json =>
       (json \ "batch", json \ "id") match {
         case (JInt(batch), JNothing) => Some(SegmentName(batch.toLong, None))
-        // Only a name that a source gives: the log could be anybody's.
+        // Only a name that a source could have given: the log is not trusted.
         case (JInt(batch), JString(id)) =>
           SourceSegments.parse(SegmentName(batch.toLong, Some(id)).file)
         case _ => None
@@ -186,8 +191,8 @@ private[keystate] object SourceStream {
     }
 }
 
-/** What the function's process has: rows for the next batch, or none, and whether it is waiting
-  * because every subtask has ended or is idle.
+/** What the function's process has: the number of rows for the next batch, and whether it is
+  * waiting because every subtask has ended or is idle.
   */
 private final case class Answer(rows: Long, waiting: Boolean)
 

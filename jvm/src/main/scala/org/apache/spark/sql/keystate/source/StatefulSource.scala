@@ -13,8 +13,9 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A stateful source written in Python, as a table to stream from. Spark's own table for Python data
-  * sources does not pass on where the checkpoint is, which this one needs for its log.
+/** A stateful source written in Python, as a table to stream from. Spark's own table for Python
+  * data sources is not used, because it does not pass on the checkpoint's place, which is needed
+  * for the log.
   *
   * @param reader
   *   a pickled `pyspark.sql.datasource.DataSource`
@@ -49,5 +50,5 @@ private[keystate] final case class StatefulSource(
   }
 }
 
-/** How much a query with the trigger availableNow takes of a source that does not end. */
+/** How much a query with the trigger availableNow takes of a source that does not end by itself. */
 private[keystate] final case class AvailableNowLimits(rows: Long, millis: Long)

@@ -10,14 +10,16 @@ import org.apache.spark.sql.types._
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 
-/** Says in the type of a JVM function's state which fields may be null and what their defaults are:
-  * by these a field that is new is read from old state, see [[SchemaEvolution]]. The default is that
-  * of a whole value, where there is one, else that of the case class's parameter.
+/** Adds to the type of a JVM function's state which fields may be null, and what their defaults
+  * are. These say how a new field is read from old state, see [[SchemaEvolution]]. A field's
+  * default is that in a whole value, if there is one, else that of the case class's parameter.
   */
 private[keystate] object FieldDefaults {
 
-  /** @param whole
-    *   a value of the type, or null
+  /** The type with defaults.
+    *
+    * @param whole
+    *   a value of the type with the defaults, such as the state's default; null if there is none
     */
   def in(dataType: DataType, encoder: AgnosticEncoder[_], whole: Any): DataType =
     (dataType, encoder) match {
@@ -46,8 +48,8 @@ private[keystate] object FieldDefaults {
       case _ => dataType
     }
 
-  /** The defaults of a case class's parameters; null where there are none. Only a class that is not
-    * inside another one, or a method, has them where they can be found.
+  /** The defaults of a case class's parameters; null for a parameter without one. They can be found
+    * only for a class that is not inside another class or a method.
     */
   private def parameters(encoder: StructEncoder[_]): Seq[Any] = {
     val cls = encoder.clsTag.runtimeClass
@@ -64,7 +66,7 @@ private[keystate] object FieldDefaults {
     }
   }
 
-  /** A value as the text that a field's metadata has; None for null. */
+  /** A value as the text in a field's metadata. None for null. */
   private def encoded(
       dataType: DataType,
       encoder: AgnosticEncoder[_],

@@ -12,15 +12,16 @@ import org.apache.spark.sql.keystate.encoding.StoredOrder
 private[keystate] object OperatorLists {
   private val Types = "types"
 
-  /** What a version keeps of the operator state: the types of its lists' elements, by name. */
+  /** The properties of the operator state's family: the element types of its lists, by name. */
   def properties(lists: Seq[StateSpec]): Map[String, String] = {
     val types = lists.map(list => list.name -> parse(SchemaEvolution.bare(list.valueType).json))
     Map("kind" -> "operator_state") ++
       Option.when(types.nonEmpty)(Types -> compact(JObject(types: _*)))
   }
 
-  /** The lists, and those that the function no longer asks for: they are kept. The worker reads the
-    * elements of an older type itself.
+  /** The declared lists, and those that the function no longer asks for, which are kept. Throws if
+    * a list's old elements can't be read as its new type. The worker itself reads elements of an
+    * older type.
     */
   def continuing(declared: Seq[StateSpec], recorded: Option[StateFamily]): Seq[StateSpec] = {
     val types = recorded.flatMap(_.properties.get(Types)).fold(List.empty[JField]) { json =>

@@ -6,15 +6,15 @@ import org.json4s.jackson.JsonMethods
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
 
-/** What Python says of one keyed operator.
+/** What is declared of one keyed operator.
   *
   * @param timers
   *   whether the function can have timers
   * @param broadcast
-  *   the broadcast states; none if no stream is broadcast to the operator
+  *   the broadcast states; none if nothing is broadcast to the operator
   * @param checkpointed
-  *   whether the function takes part in checkpoints: each of its subtasks then has operator state, and
-  *   runs in every batch
+  *   whether the function takes part in checkpoints; then each of its subtasks has operator state
+  *   and runs in every micro-batch
   * @param rawKeyed
   *   whether it can have raw keyed state as well
   * @param operatorStates
@@ -38,7 +38,7 @@ private[keystate] final case class OperatorSpec(
     metrics: Boolean = false
 ) {
 
-  /** The operator as it goes on from a version; refuses a state that what is stored does not fit.
+  /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
     *
     * @param recorded
     *   finds a state as the version has it
@@ -52,9 +52,10 @@ private[keystate] final case class OperatorSpec(
     )
   }
 
-  /** What the operator keeps in its store: its states, its broadcast states and their tag, its raw
-    * keyed state, its operator state, and last its timers, as far as it has them. The ids are for a
-    * store of its own; one that lives on assigns them.
+  /** The families that the operator keeps in its store, as far as it has them, in this order: its
+    * states, its broadcast states and their tag, its raw keyed state, its operator state, and last
+    * its timers. Their ids are for a store that has only these families from the start; a store
+    * that lives on assigns ids itself.
     */
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++

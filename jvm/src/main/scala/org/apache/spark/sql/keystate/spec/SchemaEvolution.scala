@@ -28,19 +28,22 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 
-/** Which changes of a state's value type what is stored can be read through. Fields are found by their
-  * names: they may be added, if they have a default or may be null, removed, reordered and widened, at
-  * any depth but in the keys of a map.
+/** Which changes of a state's value type are allowed: those after which stored values can still be
+  * read. Fields are matched by name. They may be added (if they have a default or may be null),
+  * removed, reordered and widened. That holds at any depth, except in the keys of a map.
   */
 private[keystate] object SchemaEvolution {
 
-  /** In a field's metadata: its value in what was stored before it was added, as an Arrow stream. */
+  /** In a field's metadata: its default, as an Arrow stream. That is its value in entries that were
+    * stored before it was added.
+    */
   final val Default = "keystate.default"
 
-  /** The state as it goes on from what is stored: with the types that its entries may have.
+  /** The state as it goes on from what is stored: with the types that its entries may have. Throws
+    * if stored values can't be read.
     *
     * @param recorded
-    *   how the last version has it
+    *   the state as the last version has it; None if that has none
     */
   def continue(declared: StateSpec, recorded: Option[StateFamily]): StateSpec =
     recorded.fold(declared) { family =>
@@ -60,19 +63,19 @@ private[keystate] object SchemaEvolution {
       }
     }
 
-  /** Why a value of one type can't be read as one of another. */
+  /** Why a value of one type can't be read as a value of another. None if it can. */
   def check(from: DataType, to: DataType): Option[String] =
     convert(BoundReference(0, from, nullable = true), from, to, "The value").left.toOption
 
-  /** The columns of a row of one schema as those of another. */
+  /** Expressions that turn a row of one schema into the columns of another. */
   def project(from: StructType, to: StructType): Seq[Expression] =
     fields(from, to, "The value")(i => BoundReference(i, from(i).dataType, nullable = true))
       .fold(reason => throw new IllegalStateException(reason), identity)
 
-  /** Whether values of both are stored alike. */
+  /** Whether values of both types are stored alike. */
   def same(a: DataType, b: DataType): Boolean = bare(a) == bare(b)
 
-  /** Without what makes no difference to a stored value. */
+  /** The type without what makes no difference to a stored value. */
   def bare(dataType: DataType): DataType = dataType match {
     case struct: StructType =>
       StructType(struct.map(field => StructField(field.name, bare(field.dataType))))
@@ -81,7 +84,7 @@ private[keystate] object SchemaEvolution {
     case other => other
   }
 
-  /** The new type with the defaults of those fields that the old one does not have. */
+  /** The new type, with the defaults of the fields that the old type does not have. */
   private def withDefaults(from: DataType, to: DataType): DataType = (from, to) match {
     case (a: StructType, b: StructType) =>
       StructType(b.map { field =>
@@ -97,7 +100,7 @@ private[keystate] object SchemaEvolution {
 
   def toJson(schemas: Seq[DataType]): String = schemas.map(_.json).mkString("[", ",", "]")
 
-  /** The types of such a list, in JSON. */
+  /** The types in such a list, each as JSON. */
   def schemas(json: String): Seq[String] = parse(json) match {
     case JArray(schemas) => schemas.map(compact(_))
     case other => throw new IllegalArgumentException(s"not a list of types: $other")
@@ -165,7 +168,7 @@ private[keystate] object SchemaEvolution {
   private def default(field: StructField): Literal = {
     val stream = Base64.getDecoder.decode(field.metadata.getString(Default))
     val schema = new StructType().add("value", field.dataType)
-    // The format is that of what is written, not of what is read.
+    // Not the query's Arrow format, but the one that the default was written in.
     new ArrowStreams("UTC", largeVarTypes = false).read(stream) { column =>
       val first = new ColumnarArray(column, 0, 1).get(0, field.dataType)
       val row = UnsafeProjection.create(schema)(InternalRow(first)).copy()
@@ -175,7 +178,7 @@ private[keystate] object SchemaEvolution {
 
   private val integers = Seq(ByteType, ShortType, IntegerType, LongType)
 
-  /** Whether every value of one type is one of the other. */
+  /** Whether every value of one type is also a value of the other. */
   private def isWider(from: DataType, to: DataType): Boolean = (from, to) match {
     case (FloatType, DoubleType) => true
     case (a: DecimalType, b: DecimalType) =>

@@ -10,9 +10,7 @@ import keystate.errors.KeystateErrors
 import keystate.ttl.TimeToLive
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 
-/** How a state is stored. Reducing, aggregating and folding state store their accumulator as a
-  * value.
-  */
+/** How a state is stored. Reducing, aggregating and folding state store an accumulator as value. */
 private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
 
 private[keystate] object StateKind {
@@ -22,7 +20,7 @@ private[keystate] object StateKind {
   case object SortedMap extends StateKind("sorted_map", Layout.Grouped)
   case object Broadcast extends StateKind("broadcast", Layout.Ordered)
 
-  /** Where only a state with keys can be. */
+  /** For code that only a state with keys can reach. */
   def notKeyed: Nothing = throw new IllegalArgumentException("broadcast state has no key")
 
   val all: Seq[StateKind] = Seq(Value, List, Map, SortedMap, Broadcast)
@@ -35,16 +33,16 @@ private[keystate] object StateKind {
 /** One state that a function declared.
   *
   * @param descriptor
-  *   the kind the user asked for, for messages: `reducing` where `kind` is `value`
+  *   the kind that the user asked for, for messages: `reducing` where `kind` is `value`
   * @param valueType
-  *   type of the value, of a list's element, or of a map's value
+  *   the type of the value, of a list's element, or of a map's value
   * @param keyType
-  *   type of a map's key
+  *   the type of a map's key; None for other states
   * @param order
   *   the order of a sorted map's keys
   * @param schemas
-  *   if `valueType` has changed: all value types that entries may be stored with, by their schema id,
-  *   the newest last
+  *   if `valueType` has changed: all value types that entries may be stored with, by schema id, the
+  *   newest last; otherwise empty
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -60,7 +58,7 @@ private[keystate] final case class StateSpec(
 
   val rowSchema: StructType = StateSpec.rowSchema(kind, valueType)
 
-  /** Whether the stored row is the value itself rather than a row around it. */
+  /** Whether the stored row is the value itself, and not a row around it. */
   val isStruct: Boolean = kind != StateKind.List && valueType.isInstanceOf[StructType]
 
   def describe: String = {
@@ -68,7 +66,7 @@ private[keystate] final case class StateSpec(
     keyType.fold(s"$descriptor<$value>")(key => s"$descriptor<${key.sql}, $value>")
   }
 
-  /** What the checkpoint keeps of this state. */
+  /** The properties that the checkpoint keeps of this state. */
   def properties: Map[String, String] = Map(
     "kind" -> kind.name,
     "valueType" -> SchemaEvolution.bare(valueType).json,
@@ -80,8 +78,8 @@ private[keystate] final case class StateSpec(
 private[keystate] object StateSpec {
   private implicit val formats: Formats = DefaultFormats
 
-  /** The row that a stored value holds: a struct's own fields, else one column named `value`. A list
-    * stores rows of one array each.
+  /** The row in a stored value: a struct's own fields, or else one column named `value`. For a list
+    * that column is an array.
     */
   def rowSchema(kind: StateKind, valueType: DataType): StructType = (kind, valueType) match {
     case (StateKind.List, element) => new StructType().add("value", ArrayType(element))
@@ -89,7 +87,7 @@ private[keystate] object StateSpec {
     case (_, other) => new StructType().add("value", other)
   }
 
-  /** Spark's and Keystate's own families have such names. */
+  /** Whether only Spark's or Keystate's own families may have this name. */
   private def isReserved(name: String): Boolean =
     name.isEmpty || name != name.trim || name == "default" || name.startsWith("$")
 
@@ -128,7 +126,7 @@ private[keystate] object StateSpec {
     ttl = timeToLive(json \ "ttl")
   )
 
-  /** None when Python says nothing of it. */
+  /** None if Python sends no time to live. */
   private def timeToLive(json: JValue): Option[TimeToLive] = json match {
     case JNothing | JNull => None
     case _ =>

@@ -10,21 +10,25 @@ import org.apache.spark.util.Utils
 
 import keystate.errors.{KeystateErrors, KeystateException}
 
-/** Types as a checkpoint has them, in JSON. One of a user's names a class, of which Spark would make
-  * an object whatever it is: here it has to be a type. Types of Python's come as a pickle, and
-  * Keystate never writes them.
+/** Types as a checkpoint has them, in JSON. The JSON of a user defined type names a class, and
+  * Spark would make an object of whatever class that is. So `parse` checks first that it is a type.
+  * A type defined in Python comes as a pickle, which Keystate never writes.
   */
 private[keystate] object StoredTypes {
 
-  /** @param state
-    *   whose type it is, for messages
+  /** The type. Throws if the JSON can't be understood.
+    *
+    * @param state
+    *   the state whose type it is, for messages
     */
   def parse(json: String, state: String): DataType = reading(state) {
     check(JsonMethods.parse(json))
     DataType.fromJson(json)
   }
 
-  /** Names the state of which the checkpoint says what can't be understood. */
+  /** If what the checkpoint says of a state can't be understood, throws an error that names the
+    * state.
+    */
   def reading[T](state: String)(read: => T): T =
     try read
     catch {

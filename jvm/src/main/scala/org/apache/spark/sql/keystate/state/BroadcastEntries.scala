@@ -5,8 +5,8 @@ import java.util.zip.CRC32C
 import keystate.backend.{Entry, EntryIterator, StateEntries}
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** One broadcast state: an entry a key, in the order of the keys. Keys are as a codec of their order
-  * encodes them, values as states store them.
+/** One broadcast state: one entry for each key, in the order of the keys. Keys are encoded by the
+  * codec of their order, values as in other states.
   */
 private[keystate] final class BroadcastEntries(
     val spec: StateSpec,
@@ -15,7 +15,7 @@ private[keystate] final class BroadcastEntries(
     group: Int
 ) {
 
-  /** Removes all entries; returns how many there were. */
+  /** Removes all entries. Returns how many there were. */
   def clear(): Long = {
     val keys = entries(_.key)
     keys.foreach(remove)
@@ -26,11 +26,11 @@ private[keystate] final class BroadcastEntries(
   def put(key: Array[Byte], value: Array[Byte]): Unit = backend.put(family, group, key, value)
   def remove(key: Array[Byte]): Unit = backend.remove(family, group, key)
 
-  /** The entries from this one on; close them. */
+  /** The entries from this key on (None: all). The caller closes the iterator. */
   def scan(from: Option[Array[Byte]]): EntryIterator =
     backend.scan(family, group, from.orNull, null)
 
-  /** What `use` makes of each entry, at once. */
+  /** Applies `use` to each entry, at once. Returns the results. */
   def entries[T](use: Entry => T): Seq[T] = {
     val entries = backend.scan(family, group, null, null)
     try entries.map(use).toVector
@@ -43,7 +43,7 @@ private[keystate] final class BroadcastEntries(
     finally entries.close()
   }
 
-  /** The same for the same entries. */
+  /** A digest of all entries. It is the same for the same entries. */
   def digest: Long = {
     val crc = new CRC32C
     val entries = backend.scan(family, group, null, null)

@@ -6,12 +6,12 @@ import keystate.backend.KeyedStateBackend
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** A subtask's broadcast states. Their entries are in the operator group, and with them a tag that
-  * is drawn anew whenever broadcast elements were processed: a worker that holds the states under
-  * the same tag has just what is stored, and need not be sent it.
+/** A subtask's broadcast states. Their entries are in the operator group, together with a tag,
+  * which is new whenever broadcast elements were processed. A worker that holds the states under
+  * the same tag has exactly what is stored, and need not be sent it.
   *
   * @param families
-  *   the backend's ids of the states, and then of the tag
+  *   the backend's ids of the states and, last, of the tag
   */
 private[keystate] final class BroadcastStates(
     specs: Seq[StateSpec],
@@ -27,7 +27,7 @@ private[keystate] final class BroadcastStates(
     new BroadcastEntries(spec, families(i), EvolvedEntries.of(spec, backend), group)
   }
 
-  /** Empty before the first element. */
+  /** The tag. Empty before the first broadcast element. */
   def tag: String =
     Option(backend.get(tagFamily, group, tagKey)).fold("")(new String(_, UTF_8))
 

@@ -8,8 +8,8 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateSpec}
 
-/** Turns stored values of a state, whatever schema they were written with, into values of its newest
-  * one, through all schemas in between: so it makes no difference whether a value was written again
+/** Turns a stored value of any of a state's schemas into a value of the newest one. It goes through
+  * all schemas in between, so the result is the same whether or not the value was written again
   * meanwhile.
   */
 private[keystate] final class ValueUpgrade(state: StateSpec) {
@@ -20,13 +20,13 @@ private[keystate] final class ValueUpgrade(state: StateSpec) {
     UnsafeProjection.create(SchemaEvolution.project(from, to))
   }
 
-  /** A value as it is put, as one of the newest schema. */
+  /** Marks a value that is stored now with the number of the newest schema. */
   def mark(value: Array[Byte]): Array[Byte] = StateValue.withSchemaId(value, newest)
 
   def apply(value: Array[Byte]): Array[Byte] =
     if (value == null) null
     else {
-      // What was written before the type changed for the first time has no number.
+      // A value that was written before the type changed for the first time has no schema number.
       val schema = Math.max(StateValue.schemaId(value), 0)
       if (schema == newest) value
       else if (schema > newest)
@@ -41,8 +41,8 @@ private[keystate] final class ValueUpgrade(state: StateSpec) {
     }
 }
 
-/** The entries of a state whose type has changed. An entry is written with the newest schema when the
-  * function changes it, and stays as it is till then.
+/** The entries of a state whose type has changed. An entry is written with the newest schema when
+  * the function changes it. Until then it stays as it is.
   */
 private[keystate] final class EvolvedEntries(entries: StateEntries, upgrade: ValueUpgrade)
     extends WrappedEntries(entries) {
@@ -64,7 +64,7 @@ private[keystate] final class EvolvedEntries(entries: StateEntries, upgrade: Val
 
 private[keystate] object EvolvedEntries {
 
-  /** What a state is read and written through: just its entries, if its type never changed. */
+  /** What a state is read and written through: its entries, if its type never changed. */
   def of(state: StateSpec, entries: StateEntries): StateEntries =
     if (state.schemas.isEmpty) entries else new EvolvedEntries(entries, new ValueUpgrade(state))
 }

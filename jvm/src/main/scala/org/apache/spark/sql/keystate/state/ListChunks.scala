@@ -10,8 +10,9 @@ import keystate.ttl.TtlEntries
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** How a list is stored: in chunks under the user keys 0, 1, 2 ... (int64 big-endian), each an array
-  * of elements, so that appending rewrites at most the last, small chunk.
+/** How a list is stored: in chunks under the user keys 0, 1, 2 ... (int64 big-endian). Each chunk
+  * is an array of elements. So appending rewrites at most the last chunk, and only if that is
+  * small.
   */
 private[keystate] final class ListChunks(spec: StateSpec) {
   import ListChunks._
@@ -26,7 +27,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
     row.getArray(0)
   }
 
-  /** All chunks of a key's list, to be decoded. */
+  /** All chunks of a key's list, not yet decoded. */
   def read(
       backend: StateEntries,
       family: Int,
@@ -38,7 +39,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
     finally entries.close()
   }
 
-  /** Adds elements that were used at a time; returns the key of the chunk that has them. */
+  /** Adds elements that were used at `time`. Returns the key of the chunk that they are in. */
   def append(
       backend: StateEntries,
       family: Int,
@@ -64,7 +65,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
     at
   }
 
-  /** The elements of a chunk have one time to live. */
+  /** Whether elements of this time may join a chunk: a chunk's elements have one time to live. */
   private def joins(backend: StateEntries, chunk: Array[Byte], time: Long): Boolean =
     backend match {
       case ttl: TtlEntries => ttl.isOf(time, chunk)
@@ -83,7 +84,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
 
 private object ListChunks {
 
-  /** Bytes below which the last chunk takes the next elements instead of a chunk of their own. */
+  /** A last chunk with fewer bytes takes the next elements. Else these get a chunk of their own. */
   private val SmallChunk = 4096
 
   private def chunkKey(key: Array[Byte], number: Long): Array[Byte] =

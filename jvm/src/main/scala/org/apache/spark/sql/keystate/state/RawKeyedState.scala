@@ -5,8 +5,8 @@ import java.util.Arrays
 import keystate.backend.KeyedStateBackend
 import keystate.keygroup.KeyGroupRange
 
-/** The raw keyed state of a subtask: a stream of bytes for a key group, an entry of that group. So it
-  * goes with the group when the parallelism changes.
+/** The raw keyed state of a subtask: one stream of bytes for each key group that has one, stored as
+  * an entry of that group. So it moves with the group when the number of partitions changes.
   *
   * @param groups
   *   the key groups of the subtask
@@ -18,15 +18,13 @@ private[keystate] final class RawKeyedState(
 ) {
   import RawKeyedState._
 
-  /** The first stream of this group or a later one, with its group. */
+  /** The first stream of this group or a later one, with its group. None if there is none. */
   def next(from: Int): Option[(Int, Array[Byte])] =
     (math.max(from, groups.first) to groups.last).iterator
       .map(group => (group, backend.get(family, group, Key)))
       .find(_._2 != null)
 
-  /** Takes streams by group in place of all that there are. Those that did not change are not written
-    * again.
-    */
+  /** Replaces all streams by these, by group. A stream that did not change is not written again. */
   def replace(byGroup: Map[Int, Array[Byte]]): Unit =
     (groups.first to groups.last).foreach { group =>
       val old = backend.get(family, group, Key)

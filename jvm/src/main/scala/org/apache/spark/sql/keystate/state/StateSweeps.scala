@@ -9,14 +9,14 @@ import keystate.keygroup.KeyGroupRange
 import keystate.ttl.{TtlEntries, TtlSweep}
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** Removes expired entries at the end of a task, of those states that ask for it.
+/** Removes expired entries at the end of a task, from the states that ask for it.
   *
   * @param entries
   *   what each state is read and written through
   * @param families
   *   the backend's ids of the states
   * @param sweeps
-  *   the store's, by family
+  *   the store's sweeps, by family; they say where each one stands
   */
 private[keystate] final class StateSweeps(
     states: Seq[StateSpec],
@@ -35,7 +35,7 @@ private[keystate] final class StateSweeps(
   private val countsRecords = swept.exists { case (ttl, _, _) => ttl.sweepOnRecords }
   private var records = 0L
 
-  /** The task's rows, counted if that matters. */
+  /** The task's rows. They are counted if a state is swept by their number. */
   def counting(rows: Iterator[InternalRow]): Iterator[InternalRow] =
     if (!countsRecords) rows
     else
@@ -44,7 +44,9 @@ private[keystate] final class StateSweeps(
         row
       }
 
-  /** @param changes
+  /** Sweeps.
+    *
+    * @param changes
     *   how many entries the function wrote and removed
     */
   def run(changes: Long): Unit = swept.foreach { case (ttl, family, entries) =>

@@ -7,8 +7,9 @@ import keystate.checkpoint.OperatorState
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.spec.StoredTypes
 
-/** A subtask's operator state in its backend, and the tag of the function instance that it is from: a
-  * worker whose instance has that tag goes on with it, any other begins with a new one.
+/** A subtask's operator state in its backend, and the tag of the function instance that it is from.
+  * A worker that has the instance with that tag goes on with it. Any other begins with a new
+  * instance.
   */
 private[keystate] final class SubtaskState(
     family: Int,
@@ -20,10 +21,10 @@ private[keystate] final class SubtaskState(
   /** Empty while there is no state, and after a rescale. */
   def tag: String = get(OperatorState.TagKey).fold("")(new String(_, UTF_8))
 
-  /** What a new instance begins with.
+  /** The state that a new instance begins with. None if there is none.
     *
     * @param unions
-    *   whether it has union lists: they are those of all subtasks
+    *   whether it has union lists, which have the elements of all subtasks
     */
   def restored(unions: Boolean, readAll: () => Seq[OperatorState]): Option[OperatorState] =
     state.map(own => if (unions) OperatorState.withUnions(own, readAll()) else own)
@@ -37,7 +38,7 @@ private[keystate] final class SubtaskState(
   /** Stores a snapshot under its tag.
     *
     * @param state
-    *   as [[OperatorState.toJson]] makes it
+    *   in the format of [[OperatorState.toJson]]
     */
   def put(state: Array[Byte], tag: String): Unit = {
     backend.put(family, group, OperatorState.StateKey, state)

@@ -9,13 +9,13 @@ import keystate.backend.{Entry, KeyedStateBackend}
 /** One timer of one key. */
 private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, key: Array[Byte])
 
-/** The timers of a task's keys. They are entries of one ordered family, with the entry key
-  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]` and a value of one byte, so that
-  * those which are due are the first of their domain, and timers that are not due cost nothing.
+/** The timers of a task's keys. They are entries of one ordered family. The entry key is
+  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
+  * timers that are due come first in their domain, and timers that are not due cost nothing.
   *
-  * A timer fires in the batch whose clock passes it if it was set in an earlier one: which timers fire
-  * is decided when the task begins. So the timers that a batch sets, in whatever order the worker's
-  * answers come in, make no difference to it.
+  * Which timers fire is decided when the task begins: those that were set in an earlier micro-batch
+  * and that this micro-batch's clock has passed. The timers that a micro-batch sets make no
+  * difference to it, so the order of the worker's answers does not matter.
   */
 private[keystate] final class Timers(
     family: Int,
@@ -24,17 +24,17 @@ private[keystate] final class Timers(
 ) {
   import Timers._
 
-  /** The timers up to these times, in order of time. */
+  /** The timers up to and including these times, ordered by time. None: none of that domain. */
   def due(eventTime: Option[Long], processingTime: Option[Long]): mutable.Queue[Timer] = {
     val found = Seq(EventTime -> eventTime, ProcessingTime -> processingTime).flatMap {
       case (domain, Some(until)) => (0 until maxParallelism).flatMap(dueIn(_, domain, until))
       case _ => Nil
     }
-    // A stable sort: timers of one time fire in the order of their groups and keys.
+    // The sort is stable: timers of the same time fire in the order of their groups and keys.
     mutable.Queue.from(found.sortBy(_.time))
   }
 
-  /** The time of the first timer of a domain. */
+  /** The time of the first timer of a domain. None if it has no timers. */
   def next(domain: Byte): Option[Long] =
     (0 until maxParallelism).flatMap { group =>
       val entries = backend.scan(family, group, Array(domain), Array((domain + 1).toByte))
@@ -56,7 +56,7 @@ private[keystate] final class Timers(
     finally entries.close()
   }
 
-  /** Takes a timer out to fire it; false if it was deleted since. */
+  /** Takes a timer out to fire it. False if it was deleted since. */
   def take(timer: Timer): Boolean = {
     val entry = entryKey(timer.domain, timer.time, timer.key)
     val present = backend.get(family, timer.group, entry) != null

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** The kinds of state over a backend's entries, whatever language the function is in: lists, timers,
+/** The kinds of state, made of a backend's entries, for functions in any language: lists, timers,
   * broadcast states, operator state, raw keyed state.
   */
 package object state

@@ -8,15 +8,15 @@ import org.apache.spark.util.UninterruptibleThread
 import keystate.backend.KeyedStateBackend
 import keystate.errors.KeystateErrors
 
-/** A task's right to use a backend, from the load of its store until that is closed. What is done for
-  * the task is done in `use`: by its own thread, by those that answer its worker, by others that
-  * read its result. So whoever comes late is refused: the backend may hold what another task has
-  * loaded since.
+/** A task's right to use a backend, from the load of its store until the store is closed. Whatever
+  * is done for the task is done in `use`: in its own thread, in threads that answer its worker, and
+  * in others that read its result. So whoever comes late is refused. That matters because the
+  * backend may by then hold what another task has loaded.
   *
   * @param check
-  *   throws when the store is not this task's any more
+  *   throws if the store is not this task's any more
   * @param task
-  *   for messages
+  *   the task's name, for messages
   */
 private[keystate] final class BackendLease(
     val backend: KeyedStateBackend,
@@ -27,15 +27,15 @@ private[keystate] final class BackendLease(
   @volatile private var over = false
   private var waited = false
 
-  /** The task's thread, which is also the one that ends the lease: an executor's are of this class.
-    * Another thread can be the first to read a result.
+  /** The task's thread, which also ends the lease. Null if the lease was not made in a thread of
+    * the class that executors run tasks in: another thread can be the first to read a result.
     */
   private val taskThread = Thread.currentThread match {
     case executors: UninterruptibleThread => executors
     case _ => null
   }
 
-  /** Works with the backend while nobody else does. */
+  /** Works with the backend while no other thread does. */
   def use[T](work: => T): T = {
     lock.lock()
     try {
@@ -44,7 +44,7 @@ private[keystate] final class BackendLease(
     } finally lock.unlock()
   }
 
-  /** The same for what is done in one thread only. It needs no lock where that is the task's own. */
+  /** The same, for work that is done in one thread only. In the task's own it needs no lock. */
   def useInOneThread[T](work: => T): T =
     if (Thread.currentThread eq taskThread) {
       checkValid()
@@ -56,11 +56,11 @@ private[keystate] final class BackendLease(
     check()
   }
 
-  /** Refuses all work from now on, and waits, once, until what is being done is done: a question takes
-    * moments, but a function that another thread is in may never return.
+  /** Refuses all work from now on, and waits for work that is under way. Only the first call waits:
+    * a question takes moments, but a function in another thread may never return.
     *
     * @return
-    *   whether nobody is at work with the backend; if not, it must be given up
+    *   whether nobody works with the backend; if somebody does, the backend must be given up
     */
   def end(waitMillis: Long = BackendLease.WaitMillis): Boolean = {
     over = true
@@ -70,7 +70,7 @@ private[keystate] final class BackendLease(
     free
   }
 
-  /** Closes the backend when whoever is at work with it has ended. */
+  /** Closes the backend once whoever works with it has ended. */
   def closeLater(): Unit = {
     val closer = new Thread(
       () => {
@@ -84,7 +84,7 @@ private[keystate] final class BackendLease(
     closer.start()
   }
 
-  /** A task that is killed is interrupted, and yet should not throw away what is loaded. */
+  /** Waits despite interrupts: a killed task is interrupted, but should keep what is loaded. */
   private def tryLockUninterruptibly(millis: Long): Boolean = {
     val end = System.nanoTime + MILLISECONDS.toNanos(millis)
     var interrupted = false

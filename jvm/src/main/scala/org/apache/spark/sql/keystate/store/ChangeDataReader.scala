@@ -34,7 +34,7 @@ private[keystate] final class ChangeDataReader(
 
   override protected def close(): Unit = ()
 
-  /** The versions, oldest first. With ids, each names the one that it was made from. */
+  /** The versions, oldest first. With ids, each version names the one that it was made from. */
   private def lineage(): Seq[Manifest] =
     (endVersion to startVersion by -1).foldLeft(List.empty[Manifest]) { (newer, version) =>
       val id = if (newer.isEmpty) endId else newer.head.baseId

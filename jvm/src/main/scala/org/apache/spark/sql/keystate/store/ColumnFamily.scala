@@ -10,8 +10,8 @@ import org.apache.spark.sql.execution.streaming.state.{
 import keystate.backend.{Change, StateFamily}
 import keystate.checkpoint.VersionedStore
 
-/** One column family of an open store, in Spark's terms: rows in, rows out. Rows that are handed out
-  * may be reused by the next call, as Spark's own stores do.
+/** One column family of an open store, as Spark sees it: rows in, rows out. A row that is returned
+  * may be reused by the next call, as in Spark's own stores.
   */
 private[keystate] trait ColumnFamily {
   def get(key: UnsafeRow): UnsafeRow
@@ -41,9 +41,9 @@ private[keystate] trait ColumnFamily {
 /** How a column family is stored. */
 private[keystate] trait FamilyCodec {
 
-  /** The column family in an open store. */
+  /** Makes the column family of an open store. */
   def open(family: StateFamily, versions: VersionedStore): ColumnFamily
 
-  /** What a stored change was, as Spark's change feed tells it; the rows are the caller's. */
+  /** A stored change as Spark's change feed describes it. The rows belong to the caller. */
   def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)]
 }

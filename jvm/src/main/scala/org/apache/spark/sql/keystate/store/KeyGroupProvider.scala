@@ -25,12 +25,12 @@ import keystate.files.{LocalFolder, StoreLocation}
 import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** Keystate's state store provider: state by key group, committed as described at
-  * `keystate.checkpoint.VersionedStore`.
+/** Keystate's state store provider. It keeps state by key group, and commits it as
+  * `keystate.checkpoint.VersionedStore` describes.
   *
-  * Spark makes one for each partition and store of a stateful operator on an executor, and keeps it
-  * for the query's run. The constructor does nothing, for Spark also makes providers just to ask for
-  * their metrics.
+  * Spark makes a provider for each partition and store of a stateful operator on an executor, and
+  * keeps it for the query's run. The constructor does nothing, because Spark also makes providers
+  * just to ask for their metrics.
   */
 class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay with Logging {
   import KeyGroupProvider._
@@ -47,11 +47,11 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
   private[keystate] var versions: VersionedStore = _
   private[keystate] val subtask = new SubtaskScope
 
-  // By column family: it is defined once in a provider's life, not with each version.
+  // By column family, which is defined once in a provider's life, not for each version.
   private val codecs = new ConcurrentHashMap[String, SparkCodec]
   private val schemas = new ConcurrentHashMap[String, (StructType, StructType)]
 
-  /** Where the sweeps of states with a time to live stand, by family. */
+  /** How far the sweeps of states with a time to live have come, by family. */
   private[keystate] val sweeps = mutable.HashMap.empty[Int, TtlSweep]
 
   override def init(
@@ -114,7 +114,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
     if (loadEmpty) versions.loadEmpty(version) else load(version, stateStoreCkptId)
   }
 
-  /** One owner at a time holds for readers too: the state is not copied for them. */
+  /** A reader too must be the only owner: the state is not copied for it. */
   override def getReadStore(version: Long, uniqueId: Option[String]): StateStore =
     open(version, readOnly = true, snapshotForced = false)(load(version, uniqueId))
 
@@ -124,8 +124,8 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
       uniqueId: Option[String],
       forceSnapshotOnCommit: Boolean
   ): StateStore = readStore match {
-    // Not `this.open`: maintenance may have replaced the provider between reading and writing, and
-    // the store is the old provider's (SPARK-56476).
+    // Not by `this.open`: maintenance may have replaced the provider between reading and writing,
+    // and then the store belongs to the old provider (SPARK-56476).
     case store: KeyGroupStateStore if store.id == storeId && store.version == version =>
       store.upgrade(forceSnapshotOnCommit)
     case other =>
@@ -145,8 +145,8 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
     if (snapshotVersion < 1) throw QueryExecutionErrors.unexpectedStateStoreVersion(snapshotVersion)
     if (endVersion < snapshotVersion)
       throw QueryExecutionErrors.unexpectedStateStoreVersion(endVersion)
-    // Each version is complete, so it does not matter which one Spark would start from, as long as
-    // it is there.
+    // Each version is complete, so it does not matter from which one Spark would start. It only has
+    // to exist.
     if (!versions.exists(snapshotVersion, attempt(snapshotVersionStateStoreCkptId)))
       throw StateStoreErrors.stateStoreSnapshotFileNotFound(
         s"version $snapshotVersion of $storeId",
@@ -171,8 +171,8 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
   override def doMaintenance(): Unit = if (!lock.isClosed)
     try versions.maintain()
     catch {
-      // Spark unloads a provider whose maintenance fails, and state that is loaded is worth more
-      // than a clean-up that can be done later.
+      // Spark unloads a provider whose maintenance fails. But loaded state is worth more than a
+      // clean-up, which can be done later.
       case NonFatal(e) => logWarning(s"Maintenance of $storeId failed", e)
     }
 
@@ -198,7 +198,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
       case e: Throwable =>
         lock.release(stamp)
         throw e match {
-          // By the name that Spark gives it.
+          // Thrown as the error that Spark has for this.
           case missing: MissingVersionException =>
             QueryExecutionErrors
               .failedToReadStreamingStateFileError(new Path(missing.file), missing)
@@ -209,7 +209,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
 
   private def load(version: Long, id: Option[String]): Unit = {
     versions.load(version, attempt(id))
-    // Without keys all is in the first partition, whatever their number.
+    // Without keys everything is in the first partition, whatever the number of partitions.
     if (!keySchema.forall(_.dataType == NullType)) versions.checkHashPartitions()
   }
 
@@ -271,8 +271,9 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
     customMetrics = StoreMetrics.of(versions, snapshotForced)
   )
 
-  /** Tells the coordinator, which fails a `foreachBatch` batch whose stores did not all commit, and
-    * warns of stores that have no recent snapshot: each of our versions is as good as one.
+  /** Tells the coordinator of a commit. It fails a `foreachBatch` micro-batch if not all of its
+    * stores committed. It also warns of stores without a recent snapshot. Each of Keystate's
+    * versions is as good as a snapshot, so now and then one is reported as such.
     */
   private[keystate] def reportCommit(version: Long): Unit = {
     if (storeConf.commitValidationEnabled)
@@ -283,7 +284,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
     }
   }
 
-  // A commit does not fail for this. Outside of streaming queries there is no coordinator.
+  // A failure here does not fail the commit. Outside of streaming queries there is no coordinator.
   private def reportSnapshot(version: Long): Unit =
     try
       Option(SparkEnv.get).map(StateStoreCoordinatorRef.forExecutor).foreach {
@@ -307,7 +308,8 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
 
   private def registerDefaultFamily(): Unit = {
     val name = StateStore.DEFAULT_COL_FAMILY_NAME
-    // An operator that does not use the default family may name another encoding for it each time.
+    // Only if it is not there: an operator that does not use the default family may name another
+    // encoding for it each time.
     if (versions.family(name).isEmpty) {
       versions.registerFamily(name, codecs.get(name).layout, sparkFamily(isInternal = false))
       ()
@@ -328,7 +330,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
     name,
     _ => {
       schemaProvider match {
-        // Spark's tests tell the schemas this way.
+        // Spark's own tests learn the schemas this way.
         case Some(tests: TestStateSchemaProvider) =>
           tests.captureSchema(name, keySchema, valueSchema)
         case _ =>
@@ -340,7 +342,7 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
         stateStoreName = storeId.storeName,
         colFamilyName = name
       )
-      // UnsafeRow or Avro, by the query's choice of state encoding.
+      // UnsafeRow or Avro, as the query's setting for state encoding says.
       val rows = RocksDBStateStoreProvider.getDataEncoder(
         storeConf.stateStoreEncodingFormat,
         cacheKey,
@@ -352,7 +354,8 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
       new SparkCodec(
         spec,
         RocksDBStateEncoder.getKeyEncoder(rows, spec, useColumnFamilies),
-        // Values of one key follow each other without a delimiter: each tells its length.
+        // The values of one key follow each other without a delimiter, because each begins with its
+        // length.
         RocksDBStateEncoder.getValueEncoder(
           rows,
           valueSchema,
@@ -390,6 +393,6 @@ class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay
 
 private object KeyGroupProvider {
 
-  /** Property of a family that Spark keeps for itself, such as an index; not counted as state. */
+  /** Marks a family that Spark keeps for itself, such as an index. It does not count as state. */
   final val Internal = "internal"
 }

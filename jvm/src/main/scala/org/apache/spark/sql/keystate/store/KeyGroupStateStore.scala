@@ -18,11 +18,12 @@ import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroupRange
 import keystate.ttl.TtlSweep
 
-/** One version of a partition's state, open for a task: Spark's operators use it as a StateStore,
-  * Keystate's take the backend and work on that.
+/** One version of a partition's state, open for a task. Spark's operators use it as a `StateStore`.
+  * Keystate's operators take its backend and work on that.
   *
-  * It is open until it is committed, aborted or released; whichever comes first lets the provider
-  * open the next one. A task that ends without either aborts it.
+  * It is open until it is committed, aborted or released. After that the provider can open the next
+  * store. A task that ends without any of these aborts it, or releases it if it was opened for
+  * reading.
   */
 private[keystate] final class KeyGroupStateStore(
     val provider: KeyGroupProvider,
@@ -42,7 +43,7 @@ private[keystate] final class KeyGroupStateStore(
   private var committed: Option[StateStoreCheckpointInfo] = None
   private var lastMetrics = StateStoreMetrics(0, 0, Map.empty)
 
-  /** What is done with the backend until the store is closed. */
+  /** Whatever is done with the backend until the store is closed is done under this lease. */
   val lease: BackendLease = new BackendLease(
     provider.versions.backend,
     () => provider.lock.check(stamp),
@@ -51,16 +52,16 @@ private[keystate] final class KeyGroupStateStore(
 
   override def id: StateStoreId = provider.stateStoreId
 
-  // The task's end, good or bad, closes the store: an operator stops early under a limit, and
-  // Spark's RocksDB store protects itself in the same way.
+  // The end of the task closes the store, whether the task failed or not: an operator stops early
+  // under a limit. Spark's RocksDB store protects itself in the same way.
   Option(TaskContext.get()).foreach { context =>
     context.addTaskCompletionListener[Unit](_ => closeQuietly())
     context.addTaskFailureListener((_, _) => closeQuietly())
-    // The listeners ran at once if the task had failed before.
+    // If the task had failed already, the listeners have run at once.
     context.getTaskFailure.foreach(throw _)
   }
 
-  // For Keystate's operators, which use the backend through the lease.
+  // For Keystate's operators, which use the backend through the lease:
 
   def maxParallelism: Int = provider.versions.maxParallelism
 
@@ -76,10 +77,10 @@ private[keystate] final class KeyGroupStateStore(
   /** The key groups of the version. */
   def groups: KeyGroupRange = provider.versions.manifest.groups
 
-  /** Where the sweeps of states with a time to live stand, by family. */
+  /** How far the sweeps of states with a time to live have come, by family. */
   def sweeps: mutable.HashMap[Int, TtlSweep] = provider.sweeps
 
-  /** What every subtask had as operator state in the version that this store began with. */
+  /** The operator state of every subtask in the version that this store began with. */
   def operatorStates(ids: Seq[Option[String]]): Seq[OperatorState] =
     if (version == 0) Nil else provider.versions.operatorStates(ids)
 
@@ -93,7 +94,7 @@ private[keystate] final class KeyGroupStateStore(
     ()
   }
 
-  // Spark's contract.
+  // The methods of Spark's StateStore:
 
   override def createColFamilyIfAbsent(
       name: String,
@@ -236,7 +237,7 @@ private[keystate] final class KeyGroupStateStore(
     }
   }
 
-  /** Does nothing once the store is closed: after a commit there is nothing to undo. */
+  /** Does nothing if the store is closed: after a commit there is nothing to undo. */
   override def abort(): Unit = synchronized {
     if (status == Open)
       try undo()
@@ -250,8 +251,8 @@ private[keystate] final class KeyGroupStateStore(
       finally close(Released)
   }
 
-  /** Whoever is at work with the backend and does not end keeps it, for itself alone: the next load
-    * makes another.
+  /** Rolls the backend back. If somebody still works with it and does not end, they keep it for
+    * themselves, and the next load makes another backend.
     */
   private def undo(): Unit = {
     provider.lock.check(stamp)
@@ -265,7 +266,7 @@ private[keystate] final class KeyGroupStateStore(
 
   override def hasCommitted: Boolean = status == Committed
 
-  /** While the store is open, those of what was done so far. */
+  /** While the store is open, the metrics of what was done so far. */
   override def metrics: StateStoreMetrics =
     if (status == Open) provider.metrics(snapshotForced) else lastMetrics
 
@@ -275,7 +276,7 @@ private[keystate] final class KeyGroupStateStore(
     )
   }
 
-  /** Makes a store that was opened for reading one for writing. */
+  /** Turns a store that was opened for reading into one for writing. */
   private[keystate] def upgrade(forceSnapshot: Boolean): KeyGroupStateStore = {
     checkOpen("write")
     require(readOnly, s"$this is open for writing already")
@@ -288,7 +289,7 @@ private[keystate] final class KeyGroupStateStore(
 
   private def open(operation: String, columnFamily: String): ColumnFamily = {
     checkOpen(operation)
-    // Callers pass the same String again and again.
+    // Compared by reference: callers pass the same String again and again.
     if (columnFamily ne lastName) {
       last =
         columnFamilies.getOrElseUpdate(columnFamily, provider.columnFamily(operation, columnFamily))
@@ -325,7 +326,7 @@ private[keystate] final class KeyGroupStateStore(
     require(!values.contains(null), s"Cannot $operation a null value in the array")
   }
 
-  // Once for each store, as Spark's own providers do.
+  // Once for each store, as in Spark's own providers.
   private def validateRows(key: UnsafeRow, value: UnsafeRow): Unit =
     if (!rowsValidated && value != null) {
       provider.validateRows(key, value)
@@ -335,7 +336,7 @@ private[keystate] final class KeyGroupStateStore(
 
 private object KeyGroupStateStore {
 
-  /** Whose work with a store it is, for messages. */
+  /** Names the task that works with a store, for messages. */
   def task(id: StateStoreId, version: Long): String = {
     val attempt = Option(TaskContext.get()).fold("")(task => s", attempt ${task.attemptNumber()}")
     s"batch $version, operator ${id.operatorId}, partition ${id.partitionId}$attempt"

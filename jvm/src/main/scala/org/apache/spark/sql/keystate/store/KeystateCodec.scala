@@ -21,9 +21,9 @@ import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows, Store
 import org.apache.spark.sql.keystate.spec.{StateSpec, StoredTypes}
 import org.apache.spark.sql.keystate.state.ValueUpgrade
 
-/** How a state of one of Keystate's operators looks to Spark's `statestore` reader. A value's key is
-  * the grouping key. A map's is a row of the grouping key and a row of the user key. A list is one
-  * entry to Spark, and its elements are the entry's values.
+/** How a state of one of Keystate's operators looks to Spark's `statestore` reader. The key of a
+  * value is the grouping key. The key of a map entry is a row of two rows: the grouping key and the
+  * user key. A list is one entry, with the list's elements as the entry's values.
   */
 private[keystate] final class KeystateCodec(
     val family: StateFamily,
@@ -40,33 +40,33 @@ private[keystate] final class KeystateCodec(
     BoundReference(i, groupingSchema(i).dataType, groupingSchema(i).nullable)
   })))
 
-  // Of a state whose type has changed only.
+  // Only for a state whose type has changed.
   private val upgrade = Option(StateSpec.of(family)).filter(_.schemas.nonEmpty).map { state =>
     new ValueUpgrade(state)
   }
 
   private def current(value: Array[Byte]) = upgrade.fold(value)(_(value))
 
-  // Of a map only.
+  // Only for a map.
   private lazy val userKeys = OrderedKeyCodec(
     StoredTypes.parse(family.properties("keyType"), family.name),
     KeystateCodec.order(family)
   )
   private lazy val compositeKey = UnsafeProjection.create(keySchema)
 
-  // Of a list only.
+  // Only for a list.
   private lazy val elementType =
     StoredTypes.parse(family.properties("valueType"), family.name)
   private lazy val elementRow = UnsafeProjection.create(valueSchema)
 
-  /** The grouping key in a key, or prefix, that Spark gives. */
+  /** The grouping key in a key, or key prefix, that Spark gives. */
   def groupingKey(key: UnsafeRow): UnsafeRow =
     if (isMap) key.getStruct(0, groupingSchema.length) else key
 
   def group(groupingKey: UnsafeRow, maxParallelism: Int): Int =
     KeyGroups.groupOf(hash(groupingKey).getInt(0), maxParallelism)
 
-  /** The stored key of a value or of an entry of a map. */
+  /** The stored key of a value, or of an entry of a map. */
   def entryKey(key: UnsafeRow): Array[Byte] = {
     val grouping = groupingKey(key).getBytes
     if (isMap) GroupedKey.entry(grouping, userKeys.encode(key.getStruct(1, 1), 0)) else grouping
@@ -137,13 +137,13 @@ private[keystate] object KeystateCodec {
 
   private val kinds = Set("value", "list", "map", "sorted_map")
 
-  /** Whether an operator of Keystate owns the family, rather than one of Spark's. */
+  /** Whether one of Keystate's operators owns the family, and not one of Spark's. */
   def owns(family: StateFamily): Boolean = family.properties.get(Kind).exists(kinds.contains)
 
   private def order(family: StateFamily): StoredOrder =
     family.properties.get("order").fold[StoredOrder](StoredOrder.Natural)(StoredOrder.byName)
 
-  /** Of the chunks of lists, the first of each key. It is not number 0 once that has expired. */
+  /** Of chunks of lists, the first of each key. Its number is not 0 if chunk 0 has expired. */
   def firstChunks(chunks: Iterator[Entry]): Iterator[Entry] = {
     var last = Array.emptyByteArray
     chunks.filter { chunk =>

@@ -10,8 +10,8 @@ import org.apache.spark.sql.execution.streaming.state.{
 import keystate.backend.{EntryIterator, GroupScan, GroupedKey, KeyedStateBackend}
 import keystate.keygroup.KeyGroupRange
 
-/** A state of one of Keystate's operators, for Spark's `statestore` reader. The operator itself
-  * works on the backend, so nothing can be changed here.
+/** A state of one of Keystate's operators, for Spark's `statestore` reader. It is read-only: the
+  * operator itself works on the backend.
   */
 private[keystate] final class KeystateColumnFamily(
     codec: KeystateCodec,

@@ -12,8 +12,8 @@ import keystate.backend.{Change, Layout, StateFamily}
 import keystate.checkpoint.VersionedStore
 import keystate.keygroup.KeyGroups
 
-/** How one of Spark's own operators wants a column family stored. Rows become bytes by the encoders
-  * that Spark's RocksDB provider uses: what scans of each key encoding may expect is theirs to know.
+/** How one of Spark's own operators wants a column family stored. Relies on the encoders of Spark's
+  * RocksDB provider to turn rows into bytes: they know what a scan may expect of each key encoding.
   */
 private[keystate] final class SparkCodec(
     val spec: KeyStateEncoderSpec,
@@ -28,8 +28,8 @@ private[keystate] final class SparkCodec(
   /** Whether all entries with one prefix are in one key group. */
   val prefixInOneGroup: Boolean = !spec.isInstanceOf[RangeKeyScanStateEncoderSpec]
 
-  // What Spark shuffles rows by, as far as the key tells: the hash of the key's columns without
-  // those that only order or tell apart the entries of one key.
+  // The hash by which Spark shuffles rows, as far as the key tells it: the hash of the key's
+  // columns, without those that only order the entries of one key or tell them apart.
   private val hash = {
     val columns = spec.keySchema.indices
     val grouping = spec match {
@@ -48,7 +48,7 @@ private[keystate] final class SparkCodec(
     UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(references)))
   }
 
-  /** The group of a key, or of a prefix: grouping columns come first wherever there are prefixes. */
+  /** The key group of a key or prefix: in keys with prefixes the grouping columns come first. */
   def group(key: UnsafeRow, maxParallelism: Int): Int =
     KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
 

@@ -7,8 +7,8 @@ import keystate.backend.{Entry, EntryIterator, GroupScan, KeyedStateBackend}
 import keystate.keygroup.KeyGroupRange
 import keystate.backend.BytewiseOrder
 
-/** A column family that one of Spark's own operators made. What cannot be done with its encoding is
-  * refused in the words of Spark's RocksDB provider.
+/** A column family of one of Spark's own operators. What its encoding cannot do is refused, with
+  * the messages of Spark's RocksDB provider.
   */
 private[keystate] final class SparkColumnFamily(
     codec: SparkCodec,
@@ -115,8 +115,8 @@ private[keystate] final class SparkColumnFamily(
 
   private def groupRange: Range = groups.first to groups.last
 
-  // Spark's timers and joins rely on the order of the whole store where the encoding has one. An
-  // iterator over nothing stays empty, whatever is put afterwards.
+  // If the encoding has an order, the entries of the whole store are in that order: Spark's timers
+  // and joins rely on it. An iterator over nothing stays empty, whatever is put afterwards.
   private def all(): EntryIterator =
     if (backend.count(family) == 0) GroupScan.empty
     else if (codec.keys.supportsRangeScan)

@@ -8,12 +8,14 @@ import keystate.backend.rocksdb.{RocksDBConfig, RocksDBStateBackendFactory}
 import keystate.errors.BadSettingException
 import keystate.settings.Settings
 
-/** The backend that the settings name. */
+/** The backend that the settings name, with its options. */
 object StateBackends {
   final val OptionPrefix = "spark.keystate.backend.option."
 
-  /** @param withPrefix
-    *   the settings whose names begin so, without that beginning
+  /** Makes the factory of a backend.
+    *
+    * @param withPrefix
+    *   the settings whose names begin with a prefix, by their names without it
     */
   def configured(
       backend: Option[String],

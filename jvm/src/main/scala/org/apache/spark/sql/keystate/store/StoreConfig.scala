@@ -11,11 +11,12 @@ import keystate.backend.StateBackendFactory
 import keystate.checkpoint.StoreSettings
 import keystate.settings.Settings
 
-/** Settings of a store, on the executor.
+/** The settings of a store, on the executor.
   *
-  * Spark's `StateStoreConf` carries only its own keys to the executors and what the operator adds
-  * as `extraOptions`; but the Hadoop configuration that comes along has all of the session's
-  * settings (`SessionState.newHadoopConf`). So an operator's word counts first, then the session's.
+  * Relies on two things that Spark sends there. `StateStoreConf` has only Spark's own keys, and as
+  * `extraOptions` what the operator adds. The Hadoop configuration has all of the session's
+  * settings (`SessionState.newHadoopConf`). What the operator says counts first, then the session's
+  * setting.
   */
 private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf: Configuration) {
 
@@ -24,7 +25,7 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
     StoreSettings(
       maxParallelism = Settings.MaxParallelism.in(text),
       parallelism = parallelism,
-      // A running query's session has it always.
+      // The session of a running query always has this.
       hashPartitions =
         if (parallelism.isEmpty) positive(SQLConf.STATEFUL_SHUFFLE_PARTITIONS_INTERNAL.key)
         else None,
@@ -56,7 +57,7 @@ private[keystate] object StoreConfig {
   /** A session's settings, by their names. */
   def in(conf: SQLConf): String => Option[String] = key => Option(conf.getConfString(key, null))
 
-  /** On the driver: fails where a task would, before anything is started. */
+  /** On the driver: throws for what a task would throw for, before anything is started. */
   def check(conf: SQLConf): Unit = {
     val settings = conf.getAllConfs
     Settings.check(settings.get)

@@ -11,15 +11,15 @@ import org.apache.spark.sql.execution.streaming.state.{
 import keystate.errors.{ErrorCode, KeystateException}
 import keystate.settings.Settings
 
-/** Lets one store of a provider be open at a time: two attempts of a task can run in one JVM. Whoever
-  * opens the store gets a stamp and shows it at every use, so that an attempt which lost the store
-  * cannot touch what its successor does.
+/** Lets only one store of a provider be open at a time: two attempts of a task can run in one JVM.
+  * Whoever opens the store gets a stamp, and shows it at every use. So an attempt that lost the
+  * store cannot touch what its successor does.
   */
 private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
   private var lastStamp = 0L
   private var owner: Option[AcquiredThreadInfo] = None
   private var closed = false
-  // The stamp of who has the store open.
+  // The stamp of whoever has the store open.
   @volatile private var owningStamp = StoreLock.NoStamp
 
   def acquire(): Long = synchronized {
@@ -31,11 +31,11 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
     lastStamp
   }
 
-  /** Asked with each operation on a store. */
+  /** Throws if the stamp is not the owner's. Called at each operation on a store. */
   def check(stamp: Long): Unit =
     if (stamp != owningStamp) throw StateStoreErrors.invalidStamp(stamp, owningStamp)
 
-  /** Does nothing when the stamp is not the owner's any more. */
+  /** Does nothing if the stamp is not the owner's any more. */
   def release(stamp: Long): Unit = synchronized {
     if (stamp == owningStamp) {
       owner = None
@@ -76,6 +76,6 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
 
 private object StoreLock {
 
-  /** Less than every stamp. */
+  /** Less than any stamp that is given. */
   private final val NoStamp = 0L
 }

@@ -9,8 +9,8 @@ import org.apache.spark.sql.execution.streaming.state.{
 
 import keystate.checkpoint.VersionedStore
 
-/** The metrics of a store besides Spark's own. Spark lists them from a provider that was never
-  * initialised, and wants exactly these from each store.
+/** The metrics of a store besides Spark's own. Spark takes the list of them from a provider that
+  * was never initialised, and expects exactly these from each store.
   */
 private[keystate] object StoreMetrics {
   private val loadTime =
@@ -30,7 +30,7 @@ private[keystate] object StoreMetrics {
     "keystateMerges",
     "Keystate: background merges since the store was opened here"
   )
-  // The name is Spark's. Each of our versions is as good as a snapshot, so there is nothing to force.
+  // The name is Spark's. Each version is as good as a snapshot, so there is nothing to force.
   private val forceSnapshot = StateStoreCustomSumMetric(
     "forceSnapshotCount",
     "Keystate: commits that Spark wanted a snapshot of"

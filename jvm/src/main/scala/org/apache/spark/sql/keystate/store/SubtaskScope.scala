@@ -1,13 +1,15 @@
 package org.apache.spark.sql.keystate.store
 
-/** Keeps one thing that a subtask opens, from task to task of a query's run. Its owner lets one task at
-  * a time use it.
+/** Keeps one thing that a subtask opens, from task to task of a query's run. Whoever owns the scope
+  * makes sure that only one task at a time uses it.
   */
 private[keystate] final class SubtaskScope extends AutoCloseable {
   private var kept: AutoCloseable = _
 
-  /** @param usable
-    *   whether what is kept can serve; if not, it is closed
+  /** Returns what is kept. If nothing is, or it is not usable, opens another.
+    *
+    * @param usable
+    *   whether what is kept can serve this task; if not, it is closed
     */
   def getOrOpen[T <: AutoCloseable](open: => T)(usable: T => Boolean): T = synchronized {
     if (kept != null && !usable(kept.asInstanceOf[T])) close()
@@ -15,7 +17,7 @@ private[keystate] final class SubtaskScope extends AutoCloseable {
     kept.asInstanceOf[T]
   }
 
-  /** Lets go of it; the next task opens another. */
+  /** Closes what is kept. The next task opens another. */
   override def close(): Unit = synchronized {
     val closing = kept
     kept = null

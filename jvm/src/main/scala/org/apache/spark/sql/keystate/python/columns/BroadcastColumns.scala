@@ -15,7 +15,7 @@ import org.apache.spark.sql.keystate.encoding.{
 import org.apache.spark.sql.keystate.state.BroadcastEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** The columns of one broadcast state in messages of a worker, and its pages for it. */
+/** The columns of one broadcast state in a worker's messages, and its pages for the worker. */
 private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: Int) {
   private val spec = state.spec
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
@@ -25,7 +25,7 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
       .add(Protocol.Page.Key, spec.keyType.get)
       .add(Protocol.Page.Value, spec.valueType)
 
-  /** The next entries from this one on. */
+  /** A page of entries, beginning with the key `from`. None: with the first entry. */
   def page(from: Option[Array[Byte]], limit: Int, format: ArrowStreams): Page = {
     val entries = state.scan(from)
     try {
@@ -46,9 +46,7 @@ private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: I
     } finally entries.close()
   }
 
-  /** Writes the changes in a message from the worker back; returns how many entries were put and
-    * removed.
-    */
+  /** Stores the changes of a worker's message. Returns how many entries it put and removed. */
   def apply(columns: String => ArrowColumnVector): (Long, Long) = {
     var removed =
       if (columns(Protocol.broadcastColumn(index, Protocol.Part.Reset)).getBoolean(0)) state.clear()

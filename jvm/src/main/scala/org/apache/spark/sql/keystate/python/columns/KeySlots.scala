@@ -6,9 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.array.ByteArrayMethods
 
-/** Numbers the distinct keys of one generation of the worker's cache: slot 0, 1, 2 ... in order of
-  * appearance. JVM and worker speak of keys by slot, so that the worker never hashes a key. Open
-  * addressing with linear probing; keys are never removed.
+/** Numbers the distinct keys of one generation of the worker's cache: slot 0, 1, 2 ... in the order
+  * in which they appear. The JVM and the worker name keys by slot, so that the worker never hashes
+  * a key. A hash table with open addressing and linear probing; keys are never removed.
   */
 private[keystate] final class KeySlots {
   private var table = new Array[Int](1 << 10) // slot + 1; 0 is free
@@ -21,7 +21,7 @@ private[keystate] final class KeySlots {
   def key(slot: Int): Array[Byte] = keys(slot)
   def group(slot: Int): Int = groups(slot)
 
-  /** The slot of a key, or -1. */
+  /** The slot of a key, or -1 if it has none. */
   def find(key: UnsafeRow, hash: Int): Int = {
     val mask = table.length - 1
     var at = mix(hash) & mask
@@ -33,7 +33,7 @@ private[keystate] final class KeySlots {
     slot
   }
 
-  /** Gives a key that [[find]] did not find the next slot. */
+  /** Gives the next slot to a key that [[find]] did not find. */
   def add(key: UnsafeRow, hash: Int, group: Int): Int = {
     if (used == keys.length) grow()
     val slot = used
@@ -60,7 +60,7 @@ private[keystate] final class KeySlots {
     (0 until used).foreach(insert)
   }
 
-  /** Always a copy: `getBytes` may give the row's own buffer, which the next row overwrites. */
+  /** Always a copy: `getBytes` may return the row's own buffer, which the next row overwrites. */
   private def copyOf(key: UnsafeRow): Array[Byte] = {
     val bytes = new Array[Byte](key.getSizeInBytes)
     key.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET.toLong)

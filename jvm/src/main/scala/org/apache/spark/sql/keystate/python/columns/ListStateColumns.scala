@@ -13,8 +13,8 @@ import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.ListChunks
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** List state. A list larger than `inline` is not sent ahead; the worker gets a null and reads it by
-  * page.
+/** List state. A list that is larger than `inline` is not sent ahead: the worker gets a null and
+  * asks for the list page by page.
   */
 private[keystate] final class ListStateColumns(
     spec: StateSpec,

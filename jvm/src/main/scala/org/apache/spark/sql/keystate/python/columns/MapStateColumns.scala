@@ -19,8 +19,9 @@ import org.apache.spark.sql.keystate.encoding.{
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Map and sorted map state: one stored entry a user key, in the order of the user keys. A map larger than
-  * `inline` is not sent ahead; the worker gets nulls and asks for what it needs.
+/** Map and sorted map state: one stored entry for each user key, in the order of the user keys. A
+  * map that is larger than `inline` is not sent ahead: the worker gets nulls and asks for what it
+  * needs.
   */
 private[keystate] final class MapStateColumns(
     spec: StateSpec,
@@ -153,7 +154,7 @@ private[keystate] final class MapStateColumns(
         }
         size
       }
-      // The start of a range is in it, its end is not.
+      // The start of a range belongs to it, the end does not.
       val next = Option.when(entries.hasNext)(if (request.reverse) last else entries.next().key)
       Page(data, next)
     } finally entries.close()
@@ -191,7 +192,7 @@ private object MapStateColumns {
   private def bytes(entry: Entry): Long = entry.key.length.toLong + entry.value.length
 }
 
-/** Writes stored map entries as keys and values into Arrow. */
+/** Writes stored map entries into Arrow, as keys and values. */
 private[keystate] final class EntryWriter(
     spec: StateSpec,
     codec: OrderedKeyCodec,

@@ -6,11 +6,11 @@ import org.apache.arrow.vector.complex.{ListVector, StructVector}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 
-/** A column of a message: a message is one Arrow row whose columns are lists of any length. */
+/** A column of a message. A message is one Arrow row, whose columns are lists of any length. */
 private[keystate] abstract class MessageColumn(list: ListVector) {
   protected var size = 0
 
-  /** Closes the list: call once everything was added. */
+  /** Closes the list. To be called once everything was added. */
   def finish(): Unit = {
     list.startNewValue(0)
     list.endValue(0, size)
@@ -26,7 +26,7 @@ private[keystate] abstract class MessageColumn(list: ListVector) {
 /** A message column of plain values. */
 private[keystate] final class ValueColumn(list: ListVector) extends MessageColumn(list) {
 
-  /** Takes the values; say by `added` how many they were. */
+  /** Takes the values. Tell `added` how many they were. */
   val writer: ArrowFieldWriter = ArrowWriter.createFieldWriter(list.getDataVector)
 
   def added(values: Int): Unit = size += values
@@ -62,7 +62,7 @@ private[keystate] final class IntColumn(list: ListVector) extends MessageColumn(
   }
 }
 
-/** A message column of rows, one Arrow child vector a field. */
+/** A message column of rows: one Arrow child vector for each field. */
 private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(list) {
   private val struct = list.getDataVector.asInstanceOf[StructVector]
   private val fields =
@@ -94,7 +94,7 @@ private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(
 }
 
 /** A message column of lists. What is written to the element writers between `begin` and `end` is
-  * one list; Spark's own writers take whole arrays only.
+  * one list. Spark's own writers are not used for that, because they take only whole arrays.
   */
 private[keystate] final class ListsColumn(list: ListVector, elements: Seq[ArrowFieldWriter])
     extends MessageColumn(list) {

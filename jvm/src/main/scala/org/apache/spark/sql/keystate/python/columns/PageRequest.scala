@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.python.columns
 
-/** Which entries of a key are asked for: from entry key `start` (None: the first) to `end`, exclusive
-  * (None: the last), backwards if `reverse`, at most about `limit`.
+/** Which entries of a key are asked for: from entry key `start` (inclusive; None: the first) to
+  * `end` (exclusive; None: the last), backwards if `reverse`, and at most about `limit` entries.
   */
 private[keystate] final case class PageRequest(
     start: Option[Array[Byte]],
@@ -10,10 +10,10 @@ private[keystate] final case class PageRequest(
     limit: Int
 ) {
 
-  /** The request for what follows the page that ended before entry key `next`. */
+  /** The request for what follows a page whose `next` is this entry key. */
   def after(next: Array[Byte]): PageRequest =
     if (reverse) copy(end = Some(next)) else copy(start = Some(next))
 }
 
-/** One page of a state's entries, and where the next one begins if there is more. */
+/** A page of a state's entries. `next` is where the next page begins; None if this is the last. */
 private[keystate] final case class Page(data: Array[Byte], next: Option[Array[Byte]])

@@ -11,24 +11,24 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** The JVM's side of one state: sends what is stored ahead of the rows that may need it, and writes
-  * back what the function changed.
+/** The JVM's side of one state. It sends stored state to the worker, ahead of the rows that may
+  * need it, and stores what the function changed.
   */
 private[keystate] trait StateColumns {
 
-  /** Makes the sender that fills these columns of a message to the worker. */
+  /** Makes the sender that fills this state's columns of a message to the worker. */
   def sender(column: String => ListVector): StateSender
 
-  /** Writes the changes in a message from the worker back; its columns are aligned with the slots it
-    * changed. Returns how many entries were put and removed.
+  /** Stores the changes in a message from the worker. Its columns have one element for each slot
+    * that it changed. Returns the numbers of entries put and removed.
     */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long)
 
-  /** For a state that may be too large to be sent ahead: the next entries of a key. */
+  /** A page of a key's entries. For a state that may be too large to be sent ahead. */
   def page(group: Int, key: Array[Byte], request: PageRequest, format: ArrowStreams): Page =
     throw new UnsupportedOperationException(s"$this is always sent ahead")
 
-  /** Likewise: the values of those user keys that are there. */
+  /** Likewise: the values of those of the user keys that the key has. */
   def find(
       group: Int,
       key: Array[Byte],
@@ -41,23 +41,23 @@ private[keystate] trait StateColumns {
     throw new UnsupportedOperationException(s"$this has no user keys")
 }
 
-/** Fills a state's columns of a message to the worker, one element a key that is new to it. */
+/** Fills a state's columns of a message to the worker: one element for each key new to it. */
 private[keystate] trait StateSender {
 
-  /** Adds the state of the keys in `slots` from `from` on; returns about how many bytes it has. A
-    * carried key's state is still with the worker; its place is filled with a null.
+  /** Adds the states of the keys in `slots`, from slot `from` on. Returns about how many bytes they
+    * have. The state of a carried key is still with the worker, so a null takes its place.
     */
   def load(slots: KeySlots, from: Int, carried: Array[Int]): Long
 
-  /** Finishes the columns; `reset` clears them once the message was written. */
+  /** Closes the columns. `reset` empties them once the message was written. */
   def finish(): Unit
   def reset(): Unit
 }
 
-/** Of states with many entries a key, which may be too many to be sent. */
+/** For states with many entries for a key, which may be too many to be sent ahead. */
 private[keystate] abstract class EntriesSender extends StateSender {
 
-  /** Adds what a key has, or a null if that is too much; returns how many bytes it has. */
+  /** Adds the entries of a key, or a null if they are too many. Returns how many bytes it added. */
   protected def send(group: Int, key: Array[Byte]): Long
 
   protected def addNull(): Unit
@@ -74,14 +74,14 @@ private[keystate] abstract class EntriesSender extends StateSender {
   }
 }
 
-/** How much of a list or map is sent ahead; one that has more is asked for by page. */
+/** How much of a list or map is sent ahead. One that has more is asked for by page. */
 private[keystate] final case class Inline(entries: Int, bytes: Long) {
   def fits(entries: Int, bytes: Long): Boolean = entries <= this.entries && bytes <= this.bytes
 }
 
 private[keystate] object StateColumns {
 
-  /** A page ends when it has this many bytes: entries may be large. */
+  /** A page ends when it has this many bytes, however few its entries: they may be large. */
   val PageBytes: Long = 4L << 20
 
   /** A state's columns in a message to the worker. */

@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** The message columns of timers that fire. */
+/** The message columns of the timers that fire. */
 private[keystate] final class TimerColumns(list: String => ListVector) {
   private val lists =
     Seq(Protocol.Message.TimerSlots, Protocol.Message.TimerDomains, Protocol.Message.TimerTimes)
@@ -40,7 +40,7 @@ private[keystate] object TimerColumns {
     StateColumns.list(Protocol.Message.TimerTimes, LongType)
   )
 
-  /** Sets and deletes the timers that a message from the worker says. */
+  /** Sets and deletes timers as a message from the worker says. */
   def apply(
       timers: Timers,
       slots: KeySlots,

@@ -10,9 +10,10 @@ import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** A state whose time to live depends on what only the worker knows: which entries the function used,
-  * and when by event time. Its answers have, besides the changes, a slot and a time for each use,
-  * the user key for a map, and for a list whether all of it was used or what was added last.
+/** A state whose time to live depends on what only the worker knows: which entries the function
+  * used and, by event time, when. Besides the changes, its answers have a slot and a time for each
+  * use. For a map they also have the user key. For a list they also say whether the whole list was
+  * used, or only what was added last.
   */
 private[keystate] final class UseNotes(
     channel: StateColumns,

@@ -11,7 +11,7 @@ import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows, StateRows
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Value state, and every state that keeps an accumulator as a value: one stored entry a key. */
+/** Value state, and states that keep an accumulator as a value: one stored entry for each key. */
 private[keystate] final class ValueStateColumns(
     spec: StateSpec,
     index: Int,
@@ -61,7 +61,7 @@ private[keystate] final class ValueStateColumns(
       bytes
     }
 
-    /** Reads the stored values of the keys that are not carried, in one call. */
+    /** Reads the values of the keys that are not carried, in one call. Returns their number. */
     private def fetch(slots: KeySlots, from: Int, carried: Array[Int]): Int = {
       val fresh = slots.size - from
       if (keys.length < fresh) {
@@ -109,6 +109,6 @@ private[keystate] final class ValueStateColumns(
 
 private object ValueStateColumns {
 
-  /** Of one load. Arrow's vectors double up to 2 GiB and may not have that. */
+  /** The most bytes of one load. Arrow's vectors double up to 2 GiB, and may not have that many. */
   val MostBytes: Long = 1L << 30
 }

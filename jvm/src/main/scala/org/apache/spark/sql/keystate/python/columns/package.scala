@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.python
 
-/** The columns of messages between a task and a Python worker: each kind of state fills its columns
-  * and takes the worker's changes from them.
+/** The columns of messages between a task and a Python worker. Each kind of state fills its own
+  * columns, and stores the worker's changes from them.
   */
 package object columns

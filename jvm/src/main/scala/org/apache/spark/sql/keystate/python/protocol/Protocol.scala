@@ -1,13 +1,13 @@
 package org.apache.spark.sql.keystate.python.protocol
 
-/** Every name in the messages, answers and questions between a task and its Python worker. */
+/** All names in the messages, answers and questions between a task and its Python worker. */
 private[keystate] object Protocol {
 
-  /** Of all these names and their meaning: a worker with another version refuses the task. */
+  /** The version of these names and their meaning. A worker with another one refuses the task. */
   final val Version = 1
 
-  /** Columns of a message to the worker. They are fields of the one column `message`: Spark's
-    * map-in-arrow input is one struct.
+  /** Columns of a message to the worker. They are fields of its one column `message`: relies on the
+    * input of Spark's map-in-arrow being one struct.
     */
   object Message {
     final val Message = "message"
@@ -22,7 +22,7 @@ private[keystate] object Protocol {
     final val Broadcast = "broadcast"
   }
 
-  /** What the control column says, as JSON. */
+  /** Fields of the JSON in the control column. */
   object Control {
     final val Protocol = "protocol"
     final val Generation = "generation"
@@ -43,7 +43,7 @@ private[keystate] object Protocol {
     final val NewTag = "new_tag"
   }
 
-  /** The address of the state server in the control column. */
+  /** The address of the state server, in the control column. */
   object Server {
     final val Host = "host"
     final val Port = "port"
@@ -67,14 +67,16 @@ private[keystate] object Protocol {
     final val Metrics = "metrics"
   }
 
-  /** The metrics column's JSON: values by metric, by how several subtasks' become one. */
+  /** Fields of the JSON in the metrics column. Each has values by metric; its name is how the
+    * values of several subtasks become one.
+    */
   object Metrics {
     final val Sum = "sum"
     final val Min = "min"
     final val Max = "max"
   }
 
-  /** What follows a state's number in the name of its columns. */
+  /** What follows a state's number in the names of its columns. */
   object Part {
     final val Slot = "slot"
     final val Reset = "reset"
@@ -87,14 +89,14 @@ private[keystate] object Protocol {
     final val UsedKeys = "used_k"
   }
 
-  /** The column of a keyed state: `s0`, or `s0_slot` for a part of it. */
+  /** The column of a keyed state, as `s0`, or of a part of it, as `s0_slot`. */
   def stateColumn(index: Int): String = s"s$index"
   def stateColumn(index: Int, part: String): String = s"s${index}_$part"
 
-  /** The column of a broadcast state, as `b0_k`. */
+  /** The column of a part of a broadcast state, as `b0_k`. */
   def broadcastColumn(index: Int, part: String): String = s"b${index}_$part"
 
-  /** What a worker asks for: the field `op` of a question. */
+  /** What a worker asks for: values of a question's field `op`. */
   object Op {
     final val Get = "get"
     final val Scan = "scan"
@@ -119,7 +121,7 @@ private[keystate] object Protocol {
     final val Unions = "unions"
   }
 
-  /** What a question's bounds are. */
+  /** The names of a question's bounds. */
   object Bound {
     final val Start = "start"
     final val End = "end"
@@ -134,7 +136,7 @@ private[keystate] object Protocol {
     final val Error = "error"
   }
 
-  /** Columns of the Arrow streams that questions and replies carry. */
+  /** Columns of the Arrow streams in questions and replies. */
   object Page {
     final val Key = "key"
     final val Value = "value"

@@ -23,13 +23,13 @@ import org.apache.spark.internal.config.Python.{
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Answers what Python workers ask of state that was too large to be sent ahead. A task is found by
-  * the secret that its worker says first, and ends when it is unregistered: who is connected then is
-  * cut off.
+/** Answers workers' questions about state that was too large to be sent ahead. A worker first sends
+  * a secret, by which its task is found. When the task is unregistered, its connections are closed.
   *
-  * A worker begins with `[int32 length][secret]` and hears `[int32]`: whether there is such a task. A
-  * question is `[int32 length][JSON][int32 length][Arrow stream of keys, or nothing]`, an answer the
-  * same with the values.
+  * A worker begins with `[int32 length][secret]` and gets an `[int32]`, which says whether there is
+  * such a task. A question is
+  * `[int32 length][JSON][int32 length][Arrow stream of keys, or nothing]`. An answer has the same
+  * form, with the values.
   *
   * @param folder
   *   where to make a Unix domain socket; None for a port of the loopback interface
@@ -48,14 +48,14 @@ private[keystate] final class StateServer(
   /** What a worker needs to know to connect. */
   def address: JObject = listener.address
 
-  /** Makes a task's state available; the secret is what its worker has to know. */
+  /** Makes a task's state available. Returns the secret that its worker has to know. */
   def register(answerer: Answerer): String = {
-    val secret = UUID.randomUUID().toString // of SecretLength
+    val secret = UUID.randomUUID().toString // its length is SecretLength
     tasks.put(secret, new Task(secret, answerer))
     secret
   }
 
-  /** Ends a task. */
+  /** Ends a task and closes its connections. */
   def unregister(secret: String): Unit = Option(tasks.remove(secret)).foreach(_.end())
 
   /** For tests. */
@@ -91,7 +91,7 @@ private[keystate] final class StateServer(
         }
       }
     } catch {
-      // It has asked all it wanted, its task has ended, or it took too long to say who it is.
+      // The worker has no more questions, its task has ended, or it took too long to say who it is.
       case _: EOFException | _: ClosedChannelException =>
       case NonFatal(e) => logWarning("A worker's state connection broke", e)
     }
@@ -112,7 +112,7 @@ private[keystate] final class StateServer(
     out.flush()
   }
 
-  /** Compares with all secrets, each wholly: how long it takes tells nothing of them. */
+  /** Compares with every secret to its end: how long it takes tells nothing about them. */
   private def find(secret: Array[Byte]): Option[Task] =
     tasks.values.asScala.foldLeft(Option.empty[Task]) { (found, task) =>
       if (MessageDigest.isEqual(task.secret, secret)) Some(task) else found
@@ -121,13 +121,13 @@ private[keystate] final class StateServer(
 
 private[keystate] object StateServer {
 
-  /** Answers one question: what is asked, and Arrow keys. */
+  /** Answers one question: JSON and Arrow keys. The answer is JSON and Arrow data. */
   type Answerer = (JObject, Array[Byte]) => (JObject, Array[Byte])
 
-  /** The one of this JVM, which is never closed. */
+  /** The server of this JVM. It is never closed. */
   lazy val ofThisJvm: StateServer = new StateServer(() => socketFolder)
 
-  /** Where Spark makes its own Unix domain sockets, if it is to use them for Python workers. */
+  /** Where Spark makes Unix domain sockets. None unless it is to use them for Python workers. */
   private def socketFolder: Option[Path] = {
     val conf = SparkEnv.get.conf
     Option.when(conf.get(PYTHON_UNIX_DOMAIN_SOCKET_ENABLED)) {
@@ -139,11 +139,11 @@ private[keystate] object StateServer {
 
   private final val SecretLength = 36
 
-  // What is said to a secret.
+  // The answers to a secret.
   private final val Unknown = 0
   private final val Known = 1
 
-  /** How much is made room for, or passed on, at a time. */
+  /** How many bytes are allocated, or passed on, at a time. */
   private final val ChunkBytes = 1 << 20
 
   private final class Task(name: String, val answerer: Answerer) {
@@ -169,8 +169,8 @@ private[keystate] object StateServer {
     }
   }
 
-  /** Any program on this machine can connect, so what it says first is not believed: a length could
-    * ask for all memory. Whoever knows a task's secret is the task's worker.
+  /** Any program on this machine can connect, so the length that it announces is not believed: it
+    * could ask for all memory. Whoever knows a task's secret is the task's worker.
     */
   private def readSecret(in: DataInputStream): Array[Byte] = {
     val length = in.readInt()
@@ -184,7 +184,7 @@ private[keystate] object StateServer {
     secret
   }
 
-  /** Makes room for what has come, not for what is announced. */
+  /** Allocates memory for bytes that have come, not for bytes that are only announced. */
   private def read(in: DataInputStream): Array[Byte] = {
     val length = in.readInt()
     if (length < 0)

@@ -7,8 +7,8 @@ import scala.collection.mutable
 
 import org.apache.spark.util.ThreadUtils
 
-/** Connections of those who have not said yet which task's worker they are. Any program on the machine
-  * can make one, so they are given little time, and when there are too many, the oldest goes.
+/** Connections that have not said yet which task's worker they are. Any program on the machine can
+  * make one. So they get little time, and when there are too many, the oldest is closed.
   */
 private[keystate] final class Unidentified(most: Int, timeoutMillis: Long) {
   private val connections = mutable.LinkedHashSet.empty[SocketChannel]
@@ -29,7 +29,7 @@ private[keystate] final class Unidentified(most: Int, timeoutMillis: Long) {
     ()
   }
 
-  /** Whether it is still to be talked to. */
+  /** Takes a connection out. False if it was closed meanwhile, and so is no longer to be used. */
   def remove(connection: SocketChannel): Boolean = synchronized(connections.remove(connection))
 
   private def close(connection: SocketChannel): Unit = if (remove(connection)) connection.close()

@@ -14,14 +14,14 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** Listens for workers. It outlives what can go wrong: when connections can't be accepted for a while,
-  * it tries again; when its socket is gone, the next task gets another.
+/** Listens for workers. It goes on after errors: if it can't accept connections for a while, it
+  * tries again; if its socket is gone, the next task gets another.
   *
   * @param folder
-  *   where to make a Unix domain socket, in a folder that only this user may enter; None for a port
-  *   of the loopback interface
+  *   where to make a Unix domain socket, in a new folder that only this user may enter; None for a
+  *   port of the loopback interface
   * @param take
-  *   takes a connection over, and returns at once
+  *   takes over a connection, and returns at once
   */
 private[keystate] final class WorkerListener(
     folder: () => Option[Path],
@@ -53,7 +53,7 @@ private[keystate] final class WorkerListener(
     case Some(parent) =>
       try unixDomain(parent)
       catch {
-        // No such sockets, or a path that is longer than the system takes.
+        // There are no such sockets here, or the path is longer than the system allows.
         case e @ (_: IOException | _: UnsupportedOperationException) =>
           logWarning(s"No Unix domain socket can be made in $parent: using a port instead", e)
           loopback()
@@ -76,7 +76,8 @@ private[keystate] final class WorkerListener(
           pause = 0
         } catch {
           case _: ClosedChannelException =>
-          // Too many open files, so that no class can be loaded either; no thread to be had: it passes.
+          // This passes: too many files are open, so that not even a class can be loaded, or no
+          // thread can be started.
           case e: Throwable =>
             if (pause == 0) complain(e)
             pause = math.min(math.max(FirstPauseMillis, 2 * pause), LongestPauseMillis)
@@ -86,7 +87,7 @@ private[keystate] final class WorkerListener(
 
     private def complain(e: Throwable): Unit =
       try logWarning("The state server can't accept a connection: trying again", e)
-      catch { case _: Throwable => } // for the same reason
+      catch { case _: Throwable => } // a class can't be loaded, as above
 
     private def accept(): Unit = {
       val worker = socket.channel.accept()
@@ -114,7 +115,7 @@ private[keystate] object WorkerListener {
   private final val Backlog = 128
 
   /** @param path
-    *   of a Unix domain socket
+    *   the path of a Unix domain socket; None for a port
     */
   private final class ServerSocket(
       val channel: ServerSocketChannel,
@@ -124,14 +125,16 @@ private[keystate] object WorkerListener {
     def description: String = path.fold("port")(path => s"socket $path")
   }
 
-  /** By its number, as workers know it: `localhost` can be ::1 too. */
+  /** A port of the loopback interface, which workers are given by IP address: `localhost` can also
+    * be ::1.
+    */
   private def loopback(): ServerSocket = {
     val any = 0
     val ipv4 = InetAddress.getByAddress(Array[Byte](127, 0, 0, 1))
     val channel =
       try bound(StandardProtocolFamily.INET, new InetSocketAddress(ipv4, any))
       catch {
-        // A machine that has none.
+        // The machine has no IPv4 loopback.
         case _: IOException | _: UnsupportedOperationException =>
           bound(
             StandardProtocolFamily.INET6,

@@ -23,11 +23,14 @@ private[keystate] final class FamilyTables[T <: AnyRef](
 
   def apply(id: Int): T = {
     val table = if (id < byId.length) byId(id) else null
-    if (table == null) {
-      check()
-      throw new IllegalStateException(s"no state is registered with id $id")
-    }
+    if (table == null) missing(id)
     table.asInstanceOf[T]
+  }
+
+  // Apart, so that `apply`, which every access calls, stays small and is compiled into its callers.
+  private def missing(id: Int): Nothing = {
+    check()
+    throw new IllegalStateException(s"no state is registered with id $id")
   }
 
   /** All tables, in the order of their ids. */

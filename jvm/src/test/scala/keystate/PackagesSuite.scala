@@ -1,6 +1,6 @@
 package keystate
 
-import java.io.{File, PrintWriter, StringWriter}
+import java.io.{PrintWriter, StringWriter}
 import java.nio.file.{Files, Path, Paths}
 import java.util.spi.ToolProvider
 
@@ -68,12 +68,7 @@ class PackagesSuite extends AnyFunSuite {
   }
 
   test("every package has a doc and few files") {
-    val sources = Iterator
-      .iterate(new File("").getAbsoluteFile)(_.getParentFile)
-      .map(folder => new File(folder, "jvm/src/main/scala"))
-      .find(_.isDirectory)
-      .get
-    val stream = Files.walk(sources.toPath)
+    val stream = Files.walk(Repository.root.resolve("jvm/src/main/scala"))
     val folders =
       try stream.iterator.asScala.filter(_.toString.endsWith(".scala")).toSeq.groupBy(_.getParent)
       finally stream.close()

@@ -1,6 +1,7 @@
 package keystate.backend
 
 import java.nio.ByteBuffer
+import java.util.Arrays
 
 /** Entry keys of states with many entries for each key:
   * `[int32 big-endian n][n bytes: key][user key]`. The length comes first, so that no key's entries
@@ -22,6 +23,10 @@ object GroupedKey {
 
   /** Where the user key starts in an entry key. */
   def userKeyOffset(entryKey: Array[Byte]): Int = 4 + ByteBuffer.wrap(entryKey).getInt
+
+  /** What all entry keys of an entry key's key begin with: of any bytes that begin so. */
+  def prefixOf(entryKey: Array[Byte]): Array[Byte] =
+    Arrays.copyOf(entryKey, userKeyOffset(entryKey))
 
   /** Removes all entries of a key; returns how many there were. */
   def clear(backend: StateEntries, family: Int, group: Int, key: Array[Byte]): Long = {

@@ -1,13 +1,13 @@
 package keystate.checkpoint
 
-import java.nio.file.{Files, Path}
-
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+import keystate.Repository
 
 class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private def split(name: String, elements: String*) = OperatorList(name, union = false, elements)
@@ -64,12 +64,7 @@ class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("the table that the Python code is tested with too") {
-    val file = Iterator
-      .iterate(Path.of("").toAbsolutePath)(_.getParent)
-      .takeWhile(_ != null)
-      .map(_.resolve("tests/contract/redistribution_cases.json"))
-      .find(Files.exists(_))
-      .get
+    val file = Repository.root.resolve("tests/contract/redistribution_cases.json")
     val table = new ObjectMapper().readTree(file.toFile)
     val unions = table.get("unions").elements.asScala.map(_.textValue).toSet
     val cases = table.get("cases").elements.asScala.toSeq

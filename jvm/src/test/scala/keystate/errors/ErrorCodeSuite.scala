@@ -7,13 +7,9 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
-class ErrorCodeSuite extends AnyFunSuite {
-  // Tests run in the build's folder or in that of the module.
-  private val root = Iterator
-    .iterate(Path.of("").toAbsolutePath)(_.getParent)
-    .find(folder => Files.exists(folder.resolve("build.sbt")))
-    .get
+import keystate.Repository.root
 
+class ErrorCodeSuite extends AnyFunSuite {
   private def text(file: Path) = new String(Files.readAllBytes(file))
 
   private def sources(folder: String, ending: String) = {

@@ -1,11 +1,12 @@
 package keystate.settings
 
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.Files
 
 import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.Repository
 import keystate.errors.BadSettingException
 
 class SettingsSuite extends AnyFunSuite {
@@ -47,7 +48,7 @@ class SettingsSuite extends AnyFunSuite {
   }
 
   test("README's table has these settings with these defaults") {
-    val table = Files.readAllLines(readme).asScala.collect {
+    val table = Files.readAllLines(Repository.root.resolve("README.md")).asScala.collect {
       case line if line.startsWith("| `spark.keystate.") =>
         val Array(_, key, default, changes, _*) = line.split('|').map(_.trim): @unchecked
         (key.replace("`", ""), default, changes)
@@ -58,11 +59,4 @@ class SettingsSuite extends AnyFunSuite {
       assert(setting.meaning.nonEmpty && changes == "no" == setting.fixed, key)
     }
   }
-
-  private def readme: Path =
-    Iterator
-      .iterate(Paths.get("").toAbsolutePath)(_.getParent)
-      .map(_.resolve("README.md"))
-      .find(Files.exists(_))
-      .get
 }

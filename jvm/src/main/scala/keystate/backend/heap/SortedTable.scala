@@ -1,9 +1,16 @@
 package keystate.backend.heap
 
-import java.nio.ByteBuffer
 import java.util.{Arrays, TreeMap}
 
-import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, BytewiseOrder, KeySort}
+import keystate.backend.{
+  BytesMap,
+  BytewiseOrder,
+  ChangeSink,
+  Entry,
+  EntryIterator,
+  GroupedKey,
+  KeySort
+}
 
 /** Entries in bytewise order, with an undo log of the transaction: the first change of an entry
   * notes the value it had before. The keys of the log are the changed entries.
@@ -113,7 +120,7 @@ private[heap] final class GroupedTable extends SortedTable {
   }
 
   override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
-    val length = prefixLength(key)
+    val length = GroupedKey.userKeyOffset(key)
     val prefixHash = BytesMap.hash(key, length)
     var entries = byKey.get(key, length, prefixHash)
     if (entries == null) {
@@ -129,7 +136,7 @@ private[heap] final class GroupedTable extends SortedTable {
     else {
       val old = entries.remove(key)
       if (entries.isEmpty) {
-        val length = prefixLength(key)
+        val length = GroupedKey.userKeyOffset(key)
         byKey.remove(key, length, BytesMap.hash(key, length))
       }
       old
@@ -147,11 +154,9 @@ private[heap] final class GroupedTable extends SortedTable {
   override protected def entryOverhead: Int = 90
 
   private def entriesOf(key: Array[Byte]): SortedEntries = {
-    val length = prefixLength(key)
+    val length = GroupedKey.userKeyOffset(key)
     byKey.get(key, length, BytesMap.hash(key, length))
   }
-
-  private def prefixLength(key: Array[Byte]): Int = 4 + ByteBuffer.wrap(key).getInt(0)
 
   private final class AllKeysIterator(reverse: Boolean) extends EntryIterator {
     private lazy val prefixes = {

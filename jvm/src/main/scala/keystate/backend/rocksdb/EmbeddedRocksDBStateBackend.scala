@@ -1,8 +1,6 @@
 package keystate.backend.rocksdb
 
 import java.io.File
-import java.nio.ByteBuffer
-import java.util.Arrays
 
 import scala.annotation.tailrec
 
@@ -11,6 +9,7 @@ import keystate.backend.{
   ChangeSink,
   EntryIterator,
   FamilyTables,
+  GroupedKey,
   BytewiseOrder,
   KeyedStateBackend,
   Layout,
@@ -169,8 +168,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       reverse: Boolean
   ): EntryIterator = {
     val oneKey = entries.family.layout == Layout.Grouped && (start != null || end != null)
-    val first = if (oneKey && start == null) keyPrefix(end) else start
-    val last = if (oneKey && end == null) BytewiseOrder.after(keyPrefix(start)) else end
+    val first = if (oneKey && start == null) GroupedKey.prefixOf(end) else start
+    val last = if (oneKey && end == null) BytewiseOrder.after(GroupedKey.prefixOf(start)) else end
     val changes = entries.range(group, first, last, reverse)
     val stored = database.scan(entries.family.id, group, first, last, reverse)
     new MergedScan(stored, changes, reverse, () => checkOpen())
@@ -188,10 +187,6 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       database.ingest(files.collect { case file: RunFile => file })
       restore(rest)
   }
-
-  /** What all entries of one key of a grouped family begin with, from one of their entry keys. */
-  private def keyPrefix(entryKey: Array[Byte]): Array[Byte] =
-    Arrays.copyOf(entryKey, 4 + ByteBuffer.wrap(entryKey).getInt(0))
 
   private def countStored(family: Int, group: Int): Long = {
     val cursor = database.scan(family, group, null, null, reverse = false)

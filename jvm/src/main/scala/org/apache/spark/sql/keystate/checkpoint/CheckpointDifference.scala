@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import org.json4s._
 
-import keystate.backend.Layout
+import keystate.backend.{GroupedKey, Layout}
 import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
@@ -48,10 +48,7 @@ private[keystate] object CheckpointDifference {
     counts.fold[JValue](JNull)(c => JInt(get(c)))
 
   private def keyOf(layout: Layout): Array[Byte] => Array[Byte] =
-    if (layout == Layout.Grouped) { key =>
-      val length = java.nio.ByteBuffer.wrap(key).getInt
-      java.util.Arrays.copyOf(key, 4 + length)
-    } else identity
+    if (layout == Layout.Grouped) GroupedKey.prefixOf else identity
 
   /** An operator in one of the two checkpoints. That checkpoint may not have it. */
   private final class Side(checkpoint: QueryCheckpoint, operator: Long) {

@@ -3,7 +3,6 @@ package org.apache.spark.sql.keystate.python
 import java.util.Base64
 
 import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.{JObject, JString}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.BroadcastColumns
@@ -18,11 +17,9 @@ private[keystate] object BroadcastQuestions {
       val from = (question \ Protocol.Question.From).extract[String]
       val start = Option.when(from.nonEmpty)(Base64.getDecoder.decode(from))
       val state = columns((question \ Protocol.Question.State).extract[Int])
-      val page = state.page(start, (question \ Protocol.Question.Limit).extract[Int], pages)
-      val next = page.next.map { key =>
-        Protocol.Reply.Next -> JString(Base64.getEncoder.encodeToString(key))
-      }
-      (JObject(next.toList), page.data)
+      Questions.reply(
+        state.page(start, (question \ Protocol.Question.Limit).extract[Int], pages)
+      )
     }
   )
 }

@@ -25,7 +25,7 @@ import org.apache.spark.sql.keystate.operator.{
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.spec.StateKind
-import org.apache.spark.sql.keystate.state.{BroadcastStates, Timer}
+import org.apache.spark.sql.keystate.state.Timer
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Runs a Python function in a worker that belongs to the task. */
@@ -51,11 +51,14 @@ private[keystate] final class PythonRunner(
     val channels = context.spec.states.zipWithIndex.map { case (state, i) =>
       StateColumns(state, i, context.families(i), context.entries(i), settings.inline)
     }
+    val broadcast = context.broadcastStates.toSeq.flatMap(_.states).zipWithIndex.map {
+      case (state, i) => new BroadcastColumns(state, i)
+    }
     context.broadcastInput.filter(_.rows.nonEmpty) match {
-      case None => runRows(rows, due, channels, context)
+      case None => runRows(rows, due, channels, broadcast, context)
       case Some(input) =>
-        val first = runBroadcast(input, channels, context)
-        lazy val second = runRows(rows, due, channels, context)
+        val first = runBroadcast(input, channels, broadcast, context)
+        lazy val second = runRows(rows, due, channels, broadcast, context)
         new FunctionRun {
           override def output: Iterator[InternalRow] = first.output ++ second.output
           override def updated: Long = first.updated + second.updated
@@ -68,14 +71,14 @@ private[keystate] final class PythonRunner(
   private def runBroadcast(
       input: BroadcastInput,
       channels: Seq[StateColumns],
+      broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): FunctionRun = {
     val states = context.broadcastStates.get
-    val columns = columnsOf(states)
     val pages = new ArrowStreams(timeZone, largeVarTypes)
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val pass =
-      new BroadcastConversation(states, columns, control(context), toOutput, settings.messageRows)
+      new BroadcastConversation(states, broadcast, control(context), toOutput, settings.messageRows)
     val keys = new KeyPages(
       context.spec,
       DataTypeUtils.fromAttributes(context.columns.grouping),
@@ -87,7 +90,7 @@ private[keystate] final class PythonRunner(
       pages
     )
     val table = new StateQuestions(keys, channels, pages).questions ++
-      BroadcastQuestions.questions(columns, pages) ++ keys.questions
+      BroadcastQuestions.questions(broadcast, pages) ++ keys.questions
     pass.announce(serve(table, context))
     val schema = BroadcastConversation.messageSchema(DataTypeUtils.fromAttributes(input.columns))
     val results = converse(schema, pass, input.iterator, context)
@@ -98,15 +101,12 @@ private[keystate] final class PythonRunner(
     }
   }
 
-  private def columnsOf(states: BroadcastStates) = states.states.zipWithIndex.map {
-    case (state, i) => new BroadcastColumns(state, i)
-  }
-
   /** The pass with the rows and timers. */
   private def runRows(
       rows: Iterator[InternalRow],
       due: mutable.Queue[Timer],
       channels: Seq[StateColumns],
+      broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): FunctionRun = {
     val spec = context.spec
@@ -133,7 +133,7 @@ private[keystate] final class PythonRunner(
           DataTypeUtils.fromAttributes(context.columns.grouping),
           spec
         )
-        serveQuestions(task, schema, channels, context)
+        serveQuestions(task, schema, channels, broadcast, context)
         converse(schema, task, rows, context)
       }
     new FunctionRun {
@@ -147,6 +147,7 @@ private[keystate] final class PythonRunner(
       task: RowConversation,
       schema: StructType,
       channels: Seq[StateColumns],
+      broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): Unit = {
     val spec = context.spec
@@ -156,17 +157,18 @@ private[keystate] final class PythonRunner(
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new ArrowStreams(timeZone, largeVarTypes)
-      val broadcast = context.broadcastStates
       val table = new StateQuestions(task, channels, pages).questions ++
         (if (firesAll) BatchTimers.questions(task, schema, pages) else Map.empty) ++
         context.operatorState.toSeq
           .flatMap(OperatorStateQuestions.questions(_, context.readOperatorStates)) ++
         context.rawKeyedState.toSeq.flatMap(OperatorStateQuestions.raw) ++
-        broadcast.toSeq.flatMap(states => BroadcastQuestions.questions(columnsOf(states), pages))
+        BroadcastQuestions.questions(broadcast, pages)
       context.operatorState.foreach { own =>
         task.announce(Protocol.Control.OperatorTag -> own.tag)
       }
-      broadcast.foreach(states => task.announce(Protocol.Control.BroadcastTag -> states.tag))
+      context.broadcastStates.foreach { states =>
+        task.announce(Protocol.Control.BroadcastTag -> states.tag)
+      }
       task.announce(serve(table, context))
     }
   }

@@ -1,8 +1,11 @@
 package org.apache.spark.sql.keystate.python
 
-import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.JObject
+import java.util.Base64
 
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonAST.{JField, JObject, JString}
+
+import org.apache.spark.sql.keystate.python.columns.Page
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.server.StateServer.Answerer
 
@@ -28,4 +31,12 @@ private[keystate] object Questions {
 
   /** An empty reply. */
   val Nothing: (JObject, Array[Byte]) = (JObject(), Array.emptyByteArray)
+
+  /** A page, where the next one begins, and what else the reply says. */
+  def reply(page: Page, more: JField*): (JObject, Array[Byte]) = {
+    val next = page.next.map { key =>
+      Protocol.Reply.Next -> JString(Base64.getEncoder.encodeToString(key))
+    }
+    (JObject(more.toList ++ next), page.data)
+  }
 }

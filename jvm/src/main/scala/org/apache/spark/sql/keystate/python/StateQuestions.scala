@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.python
 import java.util.Base64
 
 import org.json4s.{DefaultFormats, Formats}
-import org.json4s.JsonAST.{JInt, JObject, JString}
+import org.json4s.JsonAST.{JInt, JObject}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{PageRequest, StateColumns}
@@ -25,11 +25,10 @@ private[keystate] final class StateQuestions(
     Protocol.Op.Scan -> { (question, keys) =>
       val (state, group, key) = asked(question)
       val page = state.page(group, key, request(question, state, key, keys), pages)
-      val next = page.next.map { key =>
-        Protocol.Reply.Next -> JString(Base64.getEncoder.encodeToString(key))
-      }
-      val read = Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question)))
-      (JObject(read :: next.toList), page.data)
+      Questions.reply(
+        page,
+        Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question)))
+      )
     }
   )
 

@@ -33,11 +33,13 @@ $(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(shell find jvm/src/main)
 demo: install
 	$(BIN)/python -m examples.flights
 
-# Runs both runners, whatever the first one finds, and repeats how each of them closed.
+# Runs both runners, whatever the first one finds, and repeats which Scala tests failed and how
+# each of them closed.
 test: install
 	@mkdir -p target; set -o pipefail; status=0; \
 	./sbt test | tee target/scalatest.log || status=1; \
 	$(BIN)/pytest | tee target/pytest.log || status=1; \
+	sed -n '/\*\*\* FAILED \*\*\*/,+4p' target/scalatest.log; \
 	sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
 	  target/scalatest.log; \
 	tail -n 1 target/pytest.log; \

@@ -308,8 +308,10 @@ def test_a_map_that_every_subtask_has(stream: Any, settings: Any, checkpoint_for
         expected = set()
         for batch in (batches, batches + 1):
             names = ("batch " + str(batch - 1.0), "batches")[0 if batch else 1 :]
-            expected |= {(i, batches > 0, float(batch), names) for i in range(partitions)}
-        assert found == expected
+            expected |= {(i, float(batch), names) for i in range(partitions)}
+        assert {(subtask, n, names) for subtask, _, n, names in found} == expected
+        # In the second batch Spark may give a subtask to another worker, which restores it too.
+        assert {restored for _, restored, n, _ in found if n == batches} == {batches > 0}
         batches += 2
 
 

@@ -59,8 +59,7 @@ final class Repartitioning(
         counts((entry.family, entry.group)) += 1
         sink.add(entry)
       }
-      val files = new RunFiles(location(partition), storage, local)
-      files.asSst = asSst
+      val files = new RunFiles(location(partition), storage, local, asSst)
       val run = files.write(writeCounted, version, None)
       PartitionState(Seq(run), run.entries, Some(counts.toMap))
     }

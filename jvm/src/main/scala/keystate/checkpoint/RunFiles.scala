@@ -11,7 +11,7 @@ import java.io.{
 }
 import java.util.UUID
 
-import org.rocksdb.RocksDBException
+import org.rocksdb.{CompressionType, RocksDBException}
 
 import keystate.backend.{ChangeSink, RestoredRun, RunCursor, RunEntries, RunFile, RunStatistics}
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
@@ -57,7 +57,7 @@ private[checkpoint] final class RunFiles(
   def write(changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     if (asSst) {
       val file = local.newFile()
-      try writeSst(file, changes, version, id)
+      try storeSst(file, changes, version, id, SstFiles.Small)
       finally {
         file.delete()
         ()
@@ -65,12 +65,21 @@ private[checkpoint] final class RunFiles(
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
-  /** Likewise an SST file, by way of this local file, which stays for the caller unless this
-    * throws.
+  /** Likewise an SST file, by way of this local file, which stays for the caller's database to take
+    * over unless this throws.
     */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
+    storeSst(file, changes, version, id, SstFiles.QuickToRead)
+
+  private def storeSst(
+      file: File,
+      changes: ChangeSink => Unit,
+      version: Long,
+      id: Option[String],
+      compression: CompressionType
+  ): Run =
     try {
-      val statistics = SstFiles.write(file, changes)
+      val statistics = SstFiles.write(file, changes, compression)
       store(version, id, SstSuffix) { out =>
         val in = new FileInputStream(file)
         try copy(in, out)
@@ -164,7 +173,7 @@ private[checkpoint] final class RunFiles(
         else
           try {
             val file = local.newFile()
-            SstFiles.write(file, _.addAll(entries))
+            SstFiles.write(file, _.addAll(entries), SstFiles.QuickToRead)
             RunFile(file, run.groups, isWhole = true)
           } finally entries.close()
     }

@@ -31,7 +31,7 @@ import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
 import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
-import keystate.errors.MixedLayoutsException
+import keystate.errors.MixedPartitionsException
 
 /** One store. It loads a version into a backend, and commits the backend's changes as the next
   * version.
@@ -109,7 +109,7 @@ final class VersionedStore(
   } {
     val version = manifest.version
     unload()
-    throw MixedLayoutsException.ofNumbers(location, version, found, expected)
+    throw MixedPartitionsException.ofNumbers(location, version, found, expected)
   }
 
   /** The operator state of every subtask in the loaded version.

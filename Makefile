@@ -54,7 +54,7 @@ demo: install
 	$(BIN)/python -m examples.flights
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
-CHOSEN_SUITES := *ProviderSuite *KeyGroupStateStoreSuite *BehaviourSuite *ScalaApiSuite \
+CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
   *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py
 

@@ -1,62 +1,96 @@
 # make install, then make demo; make lint test before a commit. Needs JDK 17, Python 3.10 or
-# newer, and Maven or sbt.
+# newer, and Maven or sbt. With SPARK=4.3 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install jar demo test lint format bench clean
+.PHONY: install jar jars demo test lint format bench clean
 
 VERSIONS := python/keystate/versions.properties
 include $(VERSIONS)
 
 PYTHON ?= python3
-BIN := .venv/bin
-JAR := python/keystate/jars/keystate-spark$(basename $(spark))_$(basename $(scala))-$(keystate).jar
+DEFAULT := $(basename $(firstword $(sparks)))
+SPARK ?= $(DEFAULT)
+export SPARK
+spark := $(filter $(SPARK).%,$(sparks))
+$(if $(spark),,$(error SPARK=$(SPARK): the supported ones are $(basename $(sparks))))
 
-install: jar .venv/installed
+ifeq ($(SPARK),$(DEFAULT))
+VENV := .venv
+else
+VENV := .venv-spark$(SPARK)
+endif
+BIN := $(VENV)/bin
+JAR := python/keystate/jars/keystate-spark$(SPARK)_$(basename $(scala))-$(keystate).jar
+
+# Spark 4.2 does not support pandas 3.
+pandas := $(if $(filter 4.2,$(SPARK)),'pandas<3','pandas>=3')
+
+install: jar $(VENV)/installed
 
 jar: $(JAR)
 
-# Directories are prerequisites too: they change when a file goes.
+# For every supported Spark.
+jars:
+	for line in $(basename $(sparks)); do $(MAKE) jar SPARK=$$line || exit; done
+
+# Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
+# from Maven Central. The others' jars are those of PySpark.
 $(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(shell find jvm/src/main)
+$(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
 
 # The tests run on the Spark that the jar is built for, not on the newest one it serves.
-.venv/installed: python/pyproject.toml python/setup.py $(VERSIONS)
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable 'python[demo,dev]' pyspark==$(spark)
+$(VENV)/installed: python/pyproject.toml python/setup.py $(VERSIONS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable 'python[demo,dev]' pyspark==$(spark) $(pandas)
 	touch $@
 
-.venv/installed-bench: .venv/installed
-	$(BIN)/pip install --quiet --editable 'python[bench]' pyspark==$(spark)
+$(VENV)/installed-bench: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable 'python[bench]' pyspark==$(spark) $(pandas)
 	touch $@
 
 demo: install
 	$(BIN)/python -m examples.flights
 
+# What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
+CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
+  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite
+CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py
+
+ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
+SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
+PYTEST := $(BIN)/pytest $(CHOSEN_TESTS)
+else
+SBT_TEST := test
+PYTEST := $(BIN)/pytest
+endif
+
 # Runs both runners, whatever the first one finds, and repeats which Scala tests failed and how
 # each of them closed.
+LOGS := target/spark$(SPARK)
 test: install
-	@mkdir -p target; set -o pipefail; status=0; \
-	./sbt test | tee target/scalatest.log || status=1; \
-	$(BIN)/pytest | tee target/pytest.log || status=1; \
-	sed -n '/\*\*\* FAILED \*\*\*/,+4p' target/scalatest.log; \
-	sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
-	  target/scalatest.log; \
-	tail -n 1 target/pytest.log; \
+	@mkdir -p $(LOGS); set -o pipefail; status=0; \
+	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \
+	$(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
+	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
+	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
+	    $(LOGS)/scalatest.log; \
+	  tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
 	exit $$status
 
-lint: .venv/installed
+lint: $(VENV)/installed
 	./sbt scalafmtSbtCheck scalafmtCheckAll Test/compile
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: .venv/installed
+format: $(VENV)/installed
 	./sbt scalafmtSbt scalafmtAll
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: install .venv/installed-bench
+bench: install $(VENV)/installed-bench
 	$(BIN)/python -m bench
 
 clean:

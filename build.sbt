@@ -6,7 +6,32 @@ val versions: Map[String, String] = {
   IO.load(properties, file("python/keystate/versions.properties"))
   properties.asScala.toMap
 }
-val sparkLine = versions("spark").split('.').take(2).mkString(".")
+
+/** The supported minor lines of Spark, each with the release that is compiled against. */
+val sparks = versions("sparks").split(' ').map(v => v.split('.').take(2).mkString(".") -> v).toMap
+val defaultLine = versions("sparks").split('.').take(2).mkString(".")
+
+/** The line to build for: SPARK=4.3 ./sbt package. */
+val sparkLine = sys.env.get("SPARK").filter(_.nonEmpty).getOrElse(defaultLine)
+val sparkVersion = sparks.getOrElse(
+  sparkLine,
+  sys.error(s"SPARK=$sparkLine: the supported ones are ${sparks.keys.toSeq.sorted.mkString(", ")}")
+)
+
+/** Whether Spark comes from Maven Central. Spark 4.3's jars are taken from PySpark, which `make
+  * install SPARK=4.3` installs, and Spark's own tests are not there.
+  */
+val sparkIsPublished = sparkLine == defaultLine
+
+def installedSpark: Seq[File] = {
+  val found = file(s".venv-spark$sparkLine") / "lib" * "python*" / "site-packages" / "pyspark"
+  val jars = (found / "jars" * "*.jar").get
+  if (jars.isEmpty) sys.error(s"PySpark $sparkVersion is not there: make install SPARK=$sparkLine")
+  jars
+}
+
+/** Code that differs between versions of Spark is in folders next to `scala`. */
+def onlyFor(line: String, sources: File): File = sources / s"scala-spark$line"
 
 /** What Spark opens to itself on JDK 17 (org.apache.spark.launcher.JavaModuleOptions). */
 val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
@@ -33,6 +58,18 @@ lazy val jvm = project
   .settings(
     moduleName := s"keystate-spark$sparkLine",
     version := versions("keystate"),
+    target := baseDirectory.value / "target" / s"spark$sparkLine",
+    Seq(Compile, Test).flatMap { in =>
+      Seq(
+        in / unmanagedSourceDirectories += onlyFor(sparkLine, (in / sourceDirectory).value),
+        // Formatted for every version.
+        in / scalafmt / unmanagedSources := {
+          val others = sparks.keys.filter(_ != sparkLine).toSeq
+          val folders = others.map(onlyFor(_, (in / sourceDirectory).value))
+          (in / unmanagedSources).value ++ folders.flatMap(folder => (folder ** "*.scala").get)
+        }
+      )
+    },
     licenses := Seq(License.Apache2),
     scalacOptions ++= Seq(
       "-release:17",
@@ -47,16 +84,24 @@ lazy val jvm = project
       "-Werror"
     ),
     libraryDependencies ++= Seq(
-      "org.apache.spark" %% "spark-sql" % versions("spark") % Provided,
       "org.scalatest" %% "scalatest" % versions("scalatest") % Test,
-      "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test,
-      // For a suite of Spark's.
-      "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
+      "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test
     ),
-    // Spark's own suites, which a state store provider has to pass.
-    libraryDependencies ++= Seq("core", "catalyst", "sql").map(module =>
-      "org.apache.spark" %% s"spark-$module" % versions("spark") % Test classifier "tests"
-    ),
+    libraryDependencies ++= {
+      if (!sparkIsPublished) Nil
+      else
+        Seq(
+          "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
+          // For a suite of Spark's.
+          "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
+        ) ++
+          // Spark's own suites, which a state store provider has to pass.
+          Seq("core", "catalyst", "sql").map(module =>
+            "org.apache.spark" %% s"spark-$module" % sparkVersion % Test classifier "tests"
+          )
+    },
+    // In the build only: what is unmanaged does not get into the jar.
+    Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
     Test / fork := true,
     Test / parallelExecution := false,
     Test / javaOptions ++= sparkModuleOptions ++ Seq("-Xmx3g", "-Xss4m"),
@@ -70,11 +115,12 @@ lazy val jvm = project
     Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map { name =>
       (ThisBuild / baseDirectory).value / name -> s"META-INF/$name"
     },
-    // The jar also goes into the Python package, in place of any older one.
+    // The jar also goes into the Python package, in place of an older one for the same Spark.
     Compile / packageBin := {
       val jar = (Compile / packageBin).value
       val jars = (ThisBuild / baseDirectory).value / "python" / "keystate" / "jars"
-      IO.delete((jars * "keystate-*.jar").get.filterNot(_.getName == jar.getName))
+      val ofThisSpark = jars * s"${moduleName.value}_*.jar"
+      IO.delete(ofThisSpark.get.filterNot(_.getName == jar.getName))
       IO.copyFile(jar, jars / jar.getName, preserveLastModified = true)
       jar
     }

@@ -36,31 +36,45 @@ def versions() -> dict[str, str]:
 
 
 def jar_path() -> str:
-    """The path of the bundled jar, for ``--jars``.
+    """The path of the bundled jar for the installed PySpark, for ``--jars``.
 
     Raises:
-        ConfigurationError: the package was installed without its jar.
+        ConfigurationError: pyspark's version is not supported, or the package was installed without
+            its jars.
     """
-    jars = sorted((_PACKAGE / "jars").glob("keystate-*.jar"))
+    line = check_spark_version()
+    jars = sorted((_PACKAGE / "jars").glob(f"keystate-spark{line}_*.jar"))
     if not jars:
         raise ConfigurationError(
-            f"no jar in {_PACKAGE / 'jars'}: build it with ./sbt package, or install a wheel",
+            f"no jar for Spark {line} in {_PACKAGE / 'jars'}: build it with make jar SPARK={line}, "
+            "or install a wheel",
             code="KEYSTATE_JAR_MISSING",
         )
     return str(jars[-1])
 
 
-def check_spark_version() -> None:
-    """Raises ConfigurationError unless the installed PySpark is one that the jar was built for."""
-    built_for = versions()["spark"].rsplit(".", 1)[0]
+def check_spark_version() -> str:
+    """The minor line of the installed PySpark, as in ``4.2``.
+
+    Raises:
+        ConfigurationError: Keystate does not support it.
+    """
     installed = pyspark.__version__
-    if installed.split(".")[:2] != built_for.split("."):
+    line = _line(installed)
+    supported = [_line(release) for release in versions()["sparks"].split()]
+    if line not in supported:
         raise ConfigurationError(
-            f"Keystate {versions()['keystate']} supports Spark {built_for}.x, but pyspark "
-            f"{installed} is installed: pip install 'pyspark=={built_for}.*', or install the "
-            "Keystate release for your Spark version",
+            f"Keystate {versions()['keystate']} supports Spark "
+            f"{' and '.join(f'{line}.x' for line in supported)}, but pyspark {installed} is "
+            f"installed: pip install 'pyspark=={supported[-1]}.*', or install the Keystate release "
+            "for your Spark version",
             code="KEYSTATE_SPARK_VERSION",
         )
+    return line
+
+
+def _line(release: str) -> str:
+    return ".".join(release.split(".")[:2])
 
 
 def configure(

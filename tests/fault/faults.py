@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from keystate.session import check_spark_version
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +17,10 @@ class Plan:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir()
-        compiled = sorted(ROOT.glob("jvm/target/scala-*/test-classes/keystate/faults/*.class"))
-        assert compiled, "compile the Scala tests first: ./sbt Test/compile"
+        line = check_spark_version()
+        classes = f"jvm/target/spark{line}/scala-*/test-classes/keystate/faults/*.class"
+        compiled = sorted(ROOT.glob(classes))
+        assert compiled, f"compile the Scala tests first: SPARK={line} ./sbt Test/compile"
         with zipfile.ZipFile(folder / "faults.jar", "w") as jar:
             for path in compiled:
                 jar.write(path, f"keystate/faults/{path.name}")

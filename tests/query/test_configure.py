@@ -85,7 +85,7 @@ def test_interpreter_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_jar_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("keystate.session._PACKAGE", tmp_path)
-    with pytest.raises(ConfigurationError, match=r"no jar in .*\./sbt package"):
+    with pytest.raises(ConfigurationError, match=r"no jar for Spark .* make jar SPARK="):
         configured()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import keystate
 import pyspark
 import pytest
-from keystate import ConfigurationError
+from keystate import ConfigurationError, session
 from pyspark.sql import SparkSession
 
 SCRIPT = """
@@ -31,14 +31,14 @@ print("worker", keystate.keyed(df, "key").process(where, "string").collect()[0][
 """
 
 
-def run(folder: Path, session: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def run(folder: Path, made: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """Runs a script of a user's in a folder of its own, where `python3` is not this interpreter."""
     other = folder / "bin"
     other.mkdir(exist_ok=True)
     (other / "python3").write_text("#!/bin/sh\nexit 1\n")
     (other / "python3").chmod(0o755)
     script = folder / "script.py"
-    script.write_text(SCRIPT.format(session=session, before=before))
+    script.write_text(SCRIPT.format(session=made, before=before))
     environment = {
         key: value
         for key, value in os.environ.items()
@@ -99,11 +99,43 @@ def test_lists_are_appended_to(spark: SparkSession) -> None:
 
 
 def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
-    with pytest.raises(ConfigurationError, match=r"supports Spark 4.2.x, but pyspark 4.3.0"):
-        keystate.configure(SparkSession.Builder())
-    with pytest.raises(ConfigurationError, match="pip install"):
-        keystate.keyed(spark.range(1), "id")
+    monkeypatch.setattr(pyspark, "__version__", "4.4.0")
+    supports = r"supports Spark 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
+    for refused in (
+        lambda: keystate.configure(SparkSession.Builder()),
+        lambda: keystate.keyed(spark.range(1), "id"),
+        keystate.jar_path,
+    ):
+        with pytest.raises(ConfigurationError, match=supports) as error:
+            refused()
+        assert error.value.code == "KEYSTATE_SPARK_VERSION"
+
+
+@pytest.mark.parametrize(("installed", "line"), [("4.2.7", "4.2"), ("4.3.0.dev0", "4.3")])
+def test_the_jar_is_that_of_the_installed_spark(
+    installed: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", installed)
+    monkeypatch.setattr(session, "_PACKAGE", tmp_path)
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "keystate-spark4.1_2.13-0.1.0.jar").touch()
+    with pytest.raises(ConfigurationError, match=f"make jar SPARK={line}") as error:
+        keystate.jar_path()
+    assert error.value.code == "KEYSTATE_JAR_MISSING"
+    for other in ("4.2", "4.3"):
+        (jars / f"keystate-spark{other}_2.13-0.1.0.jar").touch()
+    assert keystate.jar_path() == str(jars / f"keystate-spark{line}_2.13-0.1.0.jar")
+
+
+def test_a_jar_for_another_spark(tmp_path: Path) -> None:
+    ours = keystate.jar_path()
+    others = [path for path in Path(ours).parent.glob("keystate-*.jar") if str(path) != ours]
+    if not others:
+        pytest.skip("only one jar is built")
+    jar = f".config('spark.jars', {str(others[0])!r})"
+    done = run(tmp_path, f"builder{jar}.config('spark.sql.extensions', {session.EXTENSION!r})")
+    assert "[KEYSTATE_SPARK_VERSION] This jar of Keystate is for Spark" in done.stderr
 
 
 def test_deprecated_backends() -> None:

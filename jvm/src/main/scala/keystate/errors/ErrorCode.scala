@@ -368,8 +368,8 @@ object ErrorCode {
   val SparkVersion: ErrorCode = new ErrorCode(
     "KEYSTATE_SPARK_VERSION",
     "0A000",
-    "The installed PySpark is not one that the jar was built for.",
-    "Install the version that the message names."
+    "The version of Spark is not one that Keystate, or its jar, is for.",
+    "Install the version, or take the jar, that the message names."
   )
 
   val StateChanged: ErrorCode = new ErrorCode(

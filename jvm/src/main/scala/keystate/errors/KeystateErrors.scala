@@ -28,6 +28,13 @@ object KeystateErrors {
       "keeps it)."
   )
 
+  def otherSpark(builtFor: String, running: String): KeystateException = new KeystateException(
+    ErrorCode.SparkVersion,
+    s"This jar of Keystate is for Spark $builtFor, but Spark $running is running: take the jar " +
+      s"whose name begins with keystate-spark${running.split('.').take(2).mkString(".")}, or for a " +
+      "Python session the path that keystate.jar_path() gives."
+  )
+
   def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException =
     new KeystateException(
       ErrorCode.ValuesTooLarge,

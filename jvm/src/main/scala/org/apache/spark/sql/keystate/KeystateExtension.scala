@@ -1,15 +1,26 @@
 package org.apache.spark.sql.keystate
 
+import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.SparkSessionExtensions
 
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.plan.{KeyedProcessStrategy, TransformWithStateRule}
+import org.apache.spark.sql.keystate.shim.SparkLine
 
 /** Set as `spark.sql.extensions`. It plans Keystate's operators, and lets Spark's
-  * `transformWithState` run on Keystate's provider.
+  * `transformWithState` run on Keystate's provider. With a Spark that this jar is not for, no
+  * session can be made: better than an error of linking in the middle of a query.
   */
 class KeystateExtension extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    KeystateExtension.check(SPARK_VERSION)
     extensions.injectPlannerStrategy(_ => KeyedProcessStrategy)
     extensions.injectColumnar(_ => TransformWithStateRule.asColumnarRule)
   }
+}
+
+private[keystate] object KeystateExtension {
+  def check(running: String): Unit =
+    if (!running.startsWith(s"${SparkLine.Name}."))
+      throw KeystateErrors.otherSpark(SparkLine.Name, running)
 }

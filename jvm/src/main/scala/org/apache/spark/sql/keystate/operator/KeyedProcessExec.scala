@@ -6,8 +6,7 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{
   BroadcastDistribution,
   ClusteredDistribution,
@@ -28,12 +27,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
   TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streaming.{
-  OutputMode,
-  StateOperatorProgress,
-  StatefulProcessor,
-  TimeMode
-}
+import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
@@ -41,6 +35,7 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -48,120 +43,41 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   *
   * Relies on `IncrementalExecution`, which gives state info, watermarks and batch times only to
   * operators that it knows. So this class extends one of them. Spark matches it as
-  * `TransformWithStateExec` and updates it through that case class's `copy`, which is overridden to
-  * return this class again. Routing, execution and the state schema are this class's own. Metadata
+  * `TransformWithStateExec` and updates it through that case class's `copy`, which the shim
+  * overrides to return this class again. Routing, execution and the state schema are this class's own. Metadata
   * files, progress and metrics are the base's. The base's parameters for its own function, such as
   * the encoders, are not used. `dataAttributes` are the child's columns that the function sees.
   *
   * Spark makes a copy for nearly every rule, in every micro-batch. So construction must cost next
   * to nothing. In Spark's operator for Python it costs more, so that one is not the base.
   *
+  * @param base
+  *   the parameters of Spark's operator
   * @param function
   *   the user's function
   * @param broadcast
   *   what the right child broadcasts; in the base that child is the initial state
   */
 private[keystate] class KeyedProcessExec(
-    keyDeserializer: Expression,
-    valueDeserializer: Expression,
-    groupingAttributes: Seq[Attribute],
-    dataAttributes: Seq[Attribute],
-    statefulProcessor: StatefulProcessor[Any, Any, Any],
-    timeMode: TimeMode,
-    outputMode: OutputMode,
-    keyEncoder: ExpressionEncoder[Any],
-    outputObjAttr: Attribute,
-    stateInfo: Option[StatefulOperatorStateInfo],
-    batchTimestampMs: Option[Long],
-    prevBatchTimestampMs: Option[Long],
-    eventTimeWatermarkForLateEvents: Option[Long],
-    eventTimeWatermarkForEviction: Option[Long],
-    child: SparkPlan,
-    isStreaming: Boolean,
-    hasInitialState: Boolean,
-    initialStateGroupingAttrs: Seq[Attribute],
-    initialStateDataAttrs: Seq[Attribute],
-    initialStateDeserializer: Expression,
-    initialState: SparkPlan,
+    base: TransformWithStateExec,
     override val output: Seq[Attribute],
     val function: OperatorFunction,
     val spec: OperatorSpec,
     val broadcast: Option[BroadcastSide]
-) extends TransformWithStateExec(
-      keyDeserializer,
-      valueDeserializer,
-      groupingAttributes,
-      dataAttributes,
-      statefulProcessor,
-      timeMode,
-      outputMode,
-      keyEncoder,
-      outputObjAttr,
-      stateInfo,
-      batchTimestampMs,
-      prevBatchTimestampMs,
-      eventTimeWatermarkForLateEvents,
-      eventTimeWatermarkForEviction,
-      child,
-      isStreaming,
-      hasInitialState,
-      initialStateGroupingAttrs,
-      initialStateDataAttrs,
-      initialStateDeserializer,
-      initialState
-    ) {
+) extends TransformWithStateShim(base) {
   import KeyedProcessExec._
 
-  override def copy(
-      keyDeserializer: Expression,
-      valueDeserializer: Expression,
-      groupingAttributes: Seq[Attribute],
-      dataAttributes: Seq[Attribute],
-      statefulProcessor: StatefulProcessor[Any, Any, Any],
-      timeMode: TimeMode,
-      outputMode: OutputMode,
-      keyEncoder: ExpressionEncoder[Any],
-      outputObjAttr: Attribute,
-      stateInfo: Option[StatefulOperatorStateInfo],
-      batchTimestampMs: Option[Long],
-      prevBatchTimestampMs: Option[Long],
-      eventTimeWatermarkForLateEvents: Option[Long],
-      eventTimeWatermarkForEviction: Option[Long],
-      child: SparkPlan,
-      isStreaming: Boolean,
-      hasInitialState: Boolean,
-      initialStateGroupingAttrs: Seq[Attribute],
-      initialStateDataAttrs: Seq[Attribute],
-      initialStateDeserializer: Expression,
-      initialState: SparkPlan
-  ): TransformWithStateExec = new KeyedProcessExec(
-    keyDeserializer,
-    valueDeserializer,
-    groupingAttributes,
-    dataAttributes,
-    statefulProcessor,
-    timeMode,
-    outputMode,
-    keyEncoder,
-    outputObjAttr,
-    stateInfo,
-    batchTimestampMs,
-    prevBatchTimestampMs,
-    eventTimeWatermarkForLateEvents,
-    eventTimeWatermarkForEviction,
-    child,
-    isStreaming,
-    hasInitialState,
-    initialStateGroupingAttrs,
-    initialStateDataAttrs,
-    initialStateDeserializer,
-    if (broadcastsIn(stateInfo)) initialState
-    else LocalTableScanExec(initialState.output, Nil, None),
-    output,
-    function,
-    spec,
-    broadcast
-  )
+  override protected def withBase(base: TransformWithStateExec): TransformWithStateExec = {
+    val right = base.initialState
+    new KeyedProcessExec(
+      if (broadcastsIn(base.stateInfo)) base
+      else base.copy(initialState = LocalTableScanExec(right.output, Nil, None)),
+      output,
+      function,
+      spec,
+      broadcast
+    )
+  }
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
@@ -182,9 +98,6 @@ private[keystate] class KeyedProcessExec(
     broadcast.exists(!_.once || info.forall(_.storeVersion == 0))
 
   private def broadcasts: Boolean = broadcastsIn(stateInfo)
-
-  /** What TreeNode's copying by reflection needs besides the case class's own parameters. */
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(output, function, spec, broadcast)
 
   /** Keeps both children. The base drops the right one after the first micro-batch. */
   override protected def withNewChildrenInternal(

@@ -1,11 +1,9 @@
 package org.apache.spark.sql.keystate.plan
 
-import java.util.UUID
-
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types.NullType
 
@@ -41,35 +39,32 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
       }
-    new KeyedProcessExec(
-      keyDeserializer = NoExpression,
-      valueDeserializer = NoExpression,
-      groupingAttributes = keys,
-      dataAttributes = columns,
-      statefulProcessor = null,
-      mode,
-      // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
-      OutputMode.Update(),
-      keyEncoder = null,
-      outputObjAttr = NoAttribute,
-      // `IncrementalExecution` fills this in for a stream. A batch query has no checkpoint.
-      stateInfo = if (streaming) None else Some(batchStateInfo(child)),
-      batchTimestampMs = if (streaming) None else Some(System.currentTimeMillis),
-      prevBatchTimestampMs = None,
-      eventTimeWatermarkForLateEvents = None,
-      eventTimeWatermarkForEviction = None,
-      planLater(child),
-      streaming,
-      hasInitialState = false,
-      initialStateGroupingAttrs = keys,
-      initialStateDataAttrs = Nil,
-      initialStateDeserializer = NoExpression,
-      initialState = right,
-      output,
-      function,
-      spec,
-      broadcast
-    )
+    // Made by Spark, so that its parameters, which differ between versions, stand nowhere here. A
+    // batch query has no checkpoint. In a stream `IncrementalExecution` fills in what is taken out.
+    val ofBatch = TransformWithStateExec
+      .generateSparkPlanForBatchQueries(
+        keyDeserializer = NoExpression,
+        valueDeserializer = NoExpression,
+        groupingAttributes = keys,
+        dataAttributes = columns,
+        statefulProcessor = null,
+        mode,
+        // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
+        OutputMode.Update(),
+        keyEncoder = null,
+        outputObjAttr = NoAttribute,
+        planLater(child),
+        hasInitialState = false,
+        initialStateGroupingAttrs = keys,
+        initialStateDataAttrs = Nil,
+        initialStateDeserializer = NoExpression,
+        initialState = right
+      )
+      .asInstanceOf[TransformWithStateExec]
+    val base =
+      if (!streaming) ofBatch
+      else ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
+    new KeyedProcessExec(base, output, function, spec, broadcast)
   }
 
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.
@@ -88,12 +83,4 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
 
   private def hasWatermark(plan: LogicalPlan): Boolean =
     plan.output.exists(_.metadata.contains(EventTimeWatermark.delayKey))
-
-  private def batchStateInfo(child: LogicalPlan) = StatefulOperatorStateInfo(
-    checkpointLocation = "",
-    queryRunId = UUID.randomUUID(),
-    operatorId = 0,
-    storeVersion = 0,
-    numPartitions = child.conf.numShufflePartitions
-  )
 }

@@ -8,7 +8,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOper
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types.StructType
 
-/** As [[TransformWithStateOnKeystate]], for Spark's operator for Python, of both kinds. */
+/** As [[TransformWithStateOnKeystate]], for Spark's operator for Python, of both kinds. `copy` is
+  * overridden because Spark's tree transformations make new nodes by it.
+  */
 private[keystate] final class TransformWithStateInPySparkOnKeystate(
     functionExpr: Expression,
     groupingAttributes: Seq[Attribute],

@@ -41,29 +41,7 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
         .foreach(state => CheckpointOwner.check(new Path(state).getParent))
       plan.transformUp {
         case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
-          new TransformWithStateOnKeystate(
-            t.keyDeserializer,
-            t.valueDeserializer,
-            t.groupingAttributes,
-            t.dataAttributes,
-            t.statefulProcessor,
-            t.timeMode,
-            t.outputMode,
-            t.keyEncoder,
-            t.outputObjAttr,
-            t.stateInfo,
-            t.batchTimestampMs,
-            t.prevBatchTimestampMs,
-            t.eventTimeWatermarkForLateEvents,
-            t.eventTimeWatermarkForEviction,
-            t.child,
-            t.isStreaming,
-            t.hasInitialState,
-            t.initialStateGroupingAttrs,
-            t.initialStateDataAttrs,
-            t.initialStateDeserializer,
-            t.initialState
-          )
+          new TransformWithStateOnKeystate(t)
         case t: TransformWithStateInPySparkExec
             if isPlain(t, classOf[TransformWithStateInPySparkExec]) =>
           new TransformWithStateInPySparkOnKeystate(

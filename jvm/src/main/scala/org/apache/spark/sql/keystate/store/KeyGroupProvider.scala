@@ -24,6 +24,7 @@ import keystate.errors.MissingVersionException
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.shim.StateStoreProviderShim
 
 /** Keystate's state store provider. It keeps state by key group, and commits it as
   * `keystate.checkpoint.VersionedStore` describes.
@@ -32,7 +33,7 @@ import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
   * keeps it for the query's run. The constructor does nothing, because Spark also makes providers
   * just to ask for their metrics.
   */
-class KeyGroupProvider extends StateStoreProvider with SupportsFineGrainedReplay with Logging {
+class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedReplay with Logging {
   import KeyGroupProvider._
 
   private var storeId: StateStoreId = _

@@ -17,6 +17,7 @@ import keystate.checkpoint.OperatorState
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroupRange
 import keystate.ttl.TtlSweep
+import org.apache.spark.sql.keystate.shim.StateStoreShim
 
 /** One version of a partition's state, open for a task. Spark's operators use it as a `StateStore`.
   * Keystate's operators take its backend and work on that.
@@ -31,7 +32,7 @@ private[keystate] final class KeyGroupStateStore(
     stamp: Long,
     private var readOnly: Boolean,
     private var snapshotForced: Boolean
-) extends StateStore
+) extends StateStoreShim
     with Logging {
   import KeyGroupStateStore._
 

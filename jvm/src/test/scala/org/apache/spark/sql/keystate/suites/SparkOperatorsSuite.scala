@@ -1,7 +1,11 @@
 package org.apache.spark.sql.keystate.suites
 
+import java.nio.file.Paths
 import java.sql.Timestamp
 
+import scala.concurrent.duration._
+
+import org.scalatest.concurrent.Eventually._
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.{Dataset, Encoders}
@@ -104,6 +108,38 @@ class SparkOperatorsSuite extends AnyFunSuite with SessionFixture {
         assert(LoadedStores.snapshots(query.runId) == Seq(Some(3L), Some(3L)))
       } finally query.stop()
     }
+  }
+
+  test("Spark's own thread does the maintenance while a query runs") {
+    val session = spark
+    import session.implicits._
+
+    LoadedStores.unload() // so that the thread begins anew, with this interval
+    withSetting("spark.sql.streaming.stateStore.maintenanceInterval", "100ms") {
+      withSetting("spark.sql.streaming.minBatchesToRetain", "2") {
+        val stream = new Stream[Long]("maintained")
+        val query = stream.toDS
+          .groupBy("value")
+          .count()
+          .writeStream
+          .outputMode("update")
+          .option("checkpointLocation", stream.checkpoint)
+          .format("noop")
+          .start()
+        try {
+          (1L to 6L).foreach { value =>
+            stream.feed(Seq(value))
+            query.processAllAvailable()
+          }
+          val files = Paths.get(stream.checkpoint, "state", "0", "0").toFile
+          eventually(timeout(30.seconds), interval(100.millis)) {
+            val versions = files.list().toSeq.filter(_.endsWith(".keystate")).map(_.head)
+            assert(versions.contains('6') && !versions.contains('1'), versions)
+          }
+        } finally query.stop()
+      }
+    }
+    LoadedStores.unload()
   }
 
   test("stores that Spark unloads after each commit") {

@@ -1,10 +1,11 @@
-"""The ``keystate`` command: operations on a query's checkpoint."""
+"""The ``keystate`` command: operations on a query's checkpoint, and a look at an installation."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keystate import _report, admin
+from keystate import _doctor, _report, admin
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
@@ -21,12 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        The exit code: 0; 1 when ``verify`` found something wrong or ``diff`` a difference; 2 when
-        the command could not be carried out.
+        The exit code: 0; 1 when ``verify`` or ``doctor`` found something wrong or ``diff`` a
+        difference; 2 when the command could not be carried out.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
     session = None
+    if given.run is _examine and not _doctor.show(_doctor.python_side(), print):
+        return 1
     try:
         session = _session(given.conf)
         code: int = given.run(session, given)
@@ -85,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     rescale.add_argument("partitions", type=int)
     report = command("report", _report_page, "write what is in a checkpoint as HTML", "checkpoint")
     report.add_argument("path", help="the file to write")
+    doctor = command("doctor", _examine, "check that stateful queries can run here")
+    doctor.add_argument(
+        "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
+    )
     return parser
 
 
@@ -168,6 +175,13 @@ def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
     admin.report(given.checkpoint, given.path, spark=spark)
     print(given.path)
     return 0
+
+
+def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
+        findings = _doctor.session_side(spark, given.folder or folder)
+        well = _doctor.show(findings, print)
+    return 0 if well else 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,19 +16,26 @@ from typing import Any
 import pyspark
 
 HERE = Path(__file__).parent
+SPARK_HOME = Path(pyspark.__file__).parent
 # Two executors that are processes.
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-class Driver:
-    """A script of this folder as a process with descendants; whatever is left dies at the exit."""
+class Started:
+    """A process with descendants, all of which write to its log; whatever is left dies at the exit.
 
-    def __init__(self, script: str, log: Path, *arguments: Any) -> None:
+    Args:
+        command: the program and its arguments.
+        log: where its output goes.
+        environment: what else it is told, or told otherwise.
+    """
+
+    def __init__(self, command: list[str], log: Path, **environment: str) -> None:
         paths = [str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(HERE / script), *map(str, arguments)],
+                command,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -35,11 +43,12 @@ class Driver:
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                     # A cluster starts its executors from there.
-                    "SPARK_HOME": str(Path(pyspark.__file__).parent),
+                    "SPARK_HOME": str(SPARK_HOME),
+                    **environment,
                 },
             )
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Started:
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -68,8 +77,24 @@ class Driver:
         except subprocess.TimeoutExpired:
             raise AssertionError(self.log) from None
 
+    def text(self, pattern: str) -> str:
+        """Waits until something is in the log, and returns its first group."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found.extend(re.findall(pattern, self._log.read_text(errors="replace")))
+            return bool(found)
+
+        self.wait_for(is_there, 60)
+        return found[0]
+
     def executors(self) -> list[int]:
         return [pid for pid, command in self._processes() if b"ExecutorBackend" in command]
+
+    def jvm(self) -> int:
+        """The driver's JVM."""
+        (pid,) = (pid for pid, command in self._processes() if b"SparkSubmit" in command)
+        return pid
 
     def kill(self, pid: int) -> None:
         assert self.exit_code is None, self.log
@@ -105,6 +130,33 @@ class Driver:
                 continue
             if int(session) == self._process.pid and state != "Z":
                 yield int(folder.name), command
+
+
+class Driver(Started):
+    """A script of this folder as a process."""
+
+    def __init__(self, script: str, log: Path, *arguments: Any) -> None:
+        super().__init__([sys.executable, str(HERE / script), *map(str, arguments)], log)
+
+
+@contextlib.contextmanager
+def standalone(folder: Path, hosts: list[str], cores: int) -> Iterator[str]:
+    """A standalone cluster with a worker on each of these names of this machine; yields its URL."""
+
+    def start(kind: str, host: str, *arguments: str) -> Started:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+        command += ["--host", host, "--port", "0", "--webui-port", "0", *arguments]
+        log = folder / f"{kind}-{host}.log"
+        memory = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+        return processes.enter_context(Started(command, log, SPARK_LOCAL_IP=host, **memory))
+
+    with contextlib.ExitStack() as processes:
+        url = start("master.Master", hosts[0]).text(r"Starting Spark master at (spark://\S+)")
+        size = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / "work")]
+        workers = [start("worker.Worker", host, *size, url) for host in hosts]
+        for worker in workers:
+            worker.text("(Successfully registered with master)")
+        yield url
 
 
 def committed(folder: Path) -> int:

@@ -28,6 +28,10 @@ class Plan:
     def add(self, name: str, step: str, nth: int, action: str, pattern: str) -> None:
         (self._folder / f"{name}.fault").write_text(f"{step} {nth} {action} {pattern}")
 
+    def release(self, name: str) -> None:
+        """Lets go of a process that is held."""
+        (self._folder / f"{name}.release").touch()
+
     def happened(self) -> set[str]:
         return {path.stem for path in self._folder.glob("*.happened")}
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import keystate
 import pytest
@@ -96,3 +99,145 @@ def test_rows_of_a_key_keep_their_order(spark: Any) -> None:
     df = spark.range(0, 20_000, 1, 1).withColumn("key", sf.col("id") % 1000)
     out = keystate.keyed(df, "key").process(Ascending(), "ascending boolean")
     assert out.groupBy("ascending").count().collect() == [(True, 20_000)]
+
+
+# What looks alike and is another key, and what looks different and is the same one.
+TEXTS = [
+    "",
+    "\0",
+    "a",
+    "a\0",
+    "a\0b",
+    "\0a",
+    "A",
+    "a ",
+    "\u00e9",  # one character
+    "e\u0301",  # the same in two
+    "\ufb01",  # a ligature
+    "fi",
+    "\U0001f600",
+    "x" * 100_000,
+    "x" * 99_999 + "y",
+    None,
+]
+NUMBERS = [0.0, -0.0, NAN, -NAN, float("inf"), -float("inf"), 5e-324, -5e-324, 0.1, None]
+DAYS = [
+    datetime.date(1, 1, 1),
+    datetime.date(1582, 10, 4),
+    datetime.date(1582, 10, 15),
+    datetime.date(1899, 12, 31),
+    datetime.date(1969, 12, 31),
+    datetime.date(9999, 12, 31),
+    None,
+]
+MOMENTS = [
+    datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc),
+    datetime.datetime(2024, 7, 1, 14, tzinfo=ZoneInfo("Europe/Berlin")),
+    datetime.datetime(2024, 7, 1, 8, tzinfo=ZoneInfo("America/New_York")),
+    # The hour that a change of clocks repeats.
+    datetime.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")),
+    datetime.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
+    datetime.datetime(1883, 11, 18, 12, 3, 58, tzinfo=datetime.timezone.utc),
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.timezone.utc),
+    None,
+]
+PRICES = [Decimal(text) for text in ("1", "1.0", "1.000", "1E+1", "10", "-0", "0.00", "1E-9")]
+BLOBS = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", b"\xc3\xa9", None]
+NESTED: list[Any] = [
+    None,
+    (None, None),
+    ((None, None), None),
+    ((0.0, ["a"]), "\0"),
+    ((-0.0, ["a"]), "\0"),
+    ((NAN, []), ""),
+    ((-NAN, []), ""),
+    ((NAN, [None]), ""),
+    ((NAN, [""]), ""),
+    ((1.0, ["a", "\0"]), "e\u0301"),
+    ((1.0, ["a\0"]), "\u00e9"),
+]
+STREAMED = {
+    "text": ("string", TEXTS),
+    "x": ("double", NUMBERS),
+    "y": ("float", NUMBERS),
+    "day": ("date", DAYS),
+    "moment": ("timestamp", MOMENTS),
+    "plain": ("timestamp_ntz", [m and m.replace(tzinfo=None) for m in MOMENTS]),
+    "price": ("decimal(20,9)", [*PRICES, None]),
+    "blob": ("binary", BLOBS),
+    "nested": ("struct<a: struct<b: double, c: array<string>>, d: string>", NESTED),
+}
+
+
+class Numbers(KeyedProcessFunction):
+    """Emits the number of the key's first row, the row's own, and how many rows there were."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def open(self, ctx: Any) -> None:
+        self.first = ctx.get_state(ValueStateDescriptor("first", "long"))
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[str, int, int, int]]:
+        if self.first.value() is None:
+            self.first.update(row.i)
+        self.count.update(self.count.value() + 1)
+        yield self.name, self.first.value(), row.i, self.count.value()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_format", "keys"),
+    [
+        ("1", [["text"], ["y"], ["moment"], ["blob"], ["blob", "day", "price"]]),
+        ("2", [["x"], ["day"], ["plain"], ["price"], ["nested"], ["text", "x", "nested"]]),
+    ],
+)
+def test_keys_of_a_stream_over_restarts(
+    checkpoint_format: str,
+    keys: list[list[str]],
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """Each run has another number of partitions, and finds every key's state."""
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    fed = stream("i long, " + ", ".join(f"{name} {kind}" for name, (kind, _) in STREAMED.items()))
+    size = max(len(values) for _, values in STREAMED.values())
+
+    def rows(n: int) -> list[Any]:
+        """The same keys in each run."""
+        return [
+            (n * size + i, *(values[i % len(values)] for _, values in STREAMED.values()))
+            for i in range(size)
+        ]
+
+    def build(df: Any) -> Any:
+        outputs = [
+            keystate.keyed(df, *names).process(
+                Numbers(" ".join(names)), "name string, first long, i long, count long"
+            )
+            for names in keys
+        ]
+        union = outputs[0]
+        for other in outputs[1:]:
+            union = union.union(other)
+        return union
+
+    emitted = []
+    for n, partitions in enumerate((2, 3, 1)):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        fed.feed(rows(n))
+        emitted += fed.run(build)
+    whole = spark.read.schema(fed._schema).parquet(str(fed._input))
+    for names in keys:
+        groups: dict[int, list[int]] = {}
+        for name, first, i, count in emitted:
+            if name == " ".join(names):
+                group = groups.setdefault(first, [])
+                group.append(i)
+                assert count == len(group), (name, first)
+        found = whole.groupBy(*names).agg(sf.collect_list("i")).collect()
+        expected = sorted(sorted(row[-1]) for row in found)
+        assert sorted(sorted(group) for group in groups.values()) == expected, names
+        assert all(len(group) >= 3 for group in expected)

@@ -7,7 +7,7 @@ entries that were put or removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,6 @@ from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.protocol import Bound, Part, state_column
 from keystate._worker.states import WorkerState
-from keystate.errors import StateAccessError
 from keystate.state import MapState, StateDescriptor
 
 #: Entries that are asked for at a time.
@@ -181,29 +180,37 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
     def _pages(
         self, start: Any, end: Any, reverse: bool, limit: int = LARGEST_PAGE
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
-        """Pages of stored keys and values from start (or the first) to end (or the last)."""
-        slot = self._cursor.slot
+        """Pages of stored keys and values from start (or the first) to end (or the last).
+
+        They are asked for one by one, as an iterator comes to them; but of the key that there is
+        now.
+        """
+        slot = self._slot()
         both = {Bound.START: start, Bound.END: end}
         bounds = {name: key for name, key in both.items() if key is not None}
         try:
             keys = self._key_codec.encode(list(bounds.values())) if bounds else None
         except Misfit as e:
             self._misfit(e, slot)
-        return self._fetched_pages(slot, list(bounds), keys, reverse, limit)
+        return self._fetched_pages(slot, self._same_key(), list(bounds), keys, reverse, limit)
 
     def _fetched_pages(
-        self, slot: int, bounds: list[str], keys: pa.Array | None, reverse: bool, limit: int
+        self,
+        slot: int,
+        check_key: Callable[[], None],
+        bounds: list[str],
+        keys: pa.Array | None,
+        reverse: bool,
+        limit: int,
     ) -> Iterator[tuple[list[Any], list[Any], bool]]:
+        check_key()
         pages = self._cursor.client.scan(self.index, slot, bounds, keys, reverse, limit)
         for columns, more, _ in pages:
             found = self._key_codec.decode(columns[0])
             if self._hashable is not None:
                 found = list(map(self._hashable, found))
             yield found, self._codec.decode(columns[1]), more
-            if self._cursor.slot != slot:
-                raise StateAccessError(
-                    f"an iterator over state '{self.spec.name}' was used after its key"
-                )
+            check_key()
 
     # -- between JVM and worker ----------------------------------------------------------------
 

@@ -138,6 +138,21 @@ class WorkerState(State):
         except Misfit as error:
             self._misfit(error, self._slot())
 
+    def _same_key(self) -> Callable[[], None]:
+        """A check that raises StateAccessError unless the key is still the one that there is now.
+
+        A slot alone does not tell a key: another one can have it in a later generation.
+        """
+        slot, generation = self._cursor.slot, self._generation
+
+        def check() -> None:
+            if self._cursor.slot != slot or self._generation != generation:
+                raise StateAccessError(
+                    f"an iterator over state '{self.spec.name}' was used after its key"
+                )
+
+        return check
+
     def _slot(self) -> int:
         slot: int | None = self._cursor.slot
         if slot is None:

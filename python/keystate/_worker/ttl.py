@@ -155,9 +155,16 @@ class _NotingMap(_Noting):
         self._note((self._cursor.slot, key))
 
     def _noted(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        for entry in entries:
-            self._note_key(entry[0])
-            yield entry
+        """Notes entries as an iterator comes to them; they are of the key that there is now."""
+        check_key = self._same_key()
+
+        def noted() -> Iterator[tuple[Any, Any]]:
+            for entry in entries:
+                check_key()
+                self._note_key(entry[0])
+                yield entry
+
+        return noted()
 
     def get(self, key: Any) -> Any:
         value = super().get(key)  # type: ignore[misc]

@@ -8,7 +8,7 @@ import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.version.{EntryCounts, Manifest, Run, VersionFile}
 
-/** Gives a committed version of a store another layout where keys go to partitions by hash modulo
+/** Gives a committed version of a store another partitioning where keys go to partitions by hash modulo
   * the number of partitions, and not by key group: the stores of Spark's own operators.
   *
   * Where the new number divides the old one, whole partitions come together: a new one lists the
@@ -31,9 +31,9 @@ final class Repartitioning(
     asSst: Boolean
 ) {
 
-  /** An old partition's version, which must be in the layout of so many partitions.
+  /** An old partition's version, which must be in the partitioning of so many partitions.
     *
-    * @throws keystate.errors.MixedLayoutsException
+    * @throws keystate.errors.MixedPartitionsException
     *   it is in another one
     */
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
@@ -59,8 +59,7 @@ final class Repartitioning(
         counts((entry.family, entry.group)) += 1
         sink.add(entry)
       }
-      val files = new RunFiles(location(partition), storage, local)
-      files.asSst = asSst
+      val files = new RunFiles(location(partition), storage, local, asSst)
       val run = files.write(writeCounted, version, None)
       PartitionState(Seq(run), run.entries, Some(counts.toMap))
     }

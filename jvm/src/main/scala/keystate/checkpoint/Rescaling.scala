@@ -5,9 +5,9 @@ import keystate.errors.IncompatiblePartitionsException
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{EntryCounts, Manifest, VersionFile}
-import keystate.errors.MixedLayoutsException
+import keystate.errors.MixedPartitionsException
 
-/** Gives a committed version of a store another layout: the same state over another number of
+/** Gives a committed version of a store another partitioning: the same state over another number of
   * partitions.
   *
   * No keyed state is rewritten. Each new partition gets a version file that lists the runs of the
@@ -19,8 +19,8 @@ import keystate.errors.MixedLayoutsException
   *
   * The old version files stay as they are. With checkpoint format v2 the new ones have ids of their
   * own. With v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones,
-  * lest a late attempt in the old layout replaces one of them. Until the query's logs name the new
-  * layout, the old one is what a restart finds; writing the new files again gives the same.
+  * lest a late attempt in the old partitioning replaces one of them. Until the query's logs name the new
+  * partitioning, the old one is what a restart finds; writing the new files again gives the same.
   */
 object Rescaling {
 
@@ -35,8 +35,8 @@ object Rescaling {
     *   gives the id of a new version file; not called with format v1
     * @param local
     *   for the run files that operator state is read from
-    * @throws keystate.errors.MixedLayoutsException
-    *   the old partitions are not of one layout
+    * @throws keystate.errors.MixedPartitionsException
+    *   the old partitions are not of one partitioning
     * @throws keystate.errors.IncompatiblePartitionsException
     *   one state id stands for different states in them
     */
@@ -108,7 +108,7 @@ object Rescaling {
   ): Unit = {
     val owned = KeyGroups.rangeOf(manifest.partition, partitions, maxParallelism)
     if (manifest.maxParallelism != maxParallelism || manifest.groups != owned)
-      throw new MixedLayoutsException(
+      throw new MixedPartitionsException(
         StoreLocation(operator, manifest.partition, store),
         manifest.version,
         s"it has key groups ${manifest.groups.first} to ${manifest.groups.last} of " +
@@ -150,7 +150,7 @@ object Rescaling {
     )
   }
 
-  /** Whether all partitions of a layout of so many have this version. For checkpoint format v1. */
+  /** Whether all partitions of a partitioning of so many have this version. For checkpoint format v1. */
   def isComplete(
       storage: CheckpointStorage,
       operator: Long,
@@ -163,7 +163,7 @@ object Rescaling {
     read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
   }
 
-  /** The layouts in which the first partition has this version, as their numbers of partitions.
+  /** The partitionings in which the first partition has this version, as their numbers of partitions.
     * Only in these can the version be complete. For checkpoint format v1.
     */
   def partitionCounts(
@@ -184,7 +184,7 @@ object Rescaling {
       .distinct
   }
 
-  /** As `read`; throws MixedLayoutsException for a version in another layout. */
+  /** As `read`; throws MixedPartitionsException for a version in another partitioning. */
   private[checkpoint] def readOf(
       storage: CheckpointStorage,
       location: StoreLocation,
@@ -194,13 +194,13 @@ object Rescaling {
   ): Manifest = {
     val manifest = read(storage, location, version, id, Some(parallelism))
     manifest.partitions.filter(_ != parallelism).foreach { other =>
-      throw MixedLayoutsException.ofNumbers(location, version, other, parallelism)
+      throw MixedPartitionsException.ofNumbers(location, version, other, parallelism)
     }
     manifest
   }
 
-  /** Reads a version file. Where format v1 has one for each of several layouts, it is that of the
-    * layout asked for, or if none is asked for, the newest.
+  /** Reads a version file. Where format v1 has one for each of several partitionings, it is that of the
+    * partitioning asked for, or if none is asked for, the newest.
     */
   private[checkpoint] def read(
       storage: CheckpointStorage,

@@ -1,7 +1,6 @@
 package keystate.checkpoint
 
 import java.io.{
-  BufferedInputStream,
   File,
   FileInputStream,
   FileNotFoundException,
@@ -12,14 +11,13 @@ import java.io.{
 }
 import java.util.UUID
 
-import net.jpountz.lz4.{LZ4Exception, LZ4FrameInputStream}
-import org.rocksdb.RocksDBException
+import org.rocksdb.{CompressionType, RocksDBException}
 
 import keystate.backend.{ChangeSink, RestoredRun, RunCursor, RunEntries, RunFile, RunStatistics}
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.{PlainRun, RunIndex, Section, SectionedRun, SstFiles}
+import keystate.run.{PlainRun, RunIndex, Section, SectionedRun, SstFiles, UnpackedStream}
 import keystate.version.{FileSource, InlineSource, Run}
 
 /** The runs of a store in the checkpoint's storage. They are read through a local file, whose
@@ -33,17 +31,19 @@ import keystate.version.{FileSource, InlineSource, Run}
   * Reading throws [[MissingRunException]] for a file that is not there, [[CorruptFileException]]
   * for one that is not what was written, and [[LocalStorageException]] when the local disk fails.
   * Any thread may call it.
+  *
+  * @param asSst
+  *   whether the backend takes SST files over; so whether they are written. It is asked for each
+  *   file: a store knows it once it has made its backend.
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
     storage: CheckpointStorage,
     local: LocalFolder,
+    asSst: => Boolean = false,
     sectionBytes: Int = SectionedRun.SectionBytes
 ) {
   import RunFiles._
-
-  /** Whether the backend takes SST files over; so whether they are written. */
-  @volatile var asSst = false
 
   /** Whether the run's file is of the kind that another backend writes, so that each load has to
     * make an SST file of it.
@@ -57,7 +57,7 @@ private[checkpoint] final class RunFiles(
   def write(changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     if (asSst) {
       val file = local.newFile()
-      try writeSst(file, changes, version, id)
+      try storeSst(file, changes, version, id, SstFiles.Small)
       finally {
         file.delete()
         ()
@@ -65,12 +65,21 @@ private[checkpoint] final class RunFiles(
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
-  /** Likewise an SST file, by way of this local file, which stays for the caller unless this
-    * throws.
+  /** Likewise an SST file, by way of this local file, which stays for the caller's database to take
+    * over unless this throws.
     */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
+    storeSst(file, changes, version, id, SstFiles.QuickToRead)
+
+  private def storeSst(
+      file: File,
+      changes: ChangeSink => Unit,
+      version: Long,
+      id: Option[String],
+      compression: CompressionType
+  ): Run =
     try {
-      val statistics = SstFiles.write(file, changes)
+      val statistics = SstFiles.write(file, changes, compression)
       store(version, id, SstSuffix) { out =>
         val in = new FileInputStream(file)
         try copy(in, out)
@@ -129,7 +138,7 @@ private[checkpoint] final class RunFiles(
       case e: Throwable =>
         file.delete()
         e match {
-          case _: RocksDBException | _: IOException | _: LZ4Exception =>
+          case _: RocksDBException | _: IOException =>
             throw corrupt(path, neededBy, e.getMessage, e)
           case _ => throw e
         }
@@ -164,7 +173,7 @@ private[checkpoint] final class RunFiles(
         else
           try {
             val file = local.newFile()
-            SstFiles.write(file, _.addAll(entries))
+            SstFiles.write(file, _.addAll(entries), SstFiles.QuickToRead)
             RunFile(file, run.groups, isWhole = true)
           } finally entries.close()
     }
@@ -302,7 +311,7 @@ private[checkpoint] object RunFiles {
         ()
       }
     }
-    if (path.endsWith(".run")) in else new LZ4FrameInputStream(new BufferedInputStream(in))
+    if (path.endsWith(".run")) in else UnpackedStream(in)
   }
 
   /** The version in the name of a run file, which is the newest commit in it; None for other names.

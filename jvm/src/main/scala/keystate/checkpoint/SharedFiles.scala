@@ -6,7 +6,7 @@ import keystate.version.{Manifest, VersionFile}
 /** Finds what a store's last rescale left behind and nothing needs any more: run files from before
   * it, which several partitions may use, and whatever is in the folders of partitions that are
   * gone. No partition can tell for itself whether another one needs a file. The first partition,
-  * which every layout has, does it for all.
+  * which every partitioning has, does it for all.
   *
   * It begins once everything that is retained in any partition was written after the rescale. From
   * then on a file that no retained version lists can't be listed again, for a version lists only
@@ -94,7 +94,7 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
 private object SharedFiles {
   final case class Found(path: String, file: StoredFile)
 
-  /** The last rescale that a version knows of: the version that the layout before it ended with,
+  /** The last rescale that a version knows of: the version that the partitioning before it ended with,
     * and the number of partitions since.
     */
   final case class Rescale(at: Long, partitions: Int)

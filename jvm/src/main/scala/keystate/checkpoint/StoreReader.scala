@@ -15,12 +15,12 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
   private val runs = new RunFiles(location, storage, local)
 
   /** The versions that there are files of, oldest first, each with what follows it in the file's
-    * name: an id, or with checkpoint format v1 a layout.
+    * name: an id, or with checkpoint format v1 a partitioning.
     */
   def versions(): Seq[(Long, Option[String])] =
     storage.list(location.folder).flatMap(file => VersionFile.parse(file.name)).sortBy(_._1)
 
-  /** A version in the layout that a query with so many partitions reads. */
+  /** A version in the partitioning that a query with so many partitions reads. */
   def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
     Rescaling.read(storage, location, version, id, Some(parallelism))
 

@@ -31,7 +31,7 @@ import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
 import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
-import keystate.errors.MixedLayoutsException
+import keystate.errors.MixedPartitionsException
 
 /** One store. It loads a version into a backend, and commits the backend's changes as the next
   * version.
@@ -65,7 +65,9 @@ final class VersionedStore(
   private var lastLoad = LoadStatistics(0, 0)
   private var lastCommit = CommitStatistics(0, 0, 0)
 
-  private val files = new RunFiles(location, storage, local, settings.sectionBytes)
+  // Of the backend that was made last. Also read by the thread of the maintenance.
+  @volatile private var takesSst = false
+  private val files = new RunFiles(location, storage, local, takesSst, settings.sectionBytes)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
 
@@ -107,7 +109,7 @@ final class VersionedStore(
   } {
     val version = manifest.version
     unload()
-    throw MixedLayoutsException.ofNumbers(location, version, found, expected)
+    throw MixedPartitionsException.ofNumbers(location, version, found, expected)
   }
 
   /** The operator state of every subtask in the loaded version.
@@ -323,7 +325,7 @@ final class VersionedStore(
       throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
 
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
-    files.asSst = backend.isInstanceOf[RestoresFromFiles]
+    takesSst = backend.isInstanceOf[RestoresFromFiles]
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
@@ -408,7 +410,7 @@ final class VersionedStore(
       InlineRun
         .encode(backend.writeChanges, InlineLimit, version, id)
         .getOrElse(
-          if (files.asSst) files.writeSst(file, backend.writeChanges, version, id)
+          if (takesSst) files.writeSst(file, backend.writeChanges, version, id)
           else files.write(backend.writeChanges, version, id)
         )
     }

@@ -116,9 +116,9 @@ final class KeyGroupsMismatchException(
     )
 
 /** Partitions of one version that were not written together. */
-final class MixedLayoutsException(location: StoreLocation, version: Long, detail: String)
+final class MixedPartitionsException(location: StoreLocation, version: Long, detail: String)
     extends CheckpointException(
-      ErrorCode.MixedLayouts,
+      ErrorCode.MixedPartitions,
       s"Version $version of the state of $location does not go together with the other partitions': " +
         s"$detail. Two drivers with different numbers of partitions may have run on this checkpoint. " +
         "Stop all but one, see what 'keystate verify' says of the checkpoint, and start the query " +
@@ -126,9 +126,9 @@ final class MixedLayoutsException(location: StoreLocation, version: Long, detail
       null
     )
 
-private[keystate] object MixedLayoutsException {
+private[keystate] object MixedPartitionsException {
   def ofNumbers(location: StoreLocation, version: Long, found: Int, expected: Int) =
-    new MixedLayoutsException(
+    new MixedPartitionsException(
       location,
       version,
       s"it was written for $found partitions, and not for $expected"

@@ -189,8 +189,8 @@ object ErrorCode {
     "Restore its file, or start from another checkpoint."
   )
 
-  val MixedLayouts: ErrorCode = new ErrorCode(
-    "KEYSTATE_MIXED_LAYOUTS",
+  val MixedPartitions: ErrorCode = new ErrorCode(
+    "KEYSTATE_MIXED_PARTITIONS",
     "XXKST",
     "Partitions of one version were written for different numbers of partitions.",
     "Stop all drivers but one, see keystate verify, and start with the number of the last " +
@@ -453,7 +453,7 @@ object ErrorCode {
     MaxParallelismChanged,
     MissingFile,
     MissingVersion,
-    MixedLayouts,
+    MixedPartitions,
     NativeLibrary,
     NewerFormat,
     NotAnswered,

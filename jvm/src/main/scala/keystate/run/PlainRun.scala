@@ -5,8 +5,6 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-import net.jpountz.lz4.LZ4Exception
-
 import keystate.backend.{Change, ChangeSink, RunCursor, RunFormat, RunStatistics}
 import keystate.keygroup.KeyGroupRange
 
@@ -26,7 +24,8 @@ private[keystate] object PlainRun {
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.BIG_ENDIAN)
 
-  /** The entries of the families whose group is in the range. Closing the cursor closes `in`.
+  /** The entries of the families whose group is in the range. Closing the cursor closes `in`, which
+    * is also closed if this throws.
     *
     * @param corrupt
     *   makes the error that is thrown when `in` can't be read or is no run
@@ -36,7 +35,13 @@ private[keystate] object PlainRun {
       families: Set[Int],
       groups: KeyGroupRange,
       corrupt: Exception => Exception
-  ): RunCursor = new Cursor(in, new Array[Byte](Block), 0, families, groups, corrupt)
+  ): RunCursor =
+    try new Cursor(in, new Array[Byte](Block), 0, families, groups, corrupt)
+    catch {
+      case e: Throwable =>
+        in.close()
+        throw e
+    }
 
   /** Likewise of a content in which there is no `problem`. */
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
@@ -157,11 +162,7 @@ private[keystate] object PlainRun {
 
     private def read(): Change =
       try find()
-      catch {
-        // What can't be unpacked is an error of LZ4's own kind, which is no IOException.
-        case e: IOException => throw corrupt(e)
-        case e: LZ4Exception => throw corrupt(e)
-      }
+      catch { case e: IOException => throw corrupt(e) }
 
     private def find(): Change = {
       var change: Change = null

@@ -29,16 +29,28 @@ private[keystate] object SstFiles {
   private final val BlockSize = 8 * 1024
   private final val InitialBuffer = 4 * 1024
 
+  /** For a file that a database takes over at once and reads in place. A lookup unpacks a block, and
+    * ZSTD first builds tables for each.
+    */
+  final val QuickToRead = CompressionType.LZ4_COMPRESSION
+
+  /** For a file that stays in storage: about half as large. */
+  final val Small = CompressionType.ZSTD_COMPRESSION
+
   /** Writes a run into a new file. There must be at least one change. Throws
     * [[keystate.errors.LocalStorageException]] when RocksDB can't write; the file is the caller's.
     */
-  def write(file: File, changes: ChangeSink => Unit): RunStatistics = {
+  def write(
+      file: File,
+      changes: ChangeSink => Unit,
+      compression: CompressionType
+  ): RunStatistics = {
     NativeHandles.loadLibrary()
     val handles = new NativeHandles
     try {
       val environment = handles.add(new EnvOptions)
       val options = handles.add(new Options)
-      options.setCompressionType(CompressionType.ZSTD_COMPRESSION)
+      options.setCompressionType(compression)
       options.setTableFormatConfig(TableFormat(handles).setBlockSize(BlockSize))
       val writer = handles.add(new SstFileWriter(environment, options))
       writer.open(file.getPath)

@@ -5,6 +5,11 @@ import keystate.keygroup.KeyGroupRange
 /** Goes round one state's entries, some at a time, so that expired entries are removed also where
   * their key never comes again. Where it stands is kept in memory only: a new one begins with the
   * first group.
+  *
+  * Within a group it finds its place by the number of entries, since a hash table has no order in
+  * which a key would tell it. So it passes what it has looked at before: `limit` bounds what is
+  * looked at, and a group's entries bound what is passed. When entries before its place go, it
+  * passes over as many that it has not seen; these wait for the next round.
   */
 final class TtlSweep {
   private var group = 0

@@ -15,7 +15,7 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   * { "version": 7, "id": "..", "baseId": "..",     ids with checkpoint format v2 only
   *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
-  *   "rescaledAt": 5,                              the version where another layout ended
+  *   "rescaledAt": 5,                              the version where another partitioning ended
   *   "hashPartitions": 4,                          partitions, of Spark's own operators only
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},

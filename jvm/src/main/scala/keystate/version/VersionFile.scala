@@ -31,7 +31,7 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   * It is written last and atomically, so a version is complete or does not exist. It needs no other
   * files than the run files it lists, which have unique names and never change: whatever another
   * attempt at this or another version writes, it cannot damage this one. With v1 two attempts write
-  * the same name if they are of the same layout; either file is a complete version made of the same
+  * the same name if they have the same partitioning; either file is a complete version made of the same
   * input.
   */
 private[keystate] object VersionFile {
@@ -45,7 +45,7 @@ private[keystate] object VersionFile {
     *
     * @param id
     *   here and below what follows the version in the file's name: the id with checkpoint format
-    *   v2, what `layout` gives with v1 after a rescale, else None
+    *   v2, what `partitionsName` gives with v1 after a rescale, else None
     */
   def path(location: StoreLocation, version: Long, id: Option[String]): String =
     s"${location.folder}/${fileName(version, id)}"
@@ -73,7 +73,7 @@ private[keystate] object VersionFile {
   def nameOf(manifest: Manifest): Option[String] =
     manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.partitions).map(partitionsName))
 
-  /** What follows the version with v1, in a layout that the query did not begin with. */
+  /** What follows the version with v1, for a number of partitions that the query did not begin with. */
   def partitionsName(parallelism: Int): String = s"of$parallelism"
 
   /** Matches what `partitionsName` gives. */

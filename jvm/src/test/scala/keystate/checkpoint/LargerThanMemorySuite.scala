@@ -34,7 +34,7 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
 
   test("run files") {
     check(runFiles { (file, changes) =>
-      SstFiles.write(file, _.addAll(changes))
+      SstFiles.write(file, _.addAll(changes), SstFiles.Small)
       ()
     })
   }

@@ -11,9 +11,13 @@ import org.rocksdb.{BlockBasedTableConfig, BloomFilter, IndexType}
 private[keystate] object TableFormat {
   private final val BloomBits = 10.0
 
+  // In bytes. The smaller the parts are, the longer is the list in which a lookup finds its part.
+  private final val PartBytes = 16L * 1024
+
   def apply(handles: NativeHandles): BlockBasedTableConfig =
     new BlockBasedTableConfig()
       .setFilterPolicy(handles.add(new BloomFilter(BloomBits)))
       .setIndexType(IndexType.kTwoLevelIndexSearch)
       .setPartitionFilters(true)
+      .setMetadataBlockSize(PartBytes)
 }

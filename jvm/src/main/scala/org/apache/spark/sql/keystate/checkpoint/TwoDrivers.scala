@@ -34,7 +34,7 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
   private def partialRescales(): Seq[String] = for {
     operator <- operators
     store <- stores(operator)
-    (version, counts) <- countsByLayout(operator, store).toSeq.sortBy(_._1)
+    (version, counts) <- countsByPartitioning(operator, store).toSeq.sortBy(_._1)
     all = counts.maxBy(_.entries)
     some <- counts
     if some.entries < all.entries
@@ -45,7 +45,7 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
     "checkpoint."
 
   /** The counts of each version that is complete in several numbers of partitions. */
-  private def countsByLayout(operator: Long, store: String): Map[Long, Seq[Count]] = {
+  private def countsByPartitioning(operator: Long, store: String): Map[Long, Seq[Count]] = {
     val files = for {
       partition <- folders(operatorFolder(operator)).flatMap(_.toIntOption)
       in = reader(operator, partition, store)
@@ -55,16 +55,23 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
       .groupBy(_._1)
       .view
       .mapValues(_.groupBy(_._2))
-      .filter { case (_, layouts) => layouts.size > 1 && layouts.keys.forall(_.forall(isLayout)) }
+      .filter { case (_, partitionings) =>
+        partitionings.size > 1 && partitionings.keys.forall(_.forall(isPartitioning))
+      }
       .mapValues(_.toSeq.flatMap { case (name, of) =>
         count(of.map { case (version, _, in) => () => in.stored(version, name) })
-          .map(Count(name.fold("the first layout")(_.replace("of", "the layout of ")), _))
+          .map(Count(nameOf(name), _))
       })
       .filter(_._2.size > 1)
       .toMap
   }
 
-  private def isLayout(name: String) = name.matches("of\\d+")
+  private def nameOf(partitioning: Option[String]): String =
+    partitioning.fold("the files of the first number of partitions")(name =>
+      s"those of ${name.stripPrefix("of")} partitions"
+    )
+
+  private def isPartitioning(name: String) = name.matches("of\\d+")
 
   /** The number of entries. None if a partition's file is missing or damaged, which is reported
     * elsewhere, or if a file does not tell its counts. States with a time to live are not counted,

@@ -80,6 +80,6 @@ private object OnKeystate {
   }
 }
 
-trait OnRocksDB extends OnKeystate {
+trait OnKeystateWithRocksDB extends OnKeystate {
   override protected def backend: String = "rocksdb"
 }

@@ -7,9 +7,13 @@ import org.apache.spark.sql.streaming._
 // Spark's own suites of stateful operators, on our provider.
 
 @Slow class KeystateAggregationSuite extends StreamingAggregationSuite with OnKeystate
-@Slow class KeystateAggregationOnRocksDBSuite extends StreamingAggregationSuite with OnRocksDB
+@Slow class KeystateAggregationOnRocksDBSuite
+    extends StreamingAggregationSuite
+    with OnKeystateWithRocksDB
 @Slow class KeystateDeduplicationSuite extends StreamingDeduplicationSuite with OnKeystate
-@Slow class KeystateDeduplicationOnRocksDBSuite extends StreamingDeduplicationSuite with OnRocksDB
+@Slow class KeystateDeduplicationOnRocksDBSuite
+    extends StreamingDeduplicationSuite
+    with OnKeystateWithRocksDB
 @Slow class KeystateDeduplicationWithinWatermarkSuite
     extends StreamingDeduplicationWithinWatermarkSuite
     with OnKeystate

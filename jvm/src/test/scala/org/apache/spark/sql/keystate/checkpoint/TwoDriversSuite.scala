@@ -25,7 +25,7 @@ import keystate.checkpoint.{
   StoreSettings,
   StoredVersions
 }
-import keystate.errors.{KeystateException, MixedLayoutsException}
+import keystate.errors.{KeystateException, MixedPartitionsException}
 import keystate.files.{CheckpointStorage, StoreLocation}
 import keystate.keygroup.KeyGroups
 import keystate.version.EntryCounts
@@ -109,7 +109,7 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
     }
   }
 
-  test("a layout that one operator has and another has not is not the committed one") {
+  test("a partitioning that one operator has and another has not is not the committed one") {
     withCheckpoint { (root, storage) =>
       val state = new File(folder(root), "state")
       FileUtils.copyDirectory(new File(state, "0"), new File(state, "1"))
@@ -120,12 +120,12 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
     }
   }
 
-  test("partitions of two layouts are not put together") {
+  test("partitions of two partitionings are not put together") {
     withCheckpoint { (_, storage) =>
-      val e = intercept[MixedLayoutsException] {
+      val e = intercept[MixedPartitionsException] {
         Rescaling.run(storage, 0, at(0).store, 2, Seq.fill(3)(None), 4, () => "", newLocalFolder())
       }
-      assert(e.code == "KEYSTATE_MIXED_LAYOUTS")
+      assert(e.code == "KEYSTATE_MIXED_PARTITIONS")
       assert(e.getMessage.contains("partition 0") && e.getMessage.contains("for 4 partitions"))
     }
   }
@@ -147,7 +147,11 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
       )
       val found = problems(root).mkString
       assert(found.contains("Version 2 of operator 0"))
-      assert(found.contains(s"has ${2 * K} entries in the first layout and $K in the layout of 2"))
+      assert(
+        found.contains(
+          s"has ${2 * K} entries in the files of the first number of partitions and $K in those of 2 partitions"
+        )
+      )
     }
   }
 

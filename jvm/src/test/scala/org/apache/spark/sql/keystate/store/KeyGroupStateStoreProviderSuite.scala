@@ -58,7 +58,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   }
 
   test("a second owner waits, and fails after the timeout with both owners' names") {
-    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "300"))) { provider =>
+    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "2000"))) { provider =>
       val store = provider.getStore(0, None)
       val e = intercept[KeystateException](provider.getStore(0, None))
       assert(e.code == "KEYSTATE_STORE_IN_USE")
@@ -140,7 +140,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   }
 
   test("a task that has failed already gets no store, and holds none") {
-    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "300"))) { provider =>
+    withProvider(newProvider(hadoop = Map(Settings.LockTimeoutMs.key -> "2000"))) { provider =>
       val task: TaskContextImpl = TaskContext.empty()
       task.markTaskFailed(new RuntimeException("failed before"))
       TaskContext.setTaskContext(task)

@@ -66,25 +66,17 @@ private[keystate] final class ListStateColumns(
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = columns(Protocol.stateColumn(index, Protocol.Part.Slot)).getArray(0)
-    val resets = columns(Protocol.stateColumn(index, Protocol.Part.Reset)).getArray(0)
+    val changed = new ChangedKeys(slots, columns, index, family, backend)
     val added = Elements(columns(Protocol.stateColumn(index)))
     var put = 0L
-    var removed = 0L
-    var i = 0
-    while (i < changed.numElements()) {
-      val slot = changed.getInt(i)
-      val group = slots.group(slot)
-      val key = slots.key(slot)
-      if (resets.getBoolean(i)) removed += GroupedKey.clear(backend, family, group, key)
-      val elements = added.getArray(i)
+    while (changed.next()) {
+      val elements = added.getArray(changed.index)
       if (elements.numElements() > 0) {
-        lists.append(backend, family, group, key, elements)
+        lists.append(backend, family, changed.group, changed.key, elements)
         put += 1
       }
-      i += 1
     }
-    (put, removed)
+    (put, changed.removed)
   }
 
   override def page(

@@ -90,8 +90,7 @@ private[keystate] final class MapStateColumns(
     ArrowWriter.createFieldWriter(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = columns(Protocol.stateColumn(index, Protocol.Part.Slot)).getArray(0)
-    val resets = columns(Protocol.stateColumn(index, Protocol.Part.Reset)).getArray(0)
+    val changed = new ChangedKeys(slots, columns, index, family, backend)
     val putKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Keys)))
     val removedKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Removed)))
     val values =
@@ -101,14 +100,11 @@ private[keystate] final class MapStateColumns(
       )
     var put = 0
     var removed = 0L
-    var i = 0
-    while (i < changed.numElements()) {
-      val slot = changed.getInt(i)
-      val group = slots.group(slot)
-      val key = slots.key(slot)
-      if (resets.getBoolean(i)) removed += GroupedKey.clear(backend, family, group, key)
-      removed += remove(group, key, removedKeys.getArray(i))
-      val userKeys = putKeys.getArray(i)
+    while (changed.next()) {
+      val group = changed.group
+      val key = changed.key
+      removed += remove(group, key, removedKeys.getArray(changed.index))
+      val userKeys = putKeys.getArray(changed.index)
       var j = 0
       while (j < userKeys.numElements()) {
         val value =
@@ -118,9 +114,8 @@ private[keystate] final class MapStateColumns(
         put += 1
         j += 1
       }
-      i += 1
     }
-    (put.toLong, removed)
+    (put.toLong, removed + changed.removed)
   }
 
   private val pageSchema =

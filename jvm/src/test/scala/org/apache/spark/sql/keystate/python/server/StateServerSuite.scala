@@ -176,7 +176,7 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
   }
 
   test("who says nothing is cut off; a task's worker may be silent") {
-    withServer(identifyMillis = 300) { server =>
+    withServer(identifyMillis = 1500) { server =>
       val secret = server.register(echo)
       withWorker(server) { worker =>
         assert(worker.identify(secret))
@@ -184,7 +184,7 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
           stranger.int(36)
           assert(stranger.isCutOff)
         }
-        Thread.sleep(400)
+        Thread.sleep(1700)
         assert(worker.ask("{}", "abc")._2 == "abc")
       }
     }

@@ -1,0 +1,202 @@
+"""What ``keystate doctor`` looks at: whether stateful queries can run here, and if not, what to do.
+
+Each check runs the real thing: the Java that Spark would start, a Python worker, a streaming query
+that is stopped and started again with more partitions.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from keystate import admin
+from keystate.errors import KeystateError
+from keystate.functions import KeyedProcessFunction
+from keystate.session import (
+    FILE_MANAGER,
+    FILE_MANAGER_KEY,
+    PROVIDER,
+    PROVIDER_KEY,
+    check_spark_version,
+    jar_path,
+    versions,
+)
+from keystate.state import ValueStateDescriptor
+from keystate.stream import keyed
+
+_OLDEST_JAVA = 17
+_ERRORS = (PySparkException, Py4JError, KeystateError)
+_KEYS, _PARTITIONS = 20, (2, 3)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    text: str
+    advice: str = ""  # what to do; empty when all is well
+
+
+def python_side() -> Iterator[Finding]:
+    """Versions, the jar and Java: all that can be known before a session starts."""
+    here = (
+        f"Keystate {versions()['keystate']}, PySpark {pyspark.__version__}, "
+        f"PyArrow {pyarrow.__version__}, Python {platform.python_version()}"
+    )
+    try:
+        check_spark_version()
+        yield Finding(here)
+        yield Finding(f"jar: {jar_path()}")
+    except KeystateError as e:
+        yield Finding(here, str(e))
+    yield java()
+
+
+def java() -> Finding:
+    """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    install = f"install JDK {_OLDEST_JAVA} or newer, and let JAVA_HOME be its folder"
+    if command is None:
+        return Finding("Java: none on the path", install)
+    try:
+        told = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as e:
+        return Finding(f"Java: {command} does not run ({e})", install)
+    version = re.search(r'version "((\d+)[^"]*)"', told.stderr + told.stdout)
+    if version is None or int(version[2]) < _OLDEST_JAVA:
+        return Finding(f"Java: {version[1] if version else 'unknown'} ({command})", install)
+    return Finding(f"Java: {version[1]} ({command})")
+
+
+def session_side(spark: SparkSession, folder: str) -> Iterator[Finding]:
+    """Settings, the Python of the executors, and a query with its checkpoint below the folder."""
+    yield from settings(spark)
+    yield workers(spark)
+    yield query(spark, folder)
+
+
+def settings(spark: SparkSession) -> Iterator[Finding]:
+    """Whether a session has Keystate's classes where Spark looks for them."""
+    for key, name in {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}.items():
+        found = spark.conf.get(key, None)
+        text = f"{key}: {found}"
+        if found == name:
+            yield Finding(text)
+        elif key == PROVIDER_KEY:
+            yield Finding(text, f"set it to {name}, or call keystate.configure on the builder")
+        else:
+            yield Finding(f"{text} (not {name}: nothing keeps a second driver from the logs)")
+
+
+def workers(spark: SparkSession) -> Finding:
+    """Whether an executor's Python can run functions, and which Python it is."""
+    try:
+        (found,) = _counted(spark.range(1).selectExpr("id AS key")).collect()
+    except _ERRORS as e:
+        return Finding(
+            f"Python worker: {_first_line(e)}",
+            "install the same keystate and pyarrow for the Python that executors use: "
+            "spark.pyspark.python or PYSPARK_PYTHON names it",
+        )
+    text = f"Python worker: Keystate {found.keystate}, Python {found.python}"
+    if found.keystate != versions()["keystate"]:
+        return Finding(text, f"install keystate=={versions()['keystate']} on the executors")
+    return Finding(text)
+
+
+def query(spark: SparkSession, folder: str) -> Finding:
+    """Runs a stateful query below the folder, twice, with more partitions the second time.
+
+    All that it writes is deleted.
+    """
+    mine = f"{folder.rstrip('/')}/keystate-doctor-{uuid.uuid4().hex}"
+    partitions = spark.conf.get("spark.sql.shuffle.partitions", "200") or "200"
+    start = time.monotonic()
+    try:
+        for n in _PARTITIONS:
+            spark.conf.set("spark.sql.shuffle.partitions", str(n))
+            rows = spark.range(_KEYS).selectExpr("id AS key")
+            rows.coalesce(1).write.mode("append").parquet(f"{mine}/input")
+            _run(spark, mine)
+        seconds = time.monotonic() - start
+        counts = {
+            tuple(row) for row in spark.read.parquet(f"{mine}/output").select("key", "n").collect()
+        }
+        expected = {(key, n) for key in range(_KEYS) for n in (1, 2)}
+        problems = admin.verify(f"{mine}/checkpoint", spark=spark)
+        if counts != expected:
+            problems.append(f"keys were counted as {sorted(counts ^ expected)[:3]}")
+    except _ERRORS as e:
+        problems = [_first_line(e)]
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        _delete(spark, mine)
+    if problems:
+        return Finding(
+            f"query in {folder}: {problems[0]}",
+            "see docs/debugging.md; the checkpoint's file system has to create, rename, list and "
+            "delete files, for the driver and for every executor",
+        )
+    return Finding(
+        f"query in {folder}: stopped, rescaled from {_PARTITIONS[0]} to {_PARTITIONS[1]} "
+        f"partitions, right ({seconds:.1f} s)"
+    )
+
+
+class _Counts(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[int, int, str, str]]:
+        n = self.count.value() + 1
+        self.count.update(n)
+        yield row.key, n, versions()["keystate"], platform.python_version()
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    schema = "key long, n long, keystate string, python string"
+    return keyed(rows, "key").process(_Counts(), schema)
+
+
+def _run(spark: SparkSession, folder: str) -> None:
+    rows = spark.readStream.schema("key long").parquet(f"{folder}/input")
+    _counted(rows).writeStream.format("parquet").option("path", f"{folder}/output").option(
+        "checkpointLocation", f"{folder}/checkpoint"
+    ).trigger(availableNow=True).start().awaitTermination()
+
+
+def _delete(spark: SparkSession, folder: str) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
+    return (text.strip() or type(error).__name__).splitlines()[0]
+
+
+def show(findings: Iterator[Finding], out: Callable[[str], None]) -> bool:
+    """Prints findings as they come; whether all is well."""
+    well = True
+    for finding in findings:
+        out(f"{'problem' if finding.advice else 'ok':8} {finding.text}")
+        if finding.advice:
+            out(f"{'':8} -> {finding.advice}")
+            well = False
+    return well

@@ -1,0 +1,81 @@
+"""The query of restart_query.py on a cluster that runs slow tasks a second time.
+
+python speculation_query.py FOLDER BACKEND MASTER FORMAT...
+
+There is a folder for each checkpoint format, named after it, and a folder of events.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keystate
+
+from tests.fault import faults, restart_query, sessions
+
+# The rows at which the first attempt of a task waits until another one has come as far: from there
+# on the two do the same at the same time. A row is in the batch of its number by ROWS.
+MEETINGS = [restart_query.ROWS * batch + 30 for batch in (8, 12)]
+# Both attempts wait for each other no longer than that.
+SECONDS = 60
+
+
+class Meets(restart_query.Ledger):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, ctx: Any) -> None:
+        super().open(ctx)
+        self.attempt = ctx.get_attempt_number()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.number in MEETINGS:
+            (self.folder / f"{row.number}.attempt{self.attempt}").touch()
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end and len(attempts(self.folder, row.number)) < 2:
+                time.sleep(0.01)
+        return super().process_element(row, ctx)
+
+
+def attempts(folder: Path, number: int) -> list[Path]:
+    return list(folder.glob(f"{number}.attempt*"))
+
+
+def main() -> None:
+    folder, backend, master, *formats = sys.argv[1:]
+    builder = sessions.builder(master, 2)
+    for key, value in {
+        "spark.keystate.backend": backend,
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "500ms",
+        # Else only tasks that are slow for the number of their rows.
+        "spark.speculation.efficiency.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"{folder}/events",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }.items():
+        builder = builder.config(key, value)
+    spark = keystate.configure(faults.configure(builder, Path(folder, "plan"))).getOrCreate()
+    queries = []
+    for version in formats:
+        spark.conf.set(restart_query.FORMAT, version)
+        own = Path(folder, version)
+        queries.append(
+            restart_query.start(spark, own, Meets(own), "fault://", availableNow=True),
+        )
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -24,8 +24,8 @@ val sparkVersion = sparks.getOrElse(
 val sparkIsPublished = sparkLine == defaultLine
 
 def installedSpark: Seq[File] = {
-  val found = file(s".venv-spark$sparkLine") / "lib" * "python*" / "site-packages" / "pyspark"
-  val jars = (found / "jars" * "*.jar").get
+  val venv = file(s".venv-spark$sparkLine").getAbsoluteFile // tests run in another folder
+  val jars = (venv / "lib" * "python*" / "site-packages" / "pyspark" / "jars" * "*.jar").get
   if (jars.isEmpty) sys.error(s"PySpark $sparkVersion is not there: make install SPARK=$sparkLine")
   jars
 }

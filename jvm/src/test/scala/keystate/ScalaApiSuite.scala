@@ -187,6 +187,11 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
       mistake((_: (Long, Long), _: Collector[Long]) => println(captured))
         .contains("can't be sent to executors")
     )
+    for (groups <- Seq(0, -1, 32769)) {
+      val keyed = Seq(1L).toDS().keyBy(identity)
+      val e = intercept[KeystateException](keyed.maxParallelism(groups))
+      assert(e.code == "KEYSTATE_DECLARATION" && e.getMessage.contains(s"1 to 32768, not $groups"))
+    }
   }
 
   test("a state of another type than the checkpoint's is refused") {

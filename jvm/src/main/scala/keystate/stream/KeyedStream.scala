@@ -3,6 +3,8 @@ package keystate.stream
 import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.{KeyedProcessFunction, MapStateDescriptor, ReduceFunction, TypeInformation}
+import keystate.errors.KeystateErrors
+import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
@@ -27,10 +29,15 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     * over. Fixed for a checkpoint's life. Unset it is what the checkpoint has, or the setting
     * `spark.keystate.maxParallelism`, or 128 or more by the number of partitions. Another number
     * than the checkpoint's is `KEYSTATE_MAX_PARALLELISM_CHANGED` when the query starts, one out of
-    * range an IllegalArgumentException.
+    * range `KEYSTATE_DECLARATION` here.
     */
-  def maxParallelism(groups: Int): Self =
+  def maxParallelism(groups: Int): Self = {
+    if (groups < 1 || groups > KeyGroups.MaxMaxParallelism)
+      throw KeystateErrors.declaration(
+        s"The max parallelism must be 1 to ${KeyGroups.MaxMaxParallelism}, not $groups."
+      )
     withSettings(settings.copy(maxParallelism = Some(groups)))
+  }
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.

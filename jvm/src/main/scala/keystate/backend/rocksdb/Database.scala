@@ -1,6 +1,6 @@
 package keystate.backend.rocksdb
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.ByteBuffer
 import java.nio.file.Files
 
@@ -20,6 +20,7 @@ import org.rocksdb.{
   ReadOptions,
   RocksDB,
   RocksDBException,
+  Status,
   WriteBatch,
   WriteOptions
 }
@@ -152,7 +153,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   /** Takes over run files, oldest first. Their entries replace those that are already there.
     * Afterwards the files are gone.
     */
-  def ingest(runs: Seq[RunFile]): Unit = {
+  def ingest(runs: Seq[RunFile]): Unit = onDisk {
     val options = new IngestExternalFileOptions
     try {
       options.setWriteGlobalSeqno(false).setMoveFiles(true)
@@ -174,7 +175,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   /** Stores changes. A removal leaves only a tombstone of RocksDB's own, which disappears by
     * itself.
     */
-  def write(changes: Iterator[Change]): Unit = if (changes.hasNext) {
+  def write(changes: Iterator[Change]): Unit = if (changes.hasNext) onDisk {
     val batch = new WriteBatch
     try {
       changes.foreach { change =>
@@ -199,7 +200,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   def deleteGroups(family: Int, first: Int, end: Int): Unit =
     deleteRange(RunFormat.prefix(family, first), RunFormat.prefix(family, end))
 
-  private def deleteRange(from: Array[Byte], until: Array[Byte]): Unit = {
+  private def deleteRange(from: Array[Byte], until: Array[Byte]): Unit = onDisk {
     segments.foreach(segment => db.deleteRange(segment.handle, writeOptions, from, until))
     written()
   }
@@ -217,6 +218,16 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   }
 
   def isClosed: Boolean = closed
+
+  /** Says of what RocksDB could not write that the disk is to blame. It writes in the background
+    * too, so the error may come with a later change, which alone would have found room.
+    */
+  private def onDisk(write: => Unit): Unit =
+    try write
+    catch {
+      case e: RocksDBException if Option(e.getStatus).exists(_.getCode == Status.Code.IOError) =>
+        throw new LocalStorageException(folder, e)
+    }
 
   private def written(): Unit = {
     writes += 1
@@ -289,7 +300,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   private def secondName(file: File, segment: Segment): File = {
     val name = new File(folder, s"${segment.firstGroup}-${file.getName}")
-    if (!LocalFolder.link(file.toPath, name.toPath)) Files.copy(file.toPath, name.toPath)
+    if (!LocalFolder.link(file.toPath, name.toPath))
+      try Files.copy(file.toPath, name.toPath)
+      catch { case e: IOException => throw new LocalStorageException(name, e) }
     name
   }
 

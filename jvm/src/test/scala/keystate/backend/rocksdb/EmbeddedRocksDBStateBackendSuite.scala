@@ -4,6 +4,7 @@ import java.io.File
 import java.nio.file.Files
 
 import scala.collection.mutable
+import scala.util.Random
 
 import org.scalatest.BeforeAndAfterEach
 
@@ -53,6 +54,26 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
     assert(e.getMessage.contains(file.getPath) && e.getMessage.contains("hashmap"))
     backend.close()
     assert(!SharedMemory.isInUse)
+  }
+
+  test("what RocksDB can't store, also in the background, is an error that names its folder") {
+    val folder = newFolder()
+    val backend = factory("memoryMB" -> "4").create(8, () => folder)
+    backend.register(point)
+    assert(backend.get(point.id, 0, bytes("a")) == null)
+    // A folder that is gone stands for a disk that is full.
+    folder.listFiles.foreach(_.delete())
+    assert(folder.delete())
+    val e = intercept[LocalStorageException] {
+      for (n <- 0 until 200) {
+        val value = new Array[Byte](200 << 10)
+        new Random(n).nextBytes(value)
+        backend.put(point.id, 0, bytes(s"$n"), value)
+        backend.changesCommitted()
+      }
+    }
+    assert(e.getMessage.contains(folder.getPath) && e.code == "KEYSTATE_LOCAL_STORAGE")
+    backend.close()
   }
 
   test("nothing of a closed backend can be used, and open scans are closed with it") {

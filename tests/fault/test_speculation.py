@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from keystate import admin
 
 from tests.fault import restart_query as query
@@ -20,6 +21,7 @@ FORMATS = ["1", "2"]
 HELD = {"first": (0, 3), "second": (1, 6)}
 
 
+@pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: minutes, and two idle cores")
 def test_twins_on_two_hosts(spark: Any, tmp_path: Path) -> None:
     """Both write what they have made, one after the other or at once; the state is that of one."""
     seed = random.randrange(10**9)

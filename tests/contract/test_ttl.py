@@ -237,6 +237,58 @@ def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
     assert by_key[3][-1] == nothing(3)
 
 
+class Seen(keystate.Function):
+    """Whether the key was there in the last ten seconds."""
+
+    def open(self, ctx: Any) -> None:
+        seen = ValueStateDescriptor("seen", "boolean", default=False)
+        ttl = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time()
+        seen.enable_time_to_live(ttl.build())
+        self.seen = ctx.get_state(seen)
+
+    def look(self, row: Any) -> bool:
+        seen = self.seen.value()
+        self.seen.update(True)
+        return seen
+
+
+class SeenByProcess(Seen, KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        return self.look(row)
+
+
+class SeenByMap(Seen, keystate.MapFunction):
+    map = Seen.look
+
+
+class SeenByFlatMap(Seen, keystate.FlatMapFunction):
+    flat_map = Seen.look
+
+
+class SeenByFilter(Seen, keystate.FilterFunction):
+    filter = Seen.look
+
+
+@pytest.mark.parametrize("fn", [SeenByProcess(), SeenByMap(), SeenByFlatMap(), SeenByFilter()])
+def test_event_time_is_that_of_the_row(fn: Any) -> None:
+    """In every kind of function."""
+    out = "key long, at timestamp" if isinstance(fn, SeenByFilter) else "seen boolean"
+    harness = KeyedProcessHarness(fn, "key long, at timestamp", "key", out, event_time="at")
+    with harness:
+
+        def seen(second: int) -> bool:
+            emitted = harness.process((1, None), timestamp=second * 1000)
+            return bool(emitted) if isinstance(fn, SeenByFilter) else emitted[0].seen
+
+        assert not seen(100)
+        harness.advance_watermark(105_000)
+        assert seen(106)
+        harness.advance_watermark(115_000)
+        assert seen(116)
+        harness.advance_watermark(126_000)
+        assert not seen(127)
+
+
 def test_event_time_needs_a_watermark(stream: Callable[..., Any]) -> None:
     ttl = StateTtlConfig.new_builder(Time.seconds(1)).use_event_time().build()
     fed = stream("key long, number long")

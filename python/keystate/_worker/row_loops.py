@@ -42,6 +42,7 @@ def _flat_map(
 ) -> None:
     extend = results.extend
     for context.slot, row in zip(slots, rows):
+        context.row = row
         result = call(row)
         if result is not None:
             if type(result) in MANY:
@@ -55,6 +56,7 @@ def _map(
 ) -> None:
     append = results.append
     for context.slot, row in zip(slots, rows):
+        context.row = row
         append(call(row))
 
 
@@ -71,11 +73,13 @@ def _filter(
 ) -> None:
     append = results.append
     for context.slot, row in zip(slots, rows):
+        context.row = row
         if call(row):
             append(row)
 
 
-#: Calls a function for each row, with the slot of its key and the row in the context.
+#: Calls a function for each row, with the slot of its key and the row in the context: states that
+#: live by event time, and errors, look at it there.
 LOOPS: dict[Style, Callable[[Call, RowContext, list[int], list[Any], list[Any]], None]] = {
     Style.PROCESS: _process,
     Style.FLAT_MAP: _flat_map,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keystate import _doctor, _report, admin
+from keystate import _demo, _doctor, _report, admin
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
@@ -22,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        The exit code: 0; 1 when ``verify`` or ``doctor`` found something wrong or ``diff`` a
-        difference; 2 when the command could not be carried out.
+        The exit code: 0; 1 when ``verify``, ``doctor`` or ``demo`` found something wrong or
+        ``diff`` a difference; 2 when the command could not be carried out.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -31,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.run is _examine and not _doctor.show(_doctor.python_side(), print):
         return 1
     try:
-        session = _session(given.conf)
+        with _quiet(not given.verbose):
+            session = _session([*given.settings, *given.conf])
         code: int = given.run(session, given)
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
         print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
@@ -40,6 +43,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if session is not None:
             session.stop()
     return code
+
+
+@contextmanager
+def _quiet(wanted: bool) -> Iterator[None]:
+    """Keeps what the JVM that is started here prints, such as warnings, from the terminal.
+
+    It keeps the standard error that it is started with. If it does not start, it is shown why.
+    """
+    if not wanted:
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        sys.stderr.flush()
+        terminal = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except Exception:
+            log.seek(0)
+            os.write(terminal, log.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _reason(error: Exception, conf: Sequence[str]) -> str:
@@ -64,13 +91,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a Spark setting, such as one of the checkpoint's file system; any number of them",
     )
+    common.add_argument("--verbose", action="store_true", help="show what Spark's JVM prints")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, parents=[common], help=text, description=text)
         for argument in names:
             made.add_argument(argument)
-        made.set_defaults(run=run)
+        made.set_defaults(run=run, settings=())
         return made
 
     inspect = command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
@@ -91,6 +119,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor = command("doctor", _examine, "check that stateful queries can run here")
     doctor.add_argument(
         "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
+    )
+    demo = command("demo", _show, "run a small stream in the terminal, and show its states")
+    demo.set_defaults(settings=_demo.SETTINGS)
+    demo.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")
+    demo.add_argument(
+        "--folder", help="where to keep the checkpoint; by default it is deleted at the end"
     )
     return parser
 
@@ -181,6 +215,14 @@ def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
         findings = _doctor.session_side(spark, given.folder or folder)
         well = _doctor.show(findings, print)
+    return 0 if well else 1
+
+
+def _show(spark: SparkSession, given: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="keystate-demo-") as folder:
+        well = _demo.run(spark, given.folder or folder, given.seconds)
+    if given.folder:
+        print(f"Look into it: keystate inspect {given.folder}/checkpoint")
     return 0 if well else 1
 
 

@@ -83,7 +83,7 @@ def text(made: Sequence[Table]) -> str:
 
 def page(found: dict[str, Any], problems: Sequence[str]) -> str:
     """One HTML page without anything from elsewhere."""
-    parts = []
+    parts = [_picture(operator) for operator in found["operators"]]
     for title, heads, rows in tables(found):
         if title:
             parts.append(f"<h2>{html.escape(title)}</h2>")
@@ -98,13 +98,39 @@ def page(found: dict[str, Any], problems: Sequence[str]) -> str:
     return _PAGE.format(body="\n".join(parts), verdict=verdict)
 
 
+def _picture(operator: dict[str, Any]) -> str:
+    """Bars of the entries that each partition holds: whether they are spread evenly."""
+    partitions = operator["partitions"]
+    most = max([part["entries"] or 0 for part in partitions], default=0)
+    if not most:
+        return ""
+    lines = []
+    for i, part in enumerate(partitions):
+        entries = part["entries"] or 0
+        lines.append(
+            f'<text x="0" y="{18 * i + 13}">{part["partition"]}</text>'
+            f'<rect x="40" y="{18 * i + 2}" width="{360 * entries / most:.1f}" height="14"/>'
+            f'<text x="{46 + 360 * entries / most:.1f}" y="{18 * i + 13}">{entries:,}</text>'
+        )
+    title = html.escape(f"Entries by partition of operator {operator['id']} ({operator['name']})")
+    return (
+        f"<figure><figcaption>{title}</figcaption>"
+        f'<svg viewBox="0 0 500 {18 * len(partitions)}" role="img">{"".join(lines)}</svg></figure>'
+    )
+
+
 _PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Keystate checkpoint</title><style>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>Keystate checkpoint</title><style>
 body {{ font: 15px/1.5 system-ui; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }}
 h2 {{ font-size: 1.05rem; margin-top: 2rem; overflow-wrap: anywhere }}
 table {{ border-collapse: collapse; margin: .5rem 0 }}
 th, td {{ text-align: left; padding: .2rem .8rem; border-bottom: 1px solid #8884 }}
 .bad {{ color: #b00020 }}
+figure {{ margin: 1rem 0; max-width: 34rem }}
+svg {{ font: 12px system-ui; fill: currentColor; width: 100% }}
+rect {{ fill: #00897b }}
+:root {{ color-scheme: light dark }}
 </style></head><body>
 <h1>Checkpoint</h1>
 {body}

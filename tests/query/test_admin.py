@@ -264,6 +264,8 @@ def test_report(spark: Any, fed: Any, tmp_path: Path) -> None:
     page = path.read_text()
     assert "<td>sorted_map</td>" in page and "Every file is as written" in page
     assert "http" not in page
+    operators = admin.inspect(str(fed.checkpoint))["operators"]
+    assert page.count("<rect") == sum(len(operator["partitions"]) for operator in operators) > 1
     next((fed.checkpoint / "state/0/0").glob("1*.keystate")).write_bytes(b"?")
     (fed.checkpoint / "state/0/0/.1.keystate.crc").unlink(missing_ok=True)
     admin.report(str(fed.checkpoint), str(path))

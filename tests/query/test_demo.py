@@ -1,0 +1,26 @@
+"""``keystate demo``: the stream in the terminal, as a new user starts it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_demo(tmp_path: Path) -> None:
+    """Outside of the repository, without a terminal; nothing else is printed."""
+    command = [sys.executable, "-m", "keystate", "demo", "--seconds", "4", "--folder", "kept"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert "Using incubator modules" not in run.stdout
+    counted = re.search(r"There were ([\d,]+) clicks, and each click was counted once", run.stdout)
+    assert counted is not None
+    assert int(counted[1].replace(",", "")) > 100
+    tables = re.findall(r"micro-batch \d+, (\d) partitions, ([\d,]+) clicks", run.stdout)
+    assert {partitions for partitions, _ in tables} == {"2", "4"}
+    clicks = [int(n.replace(",", "")) for _, n in tables]
+    assert clicks == sorted(clicks)  # the second run goes on where the first one stopped
+    assert re.search(r"^ann +\d +\d+ +cart \d+, home \d+", run.stdout, re.M)
+    assert (tmp_path / "kept" / "checkpoint" / "state").is_dir()

@@ -2,7 +2,7 @@
 # newer, and Maven or sbt. With SPARK=4.3 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install jar jars demo test lint format bench clean
+.PHONY: install jar jars demo test lint format bench docs dist smoke clean
 
 VERSIONS := python/keystate/versions.properties
 include $(VERSIONS)
@@ -50,6 +50,14 @@ $(VENV)/installed-bench: $(VENV)/installed
 	$(BIN)/pip install --quiet --editable 'python[bench]' pyspark==$(spark) $(pandas)
 	touch $@
 
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable 'python[docs]' pyspark==$(spark) $(pandas)
+	touch $@
+
+$(VENV)/installed-dist: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable 'python[dist]' pyspark==$(spark) $(pandas)
+	touch $@
+
 demo: install
 	$(BIN)/python -m examples.flights
 
@@ -93,6 +101,24 @@ format: $(VENV)/installed
 bench: install $(VENV)/installed-bench
 	$(BIN)/python -m bench
 
+# The documentation as a site, to be opened from the folder.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo out/site/index.html
+
+# Wheel and source distribution with the jars that are there; make jars builds all of them. The jar
+# of SPARK also as a Maven repository, with its POM, its sources and its documentation.
+dist: jar $(VENV)/installed-dist
+	rm -rf dist python/build
+	$(BIN)/python -m build --outdir dist python
+	$(BIN)/twine check --strict dist/*
+	./sbt jvm/publish
+	@ls python/keystate/jars dist
+
+# Installs the wheel into an empty environment outside of the clone, and runs what a new user does.
+smoke:
+	$(PYTHON) tests/smoke.py dist/keystate-*.whl 'pyspark==$(SPARK).*'
+
 clean:
-	rm -rf target jvm/target project/target project/project python/keystate/jars python/build \
+	rm -rf dist target jvm/target project/target project/project python/keystate/jars python/build \
 	  python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,40 +11,61 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+# Each of these is a program of its own.
+PROGRAMS = [ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/*.md"))]
 # In this order: the snippets of a page go on from those of the pages before.
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+CHAPTERS = [README, *(page for page in sorted(DOCS.glob("*.md")) if page not in PROGRAMS)]
+PAGES = [*CHAPTERS, *PROGRAMS]
 
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\s*?(?:\n[^\n`]+\n)?\s*?^```text\n(.*?)^```$)?", re.M | re.S
 )
 # Not what several settings begin with, up to a dot.
 SETTING = re.compile(r"\bspark\.keystate\.[a-zA-Z.]*[a-zA-Z](?![\w.]*\.[<{\"]|[\w])")
-LINK = re.compile(r"\]\(([^)#]+)\)")
-CODE = re.compile(r"`[^`]*`")
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]+)?\)")
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)
+
+RUN = """
+import json, sys
+
+for page, snippets in json.load(open(sys.argv[1])):
+    names = {"__name__": "__main__"}
+    for i, code in enumerate(snippets):
+        print(f"# {page} {i}", flush=True)
+        exec(compile(code, f"snippet {i} of {page}", "exec"), names)
+"""
 
 
 def test_snippets_print_what_they_show(tmp_path: Path) -> None:
-    """One process runs them all: the complete example first, then what builds on it."""
-    snippets = [found for page in PAGES for found in SNIPPET.findall(page.read_text())]
-    assert "class CountWindowAverage" in snippets[0][0]
-    assert snippets[0][1] == "(1, 4)\n(1, 5)\n"
-    script = tmp_path / "snippets.py"
-    script.write_text(
-        "".join(f"print('# snippet {i}')\n{code}\n" for i, (code, _) in enumerate(snippets))
-    )
+    """One process and session run them all: the complete example first, then what builds on it."""
+    chapters = [found for page in CHAPTERS for found in SNIPPET.findall(page.read_text())]
+    assert "class CountWindowAverage" in chapters[0][0]
+    assert chapters[0][1] == "(1, 4)\n(1, 5)\n"
+    programs = [("README.md and after it", chapters)]
+    for page in PROGRAMS:
+        programs.append((str(page.relative_to(ROOT)), SNIPPET.findall(page.read_text())))
+    (tmp_path / "run.py").write_text(RUN)
+    pages = [(page, [code for code, _ in snippets]) for page, snippets in programs]
+    (tmp_path / "pages.json").write_text(json.dumps(pages))
     # Quick to start rather than quick to run.
     options = "--conf spark.ui.enabled=false --driver-java-options -XX:TieredStopAtLevel=1"
     run = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "run.py", "pages.json"],
         cwd=tmp_path,
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
     )
     assert run.returncode == 0, run.stderr[-5000:]
-    printed = re.split(r"^# snippet \d+\n", run.stdout, flags=re.M)[1:]
-    assert printed == [expected for _, expected in snippets]
+    shown = "".join(
+        f"# {page} {i}\n{expected}"
+        for page, snippets in programs
+        for i, (_, expected) in enumerate(snippets)
+    )
+    assert run.stdout == shown
 
 
 def test_pytest_examples_pass(tmp_path: Path) -> None:
@@ -69,9 +91,31 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for link in LINK.findall(CODE.sub("", page.read_text())):
-            assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
+    others = [ROOT / "bench" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    for page in [*PAGES, *others]:
+        for link, anchor in LINK.findall(CODE.sub("", page.read_text())):
+            if "://" in link:
+                continue
+            target = (page.parent / link) if link else page
+            assert target.exists(), f"{page.name}: {link}"
+            assert not anchor or anchor[1:] in _anchors(target), f"{page.name}: {link}{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Where a link into a page can lead, as both a git host and the site name it."""
+    heads = re.findall(r"^(?:> )?#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def test_the_nav_names_pages_that_exist() -> None:
+    """Pages that it does not name are put into a section of their own."""
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    named = re.findall(r"[\w/-]+\.md", nav)
+    assert len(named) == len(set(named))
+    hooks = (DOCS / "site" / "hooks.py").read_text()
+    for name in named:
+        outside = f'"{name}":' in hooks or name.startswith(("python/", "examples/"))
+        assert outside or (DOCS / name).exists(), name
 
 
 def test_make_targets_exist() -> None:

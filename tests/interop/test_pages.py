@@ -17,5 +17,5 @@ def test_snippets_print_what_they_show(spark: Any, jvm: Any, number: int) -> Non
 
 
 def test_every_page_with_scala_is_run() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     assert [page for page in pages if SNIPPET.search(page.read_text())] == PAGES

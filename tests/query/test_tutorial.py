@@ -1,0 +1,27 @@
+"""The tutorial notebook runs from top to bottom, as in Jupyter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorial.ipynb"
+
+
+def test_tutorial(tmp_path: Path) -> None:
+    """Its asserts hold, and each run of the query draws a chart."""
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
+    NotebookClient(notebook, timeout=150, resources={"metadata": {"path": tmp_path}}).execute()
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    printed = "".join(output.get("text", "") for output in cells[-1].outputs)
+    assert "every file is as it was written" in printed
+
+
+def test_it_is_stored_without_outputs() -> None:
+    notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)

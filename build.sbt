@@ -56,8 +56,12 @@ ThisBuild / scalaVersion := versions("scala")
 
 lazy val jvm = project
   .settings(
+    organization := "keystate",
     moduleName := s"keystate-spark$sparkLine",
     version := versions("keystate"),
+    description := "Typed keyed state, timers and TTL, as in Flink, for Spark Structured Streaming",
+    // A Maven repository of files, for --packages: make dist.
+    publishTo := Some(MavenCache("dist", (ThisBuild / baseDirectory).value / "dist" / "maven")),
     target := baseDirectory.value / "target" / s"spark$sparkLine",
     Seq(Compile, Test).flatMap { in =>
       Seq(
@@ -83,6 +87,7 @@ lazy val jvm = project
       "-Wvalue-discard",
       "-Werror"
     ),
+    Compile / doc / scalacOptions -= "-Werror",
     libraryDependencies ++= Seq(
       "org.scalatest" %% "scalatest" % versions("scalatest") % Test,
       "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test

@@ -1,18 +1,30 @@
+import os
 from pathlib import Path
 
 from setuptools import setup
 
-lines = (Path(__file__).parent / "keystate" / "versions.properties").read_text().splitlines()
+PACKAGE = Path(__file__).parent / "keystate"
+
+lines = (PACKAGE / "versions.properties").read_text().splitlines()
 versions = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
-# The package has a jar for each of these minor lines of Spark.
+# The package is for the Sparks whose jars are in it, and, in a clone, for the one that the Makefile
+# builds for. They are minor lines that follow each other.
 sparks = versions["sparks"].split()
-major, minor = map(int, sparks[-1].split(".")[:2])
+
+
+def has_jar(release):
+    line = release.rpartition(".")[0]
+    return line == os.environ.get("SPARK") or any(PACKAGE.glob(f"jars/keystate-spark{line}_*.jar"))
+
+
+served = [release for release in sparks if has_jar(release)] or sparks
+major, minor = map(int, served[-1].split(".")[:2])
 
 setup(
     version=versions["keystate"],
     install_requires=[
-        f"pyspark>={sparks[0]},<{major}.{minor + 1}",
+        f"pyspark>={served[0]},<{major}.{minor + 1}",
         f"pyarrow>={versions['pyarrow']}",
     ],
 )

@@ -56,9 +56,11 @@ ThisBuild / scalaVersion := versions("scala")
 
 lazy val jvm = project
   .settings(
+    name := "Keystate",
     organization := "keystate",
     moduleName := s"keystate-spark$sparkLine",
     version := versions("keystate"),
+    versionScheme := Some("early-semver"),
     description := "Typed keyed state, timers and TTL, as in Flink, for Spark Structured Streaming",
     // A Maven repository of files, for --packages: make dist.
     publishTo := Some(MavenCache("dist", (ThisBuild / baseDirectory).value / "dist" / "maven")),

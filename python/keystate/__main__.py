@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     session = None
     if given.run is _examine and not _doctor.show(_doctor.python_side(), print):
         return 1
+    if given.run is _show:
+        print("Starting Spark ...", flush=True)
     try:
         with _quiet(not given.verbose):
             session = _session([*given.settings, *given.conf])

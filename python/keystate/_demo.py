@@ -28,7 +28,8 @@ from keystate.stream import keyed
 #: From those who click most to those who click least: each half as often as the one before.
 USERS = ["ann", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
 PAGES = ["home", "search", "product", "cart"]
-SETTINGS = ("spark.master=local[2]",)
+#: A JVM that is quick to start rather than quick to run.
+SETTINGS = ("spark.master=local[2]", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
 
 _PARTITIONS = (2, 4)
 _START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -128,21 +129,24 @@ class _Run:
     def _ended(self, df: DataFrame, batch_id: int) -> None:
         self.sessions += [f"{row.user} with {row.clicks} clicks" for row in df.collect()]
 
-    def states(self) -> dict[str, list[Any]]:
-        """Each user's partition, clicks, sum of their numbers, and the pages of the session."""
+    def states(self) -> tuple[int, dict[str, list[Any]]]:
+        """The last micro-batch that counts, and what it left.
+
+        Of each user the partition, the clicks, the sum of their numbers, and the session's pages.
+        """
+        batch = admin.inspect(self.checkpoint, spark=self.spark)["batch"]
         users: dict[str, list[Any]] = {}
-        for row in self._read("clicks").select("partition_id", "key.user", "value.*").collect():
-            users[row.user] = [row.partition_id, row.n, row.numbers, {}]
-        for row in self._read("pages").collect():
-            if row.key.user in users:
-                users[row.key.user][3][row.user_map_key.key] = row.user_map_value.value
-        return users
+        for row in self._read("clicks", batch).collect():
+            users[row.key.user] = [row.partition_id, row.value.n, row.value.numbers, {}]
+        for row in self._read("pages", batch).collect():
+            users[row.key.user][3][row.user_map_key.key] = row.user_map_value.value
+        return batch, users
 
-    def _read(self, state: str) -> DataFrame:
-        return admin.read_state(self.spark, self.checkpoint, state=state)
+    def _read(self, state: str, batch: int) -> DataFrame:
+        return admin.read_state(self.spark, self.checkpoint, state=state, version=batch + 1)
 
-    def show(self, query: StreamingQuery, partitions: int) -> None:
-        users = self.states()
+    def show(self, partitions: int) -> None:
+        batch, users = self.states()
         self.seen = True
         rows = [
             [
@@ -153,8 +157,6 @@ class _Run:
             ]
             for user, (partition, n, _, pages) in sorted(users.items())
         ]
-        progress = query.lastProgress
-        batch = progress.batchId if progress else "-"
         title = (
             f"micro-batch {batch}, {partitions} partitions, "
             f"{sum(n for _, n, _, _ in users.values()):,} clicks"
@@ -203,7 +205,7 @@ def run(spark: SparkSession, folder: str, seconds: float) -> bool:
         demo.say("")
         if not demo.seen:
             return True
-    users = demo.states().values()
+    users = demo.states()[1].values()
     clicks = sum(n for _, n, _, _ in users)
     # The clicks were numbered from 0 on.
     right = sum(numbers for _, _, numbers, _ in users) == clicks * (clicks - 1) // 2
@@ -221,8 +223,8 @@ def _run_for(demo: _Run, partitions: int, seconds: float) -> None:
         while query.isActive and (first is None or time.monotonic() < first + seconds):
             query.awaitTermination(1)
             if query.lastProgress is not None and query.lastProgress.numInputRows > 0:
+                demo.show(partitions)
                 first = first or time.monotonic()
-                demo.show(query, partitions)
     finally:
         query.stop()
     if error := query.exception():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -94,6 +94,7 @@ def process(
     keys: list[Column],
     task: TaskFunction,
     broadcast: DataFrame | None = None,
+    order: Sequence[Column] = (),
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
     session = df.sparkSession
@@ -106,7 +107,8 @@ def process(
     bridge = getattr(_jvm(session), _BRIDGE)
     with _keystate_errors(DeclarationError):
         types = (task.output_type.json(), task.spec.to_json())
-        rest = (function()._jc, [key._jc for key in keys], *types)
+        columns = ([column._jc for column in each] for each in (keys, order))
+        rest = (function()._jc, *columns, *types)
         if broadcast is None:
             jdf = bridge.process(df._jdf, *rest)
         else:

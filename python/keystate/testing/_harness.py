@@ -50,6 +50,8 @@ class KeyedProcessHarness:
             :class:`~keystate.functions.BroadcastProcessFunction`.
         broadcast_states: the descriptors of its broadcast states.
         pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+        order_by: the name of the column, or the names of several, by which the rows of a
+            micro-batch are sorted, as for :func:`keystate.keyed`.
 
     Raises:
         DeclarationError: the function, one of its states or a schema is not well declared.
@@ -70,6 +72,7 @@ class KeyedProcessHarness:
         broadcast_schema: TypeLike | None = None,
         broadcast_states: Sequence[MapStateDescriptor[Any, Any]] = (),
         pickle_allow: Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
     ) -> None:
         self._settings = Settings(
             resolve_schema(input_schema, "the input schema"),
@@ -82,10 +85,13 @@ class KeyedProcessHarness:
             broadcast_schema,
             tuple(broadcast_states),
             tuple(pickle_allow),
+            [order_by] if isinstance(order_by, str) else list(order_by),
         )
         settings = self._settings
         settings.check(parallelism)
-        self._rows = InputRows(settings.input_schema, settings.event_time_column)
+        self._rows = InputRows(
+            settings.input_schema, settings.event_time_column, settings.order_columns
+        )
         self._job = Job(settings.task(fn), settings, parallelism)
         self._clock = Clock(-1, 0 if settings.by_event_time else None, 0)
         self._dropped = 0
@@ -238,7 +244,7 @@ class KeyedProcessHarness:
         """Runs a micro-batch at these times."""
         rows, dropped = self._rows.on_time(rows, self._clock.watermark)
         clock = clock._replace(batch_id=self._clock.batch_id + 1)
-        results = self._job.run(rows, elements, clock, self._clock)
+        results = self._job.run(self._rows.ordered(rows), elements, clock, self._clock)
         self._clock = clock
         self._dropped += dropped
         self._output += results

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, struct_codec
+from keystate._codec import Misfit, codec, struct_codec
+from keystate._ordering import nulls_first, sort_key
 from keystate._worker.results import row_test
 from keystate.errors import DeclarationError
+from keystate.state import NATURAL
 
 
 class Encoder:
@@ -42,11 +45,19 @@ class InputRows(Encoder):
     Args:
         row_type: their type.
         event_time: the column that the watermark goes by.
+        order: the columns that rows are sorted by.
     """
 
-    def __init__(self, row_type: T.StructType, event_time: int | None) -> None:
+    def __init__(
+        self, row_type: T.StructType, event_time: int | None, order: Sequence[int] = ()
+    ) -> None:
         super().__init__(row_type, "a row does not fit the input schema")
         self._event_time = event_time
+        types = [row_type.fields[column].dataType for column in order]
+        self._order = [
+            (column, codec(kind), nulls_first(sort_key(kind, NATURAL)))
+            for column, kind in zip(order, types)
+        ]
 
     def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         """The rows with this event time, in ms."""
@@ -56,6 +67,17 @@ class InputRows(Encoder):
         columns = rows.flatten()
         columns[at] = pa.array([timestamp * 1000], pa.int64()).cast(columns[at].type)
         return pa.StructArray.from_arrays(columns, fields=list(fields))
+
+    def ordered(self, rows: pa.Array) -> pa.Array:
+        """The rows in their order; those that are equal in it stay as they are."""
+        if not self._order:
+            return rows
+        columns = [
+            [by(value) for value in each.decode(rows.field(column))]
+            for column, each, by in self._order
+        ]
+        keys = list(zip(*columns))
+        return rows.take(pa.array(sorted(range(len(rows)), key=keys.__getitem__), pa.int64()))
 
     def on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, int]:
         """The rows that are not late, and how many are."""

@@ -31,6 +31,7 @@ class Settings:
     broadcast_schema: TypeLike | None
     broadcast_states: tuple[MapStateDescriptor[Any, Any], ...]
     pickle_allow: tuple[str, ...]
+    order_by: list[str]
 
     def as_arguments(self) -> dict[str, Any]:
         """As a harness takes them by name; can be pickled."""
@@ -45,6 +46,8 @@ class Settings:
             )
         for name in self.key_cols:
             self._column(name, "key")
+        for name in self.order_by:
+            self._column(name, "order")
         if self.event_time is not None:
             self._column(self.event_time, "event time")
         if self.time_mode == "event_time" and not self.by_event_time:
@@ -56,6 +59,11 @@ class Settings:
     def key_columns(self) -> list[int]:
         """Which columns of the input are the key."""
         return [self._column(name, "key") for name in self.key_cols]
+
+    @cached_property
+    def order_columns(self) -> list[int]:
+        """By which columns of the input rows are sorted."""
+        return [self._column(name, "order") for name in self.order_by]
 
     @property
     def key_type(self) -> T.StructType:

@@ -59,6 +59,11 @@ object KeystateErrors {
     s"$description can't be a key: give column names or expressions over one row."
   )
 
+  def orderNotOfARow(description: String): KeystateException = declaration(
+    s"Rows can't be sorted by $description: give column names or deterministic expressions over " +
+      "one row."
+  )
+
   def maxParallelismChanged(recorded: Int, wanted: Int, location: String): KeystateException =
     new KeystateException(
       ErrorCode.MaxParallelismChanged,

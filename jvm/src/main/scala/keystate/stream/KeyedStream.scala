@@ -11,7 +11,7 @@ import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
   * the other by the same subtask and share state. In a batch query state lasts as long as the
   * query.
   *
-  * `timeMode`, `maxParallelism` and `name` return a new stream with that setting.
+  * `timeMode`, `maxParallelism`, `orderBy` and `name` return a new stream with that setting.
   */
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {
@@ -38,6 +38,17 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
       )
     withSettings(settings.copy(maxParallelism = Some(groups)))
   }
+
+  /** The rows of a key come sorted by these columns within a micro-batch, and in a batch query. Rows
+    * that are equal in them come in any order.
+    */
+  def orderBy(column: String, more: String*): Self =
+    orderBy((column +: more).map(data.col): _*)
+
+  /** As the other one, by expressions over one row, such as `$"time".desc`; else
+    * `KEYSTATE_DECLARATION`.
+    */
+  def orderBy(columns: Column*): Self = withSettings(settings.copy(order = columns))
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.

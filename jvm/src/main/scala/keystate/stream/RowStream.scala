@@ -1,6 +1,6 @@
 package keystate.stream
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.{
   Collector,
@@ -64,7 +64,8 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
     out,
     settings.name,
     settings.maxParallelism,
-    settings.timeMode
+    settings.timeMode,
+    settings.order
   )
 }
 
@@ -72,11 +73,14 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
   *
   * @param maxParallelism
   *   None: what the checkpoint or the session says
+  * @param order
+  *   what the rows of a key are sorted by; none if in no order
   */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
     timeMode: String = "auto",
-    maxParallelism: Option[Int] = None
+    maxParallelism: Option[Int] = None,
+    order: Seq[Column] = Nil
 )
 
 /** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a

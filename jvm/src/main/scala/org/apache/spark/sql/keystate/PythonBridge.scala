@@ -43,6 +43,8 @@ object PythonBridge {
     *   a map-in-arrow Python function
     * @param keys
     *   the key columns: resolved names, or expressions over one row
+    * @param order
+    *   what the rows of a key are sorted by; none if in no order
     * @param outputSchema
     *   JSON of the schema of the rows that the function emits
     * @param spec
@@ -52,6 +54,7 @@ object PythonBridge {
       data: Dataset[_],
       function: Column,
       keys: JList[Column],
+      order: JList[Column],
       outputSchema: String,
       spec: String
   ): DataFrame = {
@@ -69,6 +72,7 @@ object PythonBridge {
           operator.sideOutputs
         ),
         operator,
+        KeyedInput.order(df, order.asScala.toSeq),
         input.child
       )
     )
@@ -107,10 +111,11 @@ object PythonBridge {
       broadcast: Dataset[_],
       function: Column,
       keys: JList[Column],
+      order: JList[Column],
       outputSchema: String,
       spec: String
   ): DataFrame = {
-    val keyed = process(data, function, keys, outputSchema, spec)
+    val keyed = process(data, function, keys, order, outputSchema, spec)
       .asInstanceOf[ClassicDataset[_]]
     val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     keyed.queryExecution.analyzed match {

@@ -4,7 +4,7 @@ import java.io.NotSerializableException
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.{Dataset, Row}
+import org.apache.spark.sql.{Column, Dataset, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
@@ -30,6 +30,8 @@ object ScalaBridge {
     *   None if the function does not ask for the key
     * @param broadcast
     *   None if the function takes no broadcast elements
+    * @param order
+    *   what the rows of a key are sorted by; none if in no order
     */
   def process[T, OUT](
       data: Dataset[T],
@@ -40,7 +42,8 @@ object ScalaBridge {
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
-      timeMode: String
+      timeMode: String,
+      order: Seq[Column]
   ): Dataset[OUT] = {
     val df = classic(data)
     checkExtension(df)
@@ -94,6 +97,7 @@ object ScalaBridge {
       input.columns,
       input.output(output.schema),
       spec,
+      KeyedInput.order(df, order),
       input.child
     )
     val connected = broadcast.fold[LogicalPlan](plan) { inputs =>

@@ -55,6 +55,8 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   *   the parameters of Spark's operator
   * @param function
   *   the user's function
+  * @param order
+  *   what the rows of a task are sorted by
   * @param broadcast
   *   what the right child broadcasts; in the base that child is the initial state
   */
@@ -63,6 +65,7 @@ private[keystate] class KeyedProcessExec(
     override val output: Seq[Attribute],
     val function: OperatorFunction,
     val spec: OperatorSpec,
+    val order: Seq[SortOrder],
     val broadcast: Option[BroadcastSide]
 ) extends TransformWithStateShim(base) {
   import KeyedProcessExec._
@@ -75,6 +78,7 @@ private[keystate] class KeyedProcessExec(
       output,
       function,
       spec,
+      order,
       broadcast
     )
   }
@@ -133,8 +137,11 @@ private[keystate] class KeyedProcessExec(
     Seq(rows, if (broadcasts) toAllSubtasks else UnspecifiedDistribution)
   }
 
-  /** Rows need not be sorted by key: a function finds its states for every row. */
-  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
+  /** Rows need not be sorted by key, because a function finds its states for every row. If the
+    * user asks for an order, that of all rows of a task is that of each key's rows too. To sort by
+    * one column is cheaper than by key and column.
+    */
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(order, Nil)
 
   /** What the checkpoint says of this operator. */
   @transient private lazy val record: OperatorRecord =

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.plan
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
@@ -14,12 +14,12 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 /** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streams and in batch queries. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedProcess(function, keys, columns, output, spec, child) =>
+    case KeyedProcess(function, keys, columns, output, spec, order, child) =>
       val none = LocalTableScanExec(Nil, Nil, None)
-      exec(function, keys, columns, output, spec, child, none, None) :: Nil
-    case BroadcastProcess(function, keys, columns, broadcast, output, spec, left, right) =>
+      exec(function, keys, columns, output, spec, order, child, none, None) :: Nil
+    case BroadcastProcess(function, keys, columns, broadcast, output, spec, order, left, right) =>
       val side = BroadcastSide(broadcast, once = left.isStreaming && !right.isStreaming)
-      exec(function, keys, columns, output, spec, left, planLater(right), Some(side)) :: Nil
+      exec(function, keys, columns, output, spec, order, left, planLater(right), Some(side)) :: Nil
     case _ => Nil
   }
 
@@ -29,6 +29,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       columns: Seq[Attribute],
       output: Seq[Attribute],
       spec: OperatorSpec,
+      order: Seq[SortOrder],
       child: LogicalPlan,
       right: SparkPlan,
       broadcast: Option[BroadcastSide]
@@ -64,7 +65,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     val base =
       if (!streaming) ofBatch
       else ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    new KeyedProcessExec(base, output, function, spec, broadcast)
+    new KeyedProcessExec(base, output, function, spec, order, broadcast)
   }
 
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.

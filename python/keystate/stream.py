@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -15,6 +15,7 @@ from keystate._plans import broadcast_plan, make_plan, process_plan
 from keystate._reduce import LastReduce, RollingReduce
 from keystate._spec import check_distinct
 from keystate._worker.plan import FunctionPlan, Style
+from keystate.connected import ConnectedStreams, KeyedRows
 from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
@@ -78,10 +79,6 @@ class _RowStream:
         self._keys = keys
         self._order = order
         self._max_parallelism = max_parallelism
-
-    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
-        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
-        return BroadcastConnectedStream(self, broadcast)
 
     def flat_map(
         self,
@@ -200,6 +197,31 @@ class KeyedStream(_RowStream):
         """
         return self._apply(process_plan(fn), output_schema, name, time_mode)
 
+    @overload
+    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> ConnectedStreams | BroadcastConnectedStream:
+        """Connects another stream.
+
+        Args:
+            other: another keyed stream, for a function of the rows of both, whose state and timers
+                they share by key; or what :func:`keystate.broadcast` makes.
+
+        Raises:
+            DeclarationError: the key columns of both do not have the same types.
+        """
+        if isinstance(other, KeyedStream):
+            return ConnectedStreams(self._keyed_rows(), other._keyed_rows())
+        return BroadcastConnectedStream(self, other)
+
+    def _keyed_rows(self) -> KeyedRows:
+        return KeyedRows(self._df, self._keys, self._order, self._max_parallelism)
+
     def process_batches(
         self,
         fn: KeyedBatchFunction | Callable[..., Any],
@@ -257,6 +279,10 @@ class DataStream(_RowStream):
         check_distinct(df.schema, "the input")
         super().__init__(df, [])
 
+    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
+        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
+        return BroadcastConnectedStream(self, broadcast)
+
     def process(
         self,
         fn: ProcessFunction | Callable[..., Any],
@@ -310,7 +336,8 @@ class BroadcastConnectedStream:
     def __init__(self, rows: _RowStream, broadcast: BroadcastStream) -> None:
         if not isinstance(broadcast, BroadcastStream):
             raise DeclarationError(
-                f"connect() takes what keystate.broadcast(df, ...) makes, got {broadcast!r}"
+                "connect() takes what keystate.broadcast(df, ...) makes, and connects a keyed "
+                f"stream to another keyed stream; got {broadcast!r}"
             )
         if broadcast.df.isStreaming and not rows._df.isStreaming:
             raise DeclarationError(

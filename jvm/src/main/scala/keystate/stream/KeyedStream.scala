@@ -91,7 +91,7 @@ final class KeyedStream[T, K] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
     keyType: TypeInformation[K],
-    protected val settings: StreamSettings = StreamSettings()
+    private[keystate] val settings: StreamSettings = StreamSettings()
 ) extends KeyedRowStream[T](data, by) {
   override protected type Self = KeyedStream[T, K]
   override protected def withSettings(settings: StreamSettings): KeyedStream[T, K] =
@@ -100,6 +100,10 @@ final class KeyedStream[T, K] private[keystate] (
   /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedStream[T, K, B] =
     new BroadcastConnectedKeyedStream(this, keyType, broadcast)
+
+  /** Together with another keyed Dataset, for a function with state and timers that both share. */
+  def connect[B](other: KeyedRowStream[B]): ConnectedKeyedStreams[T, B, K] =
+    new ConnectedKeyedStreams(this, other, keyType)
 
   /** The function's results, as a Dataset that several such operators can follow.
     *
@@ -117,7 +121,7 @@ final class KeyedStream[T, K] private[keystate] (
 final class KeyedDataset[T] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
-    protected val settings: StreamSettings = StreamSettings()
+    private[keystate] val settings: StreamSettings = StreamSettings()
 ) extends KeyedRowStream[T](data, by) {
   override protected type Self = KeyedDataset[T]
   override protected def withSettings(settings: StreamSettings): KeyedDataset[T] =
@@ -126,6 +130,10 @@ final class KeyedDataset[T] private[keystate] (
   /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedDataset[T, B] =
     new BroadcastConnectedKeyedDataset(this, broadcast)
+
+  /** Together with another keyed Dataset, for a function with state and timers that both share. */
+  def connect[B](other: KeyedRowStream[B]): ConnectedKeyedDatasets[T, B] =
+    new ConnectedKeyedDatasets(this, other)
 
   /** The function's results. Fails as [[KeyedStream.process]] does.
     *

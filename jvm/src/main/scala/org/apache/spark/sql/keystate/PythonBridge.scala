@@ -28,7 +28,12 @@ import org.apache.spark.sql.keystate.checkpoint.{
   StoredTimers
 }
 import org.apache.spark.sql.keystate.files.CheckpointOwner
-import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.plan.{
+  BroadcastProcess,
+  KeyedInput,
+  KeyedProcess,
+  TwoInputProcess
+}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
@@ -74,6 +79,43 @@ object PythonBridge {
         operator,
         KeyedInput.order(df, order.asScala.toSeq),
         input.child
+      )
+    )
+  }
+
+  /** Applies a function to two DataFrames with the same keys.
+    *
+    * @param merged
+    *   whether the rows of both come by the first of their orders; the other parameters are as for
+    *   `process`
+    */
+  def processTwo(
+      first: Dataset[_],
+      second: Dataset[_],
+      function: Column,
+      firstKeys: JList[Column],
+      secondKeys: JList[Column],
+      firstOrder: JList[Column],
+      secondOrder: JList[Column],
+      merged: Boolean,
+      outputSchema: String,
+      spec: String
+  ): DataFrame = {
+    val one = first.asInstanceOf[ClassicDataset[_]]
+    val two = second.asInstanceOf[ClassicDataset[_]]
+    ClassicDataset.ofRows(
+      one.sparkSession,
+      TwoInputProcess.connect(
+        PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
+        KeyedInput.byColumns(one, firstKeys.asScala.toSeq),
+        KeyedInput.byColumns(two, secondKeys.asScala.toSeq),
+        (
+          KeyedInput.order(one, firstOrder.asScala.toSeq),
+          KeyedInput.order(two, secondOrder.asScala.toSeq)
+        ),
+        merged,
+        DataType.fromJson(outputSchema).asInstanceOf[StructType],
+        OperatorSpec.fromJson(spec)
       )
     )
   }

@@ -16,6 +16,8 @@ from keystate.backends import (
     RocksDBStateBackend,
     StateBackend,
 )
+from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from keystate.connected import ConnectedStreams
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -116,7 +118,10 @@ __all__ = [
     "CheckpointError",
     "CheckpointListener",
     "CheckpointedFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "ConfigurationError",
+    "ConnectedStreams",
     "Counter",
     "CustomStateBackend",
     "DataStream",
@@ -137,6 +142,7 @@ __all__ = [
     "KeyedBatch",
     "KeyedBatchFunction",
     "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "KeyedStream",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -94,24 +94,52 @@ def process(
     keys: list[Column],
     task: TaskFunction,
     broadcast: DataFrame | None = None,
+    order: Sequence[Column] = (),
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
     session = df.sparkSession
-    function = UserDefinedFunction(
-        task,
-        returnType=task.output_type,
-        name=task.spec.name or "keystate",
-        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-    )
+    function = _function(task)
     bridge = getattr(_jvm(session), _BRIDGE)
     with _keystate_errors(DeclarationError):
         types = (task.output_type.json(), task.spec.to_json())
-        rest = (function()._jc, [key._jc for key in keys], *types)
+        columns = ([column._jc for column in each] for each in (keys, order))
+        rest = (function()._jc, *columns, *types)
         if broadcast is None:
             jdf = bridge.process(df._jdf, *rest)
         else:
             jdf = bridge.processBroadcast(df._jdf, broadcast._jdf, *rest)
     return DataFrame(jdf, session)
+
+
+def process_two(
+    inputs: Sequence[DataFrame],
+    keys: Sequence[Sequence[Column]],
+    orders: Sequence[Sequence[Column]],
+    merged: bool,
+    task: TaskFunction,
+) -> DataFrame:
+    """The DataFrame that a task makes of two others with the same keys."""
+    session = inputs[0].sparkSession
+    function = _function(task)
+    with _keystate_errors(DeclarationError):
+        jdf = getattr(_jvm(session), _BRIDGE).processTwo(
+            *(df._jdf for df in inputs),
+            function()._jc,
+            *([column._jc for column in columns] for columns in (*keys, *orders)),
+            merged,
+            task.output_type.json(),
+            task.spec.to_json(),
+        )
+    return DataFrame(jdf, session)
+
+
+def _function(task: TaskFunction) -> UserDefinedFunction:
+    return UserDefinedFunction(
+        task,
+        returnType=task.output_type,
+        name=task.spec.name or "keystate",
+        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    )
 
 
 def source(

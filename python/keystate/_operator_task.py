@@ -72,6 +72,7 @@ class Declared:
         max_parallelism: the number of key groups, if it is told.
         time_mode: which clock it goes by.
         broadcast: what is broadcast to it.
+        second_type: the columns of its second input; ``None`` if it has one.
         side_outputs: the side outputs that are read.
         pickles: what pickles in its operator state may name.
     """
@@ -85,6 +86,7 @@ class Declared:
     broadcast: BroadcastElements | None = None
     side_outputs: tuple[OutputTag, ...] = ()
     pickles: tuple[str, ...] = ()
+    second_type: T.StructType | None = None
 
 
 def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
@@ -105,7 +107,9 @@ def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
     _check(plan, spec, declared)
     broadcast_type = declared.broadcast.row_type if declared.broadcast is not None else None
     types = (declared.key_type, declared.row_type, output_type, broadcast_type)
-    return TaskFunction(uuid.uuid4().hex, function, spec, *types)
+    if declared.second_type is not None:
+        check_columns(declared.second_type, "the second input")
+    return TaskFunction(uuid.uuid4().hex, function, spec, *types, declared.second_type)
 
 
 def _output_type(declared: Declared) -> T.StructType:

@@ -52,7 +52,7 @@ def _ascending(data_type: T.DataType, bytewise: bool) -> Callable[[Any], Any] | 
     if isinstance(data_type, _COMPARABLE):
         return None
     if isinstance(data_type, T.StructType):
-        fields = [_nullable(_ascending(field.dataType, bytewise)) for field in data_type.fields]
+        fields = [nulls_first(_ascending(field.dataType, bytewise)) for field in data_type.fields]
         names = data_type.fieldNames()
 
         def struct_key(key: Any) -> tuple[Any, ...]:
@@ -62,7 +62,7 @@ def _ascending(data_type: T.DataType, bytewise: bool) -> Callable[[Any], Any] | 
 
         return struct_key
     if isinstance(data_type, T.ArrayType):
-        element = _nullable(_ascending(data_type.elementType, bytewise))
+        element = nulls_first(_ascending(data_type.elementType, bytewise))
         return lambda key: tuple(map(element, key))
     raise TypeError(f"type {data_type.simpleString()} has no order and can't be a key")
 
@@ -76,8 +76,8 @@ def _float_bits(key: float) -> bytes:
     return struct.pack(">d", float("nan") if key != key else key + 0.0)
 
 
-def _nullable(by: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Nulls first."""
+def nulls_first(by: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """What to compare values by of which some are null: those come first."""
 
     def nullable(value: Any) -> Any:
         if value is None:

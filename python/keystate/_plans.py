@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from keystate._reduce import RollingReduce
 from keystate._worker.plan import FunctionPlan, Style
+from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
@@ -39,6 +40,26 @@ def broadcast_plan(fn: Any, keyed: bool) -> FunctionPlan:
         raise DeclarationError(f"the stream is {kind}: expected a {base.__name__}, got {fn!r}")
     on_timer = "on_timer" if _has_timers(fn) else ""
     return FunctionPlan(fn, "process_element", Style.PROCESS, on_timer, "process_broadcast_element")
+
+
+def co_plan(fn: Any, base: type, first: str, second: str, style: Style) -> FunctionPlan:
+    """How a function of the rows of two inputs is called."""
+    if not isinstance(fn, base):
+        raise DeclarationError(
+            f"two keyed streams are connected: expected a {base.__name__}, got {fn!r}"
+        )
+    on_timer = "on_timer" if _has_timers(fn) else ""
+    return FunctionPlan(fn, first, style, on_timer, second=second)
+
+
+def two_input_plan(fn: Any) -> FunctionPlan:
+    """How a function of two inputs, of any class, is called."""
+    if isinstance(fn, CoMapFunction):
+        return co_plan(fn, CoMapFunction, "map1", "map2", Style.MAP)
+    if isinstance(fn, CoFlatMapFunction):
+        return co_plan(fn, CoFlatMapFunction, "flat_map1", "flat_map2", Style.FLAT_MAP)
+    methods = ("process_element1", "process_element2")
+    return co_plan(fn, KeyedCoProcessFunction, *methods, Style.PROCESS)
 
 
 def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
@@ -72,5 +93,5 @@ def make_plan(fn: Any, base: type, method: str, style: Style) -> FunctionPlan:
 def _has_timers(fn: Any) -> bool:
     return any(
         isinstance(fn, base) and type(fn).on_timer is not base.on_timer
-        for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction)
+        for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction)
     )

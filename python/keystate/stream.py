@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -15,6 +15,7 @@ from keystate._plans import broadcast_plan, make_plan, process_plan
 from keystate._reduce import LastReduce, RollingReduce
 from keystate._spec import check_distinct
 from keystate._worker.plan import FunctionPlan, Style
+from keystate.connected import ConnectedStreams, KeyedRows
 from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
@@ -32,13 +33,21 @@ from keystate.functions import (
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import MapStateDescriptor, TypeLike
 
+#: A column by its name, or an expression over one row.
+ColumnLike = str | Column
 
-def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None) -> KeyedStream:
+
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+) -> KeyedStream:
     """Groups a streaming or batch DataFrame by key.
 
     Rows with the same key, nulls included, are processed one after the other by the same subtask
     and share state. Micro-batches come in order; within one, rows of a key that were read by
-    different tasks come in any order, as everywhere in Spark.
+    different tasks come in any order, as everywhere in Spark, unless `order_by` gives one.
 
     Args:
         df: streaming or batch.
@@ -46,8 +55,12 @@ def keyed(df: DataFrame, *cols: str | Column, max_parallelism: int | None = None
         max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
             ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
             partitions the power of two from half as much again on.
+        order_by: the columns by which the rows of a key come sorted within a micro-batch, and in a
+            batch query: names, or expressions such as ``F.desc("ts")``. Nulls come first, unless
+            the expression says otherwise. Rows that are equal in them come in any order.
     """
-    return KeyedStream(df, cols, max_parallelism)
+    order = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
+    return KeyedStream(df, cols, max_parallelism, order)
 
 
 class _RowStream:
@@ -56,15 +69,16 @@ class _RowStream:
     _time_mode: str
 
     def __init__(
-        self, df: DataFrame, keys: list[Column], max_parallelism: int | None = None
+        self,
+        df: DataFrame,
+        keys: list[Column],
+        max_parallelism: int | None = None,
+        order: Sequence[Column] = (),
     ) -> None:
         self._df = df
         self._keys = keys
+        self._order = order
         self._max_parallelism = max_parallelism
-
-    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
-        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
-        return BroadcastConnectedStream(self._df, self._keys, self._max_parallelism, broadcast)
 
     def flat_map(
         self,
@@ -131,7 +145,7 @@ class _RowStream:
             allowed = _bridge.allowed_pickles(self._df.sparkSession)
             whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
             task = task_function(plan, whole)
-            return _bridge.process(self._df, self._keys, task)
+            return _bridge.process(self._df, self._keys, task, order=self._order)
 
         return ResultDataFrame(run)
 
@@ -142,7 +156,11 @@ class KeyedStream(_RowStream):
     _time_mode = "auto"
 
     def __init__(
-        self, df: DataFrame, cols: tuple[str | Column, ...], max_parallelism: int | None = None
+        self,
+        df: DataFrame,
+        cols: tuple[ColumnLike, ...],
+        max_parallelism: int | None = None,
+        order: Sequence[ColumnLike] = (),
     ) -> None:
         _bridge.check_session(df)
         if not cols:
@@ -150,8 +168,10 @@ class KeyedStream(_RowStream):
         if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
             raise DeclarationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
         check_distinct(df.schema, "the input")  # or Spark calls a key ambiguous
-        keys = [df[col] if isinstance(col, str) else col for col in cols]
-        super().__init__(df, keys, max_parallelism)
+        for column in (*cols, *order):
+            if not isinstance(column, (str, Column)):
+                raise DeclarationError(f"expected the name of a column or a Column, got {column!r}")
+        super().__init__(df, _columns(df, cols), max_parallelism, _columns(df, order))
 
     def process(
         self,
@@ -176,6 +196,31 @@ class KeyedStream(_RowStream):
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
         return self._apply(process_plan(fn), output_schema, name, time_mode)
+
+    @overload
+    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> ConnectedStreams | BroadcastConnectedStream:
+        """Connects another stream.
+
+        Args:
+            other: another keyed stream, for a function of the rows of both, whose state and timers
+                they share by key; or what :func:`keystate.broadcast` makes.
+
+        Raises:
+            DeclarationError: the key columns of both do not have the same types.
+        """
+        if isinstance(other, KeyedStream):
+            return ConnectedStreams(self._keyed_rows(), other._keyed_rows())
+        return BroadcastConnectedStream(self, other)
+
+    def _keyed_rows(self) -> KeyedRows:
+        return KeyedRows(self._df, self._keys, self._order, self._max_parallelism)
 
     def process_batches(
         self,
@@ -212,6 +257,10 @@ class KeyedStream(_RowStream):
         return self.process(reducer, self._df.schema, name=name)
 
 
+def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:
+    return [df[column] if isinstance(column, str) else column for column in columns]
+
+
 def stream(df: DataFrame) -> DataStream:
     """A streaming or batch DataFrame that is not grouped by key."""
     return DataStream(df)
@@ -229,6 +278,10 @@ class DataStream(_RowStream):
         _bridge.check_session(df)
         check_distinct(df.schema, "the input")
         super().__init__(df, [])
+
+    def connect(self, broadcast: BroadcastStream) -> BroadcastConnectedStream:
+        """Connects a broadcast stream; see :func:`keystate.broadcast`."""
+        return BroadcastConnectedStream(self, broadcast)
 
     def process(
         self,
@@ -280,25 +333,18 @@ class BroadcastStream(BroadcastElements):
 class BroadcastConnectedStream:
     """A stream and a broadcast stream; made by ``connect``."""
 
-    def __init__(
-        self,
-        df: DataFrame,
-        keys: list[Column],
-        max_parallelism: int | None,
-        broadcast: BroadcastStream,
-    ) -> None:
+    def __init__(self, rows: _RowStream, broadcast: BroadcastStream) -> None:
         if not isinstance(broadcast, BroadcastStream):
             raise DeclarationError(
-                f"connect() takes what keystate.broadcast(df, ...) makes, got {broadcast!r}"
+                "connect() takes what keystate.broadcast(df, ...) makes, and connects a keyed "
+                f"stream to another keyed stream; got {broadcast!r}"
             )
-        if broadcast.df.isStreaming and not df.isStreaming:
+        if broadcast.df.isStreaming and not rows._df.isStreaming:
             raise DeclarationError(
                 "a stream can't be broadcast to a batch DataFrame: its rows would be processed "
                 "once for ever; make both of them streams, or both batch DataFrames"
             )
-        self._df = df
-        self._keys = keys
-        self._max_parallelism = max_parallelism
+        self._rows = rows
         self._broadcast = broadcast
 
     def process(
@@ -323,20 +369,21 @@ class BroadcastConnectedStream:
             DeclarationError: the function does not fit the stream, or one of its states or the
                 schema is not well declared.
         """
-        plan = broadcast_plan(fn, bool(self._keys))
+        rows = self._rows
+        plan = broadcast_plan(fn, bool(rows._keys))
         declared = Declared(
-            self._df.schema,
-            self._df.select(*self._keys).schema,
+            rows._df.schema,
+            rows._df.select(*rows._keys).schema,
             output_schema,
             name,
-            self._max_parallelism,
+            rows._max_parallelism,
             time_mode,
             self._broadcast,
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
             task = task_function(plan, dataclasses.replace(declared, side_outputs=tags))
-            return _bridge.process(self._df, self._keys, task, self._broadcast.df)
+            return _bridge.process(rows._df, rows._keys, task, self._broadcast.df, rows._order)
 
         return ResultDataFrame(run)
 

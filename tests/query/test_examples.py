@@ -45,5 +45,17 @@ def test_rules() -> None:
     ]
 
 
+def test_enrichment() -> None:
+    assert run("enrichment.py") == [
+        "('o1', 'apples for 20')",
+        "('o2', 'pears for 30')",
+        "('o4', 'figs for 50')",
+        "('o6', 'nuts for 10')",
+        "('o3', 'plums, not paid')",
+        "('o5', '70 for nothing')",
+        "('o7', 'dates for 5')",
+    ]
+
+
 def test_buffering_sink() -> None:
     assert run("buffering_sink.py") == ["100 numbers were written, each of them once"]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from keystate._spec import StateSpec
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.protocol import state_column
+from keystate._worker.protocol import Message, state_column
 from keystate._worker.results import Results
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
@@ -30,8 +30,8 @@ class BatchOperator(KeyedOperator):
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
     )
 
-    def _decode_rows(self, rows: pa.Array) -> Any:
-        return pa.RecordBatch.from_struct_array(rows)
+    def _decode_rows(self, message: Columns) -> Any:
+        return pa.RecordBatch.from_struct_array(message.elements(Message.ROWS))
 
     def _decode_slots(self, slots: pa.Array) -> Any:
         return slots

@@ -104,7 +104,7 @@ class KeyedOperator:
                 store.new_generation()
         self._load(message)
         slots = self._decode_slots(message.elements(Message.SLOTS))
-        rows = self._decode_rows(message.elements(Message.ROWS))
+        rows = self._decode_rows(message)
         results: list[Any] = []
         self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
@@ -175,8 +175,8 @@ class KeyedOperator:
     def _decode_slots(self, slots: pa.Array) -> Any:
         return INTEGERS.decode(slots)
 
-    def _decode_rows(self, rows: pa.Array) -> Any:
-        return self._rows.decode(rows)
+    def _decode_rows(self, message: Columns) -> Any:
+        return self._rows.decode(message.elements(Message.ROWS))
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, some slots at a time.

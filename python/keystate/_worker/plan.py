@@ -35,6 +35,7 @@ class FunctionPlan:
         style: what that is given and returns.
         on_timer: the method that takes a timer; empty when the function has no timers.
         on_broadcast: the method that takes a broadcast element; empty when there are none.
+        second: the method that takes a row of the second input; empty when there is one input.
     """
 
     function: Any
@@ -42,12 +43,18 @@ class FunctionPlan:
     style: Style
     on_timer: str = ""
     on_broadcast: str = ""
+    second: str = ""
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""
         called: Callable[..., Any] = (
             getattr(self.function, self.method) if self.method else self.function
         )
+        return called
+
+    def call_second(self) -> Callable[..., Any]:
+        """What is called for each row of the second input."""
+        called: Callable[..., Any] = getattr(self.function, self.second)
         return called
 
     def open(self, context: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import GeneratorType
 from typing import Any
 
@@ -24,7 +24,7 @@ def collect(result: Any, results: list[Any]) -> None:
 
 
 def _process(
-    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
     extend = results.extend
     for context.slot, row in zip(slots, rows):
@@ -38,7 +38,7 @@ def _process(
 
 
 def _flat_map(
-    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
     extend = results.extend
     for context.slot, row in zip(slots, rows):
@@ -52,7 +52,7 @@ def _flat_map(
 
 
 def _map(
-    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
     append = results.append
     for context.slot, row in zip(slots, rows):
@@ -61,7 +61,7 @@ def _map(
 
 
 def _sink(
-    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
     for context.slot, row in zip(slots, rows):
         context.row = row
@@ -69,7 +69,7 @@ def _sink(
 
 
 def _filter(
-    call: Call, context: RowContext, slots: list[int], rows: list[Any], results: list[Any]
+    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
     append = results.append
     for context.slot, row in zip(slots, rows):
@@ -80,7 +80,7 @@ def _filter(
 
 #: Calls a function for each row, with the slot of its key and the row in the context: states that
 #: live by event time, and errors, look at it there.
-LOOPS: dict[Style, Callable[[Call, RowContext, list[int], list[Any], list[Any]], None]] = {
+LOOPS: dict[Style, Callable[[Call, RowContext, Iterable[int], list[Any], list[Any]], None]] = {
     Style.PROCESS: _process,
     Style.FLAT_MAP: _flat_map,
     Style.MAP: _map,

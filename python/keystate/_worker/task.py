@@ -18,6 +18,7 @@ from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan, Style
 from keystate._worker.protocol import Control, check_version
+from keystate._worker.two_inputs import TwoInputOperator
 
 _KEPT_OPERATORS = 64
 
@@ -45,6 +46,7 @@ class TaskFunction:
         row_type: T.StructType,
         output_type: T.StructType,
         broadcast_type: T.StructType | None = None,
+        second_type: T.StructType | None = None,
     ) -> None:
         self.token = token
         self.function = function
@@ -53,6 +55,7 @@ class TaskFunction:
         self.row_type = row_type
         self.output_type = output_type
         self.broadcast_type = broadcast_type
+        self.second_type = second_type
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if gc.get_threshold()[0] < _GC_THRESHOLD[0]:
@@ -93,6 +96,8 @@ class TaskFunction:
         types = (self.key_type, self.row_type, self.output_type)
         if self.broadcast_type is not None:
             return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
+        if self.second_type is not None:
+            return TwoInputOperator(self.second_type, plan, self.spec, *types, control)
         operator = _batch_operator() if plan.style is Style.BATCHES else KeyedOperator
         return operator(plan, self.spec, *types, control)
 

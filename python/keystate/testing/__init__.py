@@ -6,5 +6,6 @@
 
 from keystate.testing._harness import KeyedProcessHarness
 from keystate.testing._snapshot import Snapshot
+from keystate.testing._two_inputs import KeyedTwoInputHarness
 
-__all__ = ["KeyedProcessHarness", "Snapshot"]
+__all__ = ["KeyedProcessHarness", "KeyedTwoInputHarness", "Snapshot"]

@@ -19,6 +19,7 @@ from keystate.testing._broadcast import BroadcastClient, BroadcastStates, Copy
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._keys import Keys
 from keystate.testing._operator_state import OperatorStates
+from keystate.testing._rows import Rows
 from keystate.testing._settings import Settings
 from keystate.testing._snapshot import StoredStates, StoredTimers, readable
 from keystate.testing._stores import Store, Timer, Timers
@@ -76,7 +77,7 @@ class Job:
             Control.ATTEMPT: 0,
             Control.STREAMING: True,
             Control.QUERY_RUN: str(uuid.uuid4()),
-            Control.EVENT_TIME_COLUMN: settings.event_time_column,
+            **settings.event_time_columns(),
         }
         self._subtasks = [
             Subtask(task, {**of_all, Control.SUBTASK: index}) for index in range(parallelism)
@@ -136,9 +137,7 @@ class Job:
 
     # -- micro-batches ---------------------------------------------------------------------------
 
-    def run(
-        self, rows: pa.Array, elements: pa.Array | None, clock: Clock, before: Clock
-    ) -> list[Row]:
+    def run(self, rows: Rows, elements: pa.Array | None, clock: Clock, before: Clock) -> list[Row]:
         """Runs a micro-batch; returns what it emits, subtask by subtask.
 
         Args:
@@ -162,7 +161,7 @@ class Job:
                 for index in emitted:
                     emitted[index] += self._run_broadcast(index, elements, clock)
             for index, each in sorted(work.items()):
-                mine = rows.take(pa.array(each.rows, pa.int64()))
+                mine = rows.take(each.rows)
                 now = {**clock.told(), **self._told(index)}
                 outcomes[index] = self._subtasks[index].run(each, mine, self.stores, now)
         except BaseException:
@@ -176,7 +175,7 @@ class Job:
                 self._operator_states.apply(index, outcome.messages[-1])
         return [row for part in emitted.values() for row in part]
 
-    def _assign(self, rows: pa.Array, due: list[Timer]) -> dict[int, Work]:
+    def _assign(self, rows: Rows, due: list[Timer]) -> dict[int, Work]:
         """By subtask its rows and timers."""
         work: dict[int, Work] = {}
         for i, (subtask, key) in enumerate(self.keys.of_rows(rows)):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from keystate._codec import Misfit, struct_codec
 from keystate._hash import KeyGroups
+from keystate.testing._rows import Rows
 from keystate.testing._settings import Settings
 
 
@@ -16,7 +17,7 @@ class Keys:
     """The keys of rows in the form in which a dictionary finds them, with their key groups."""
 
     def __init__(self, settings: Settings, parallelism: int) -> None:
-        self._columns = settings.key_columns
+        self._columns = settings.all_key_columns
         self._codec = struct_codec(settings.key_type)
         assert self._codec.as_key is not None
         self._as_key = self._codec.as_key
@@ -24,15 +25,19 @@ class Keys:
         self._max_parallelism = settings.max_parallelism
         self._parallelism = parallelism
         self._groups: dict[Any, int] = {}
-        if not self._columns:
+        if not settings.key_columns:
             # Rows without keys are spread by a hash of all their columns.
             self._spreading = KeyGroups(settings.input_schema, parallelism)
 
-    def of_rows(self, rows: pa.Array) -> list[tuple[int, Any]]:
+    def of_rows(self, rows: Rows) -> list[tuple[int, Any]]:
         """For each row its subtask and its key."""
-        if not self._columns:
+        found = [self._of_array(*each) for each in zip(rows.arrays, self._columns)]
+        return found[0] if rows.order is None else [found[of][at] for of, at in rows.order]
+
+    def _of_array(self, rows: pa.Array, key_columns: Sequence[int]) -> list[tuple[int, Any]]:
+        if not key_columns:
             return [(subtask, ()) for subtask in self._spreading.of(rows)]
-        columns = [rows.field(i) for i in self._columns]
+        columns = [rows.field(i) for i in key_columns]
         keys = pa.StructArray.from_arrays(columns, fields=list(self._codec.arrow))
         return [(self.subtask_of(key), key) for key in self.decode(keys)]
 

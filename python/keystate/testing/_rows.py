@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, struct_codec
+from keystate._codec import Misfit, codec, struct_codec
+from keystate._ordering import nulls_first, sort_key
+from keystate._worker.protocol import Message
 from keystate._worker.results import row_test
 from keystate.errors import DeclarationError
+from keystate.state import NATURAL
+
+
+class Rows:
+    """A micro-batch's rows in their order.
+
+    Args:
+        arrays: those of each input.
+        order: for each row the index of its input and its place there; ``None`` if there is one
+            input.
+    """
+
+    def __init__(
+        self, arrays: Sequence[pa.Array], order: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        self.arrays = arrays
+        self.order = order
+
+    def take(self, places: Sequence[int]) -> Rows:
+        """Some of the rows."""
+        if self.order is None:
+            return Rows([self.arrays[0].take(pa.array(places, pa.int64()))])
+        return Rows(self.arrays, [self.order[place] for place in places])
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The columns of a message that have the rows."""
+        if self.order is None:
+            return {Message.ROWS: self.arrays[0]}
+        first, second = (
+            array.take(pa.array([at for of, at in self.order if of == i], pa.int64()))
+            for i, array in enumerate(self.arrays)
+        )
+        inputs = pa.array([of for of, _ in self.order], pa.int32())
+        return {Message.ROWS: first, Message.SECOND_ROWS: second, Message.INPUTS: inputs}
 
 
 class Encoder:
@@ -42,11 +79,24 @@ class InputRows(Encoder):
     Args:
         row_type: their type.
         event_time: the column that the watermark goes by.
+        order: the columns that rows are sorted by.
+        misfit: as for any encoder.
     """
 
-    def __init__(self, row_type: T.StructType, event_time: int | None) -> None:
-        super().__init__(row_type, "a row does not fit the input schema")
+    def __init__(
+        self,
+        row_type: T.StructType,
+        event_time: int | None,
+        order: Sequence[int] = (),
+        misfit: str = "a row does not fit the input schema",
+    ) -> None:
+        super().__init__(row_type, misfit)
         self._event_time = event_time
+        types = [row_type.fields[column].dataType for column in order]
+        self._order = [
+            (column, codec(kind), nulls_first(sort_key(kind, NATURAL)))
+            for column, kind in zip(order, types)
+        ]
 
     def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         """The rows with this event time, in ms."""
@@ -56,6 +106,21 @@ class InputRows(Encoder):
         columns = rows.flatten()
         columns[at] = pa.array([timestamp * 1000], pa.int64()).cast(columns[at].type)
         return pa.StructArray.from_arrays(columns, fields=list(fields))
+
+    def ordered(self, rows: pa.Array) -> pa.Array:
+        """The rows in their order; those that are equal in it stay as they are."""
+        if not self._order:
+            return rows
+        keys = self.sort_keys(rows)
+        return rows.take(pa.array(sorted(range(len(rows)), key=keys.__getitem__), pa.int64()))
+
+    def sort_keys(self, rows: pa.Array) -> list[tuple[Any, ...]]:
+        """What each row is sorted by."""
+        columns = [
+            [by(value) for value in each.decode(rows.field(column))]
+            for column, each, by in self._order
+        ]
+        return list(zip(*columns))
 
     def on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, int]:
         """The rows that are not late, and how many are."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as T
 
 from keystate._operator_task import BroadcastElements, Declared, task_function
-from keystate._plans import broadcast_plan, function_plan
+from keystate._plans import broadcast_plan, function_plan, two_input_plan
 from keystate._spec import resolve_schema
+from keystate._worker.protocol import Control
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.state import MapStateDescriptor, TypeLike
@@ -31,10 +32,11 @@ class Settings:
     broadcast_schema: TypeLike | None
     broadcast_states: tuple[MapStateDescriptor[Any, Any], ...]
     pickle_allow: tuple[str, ...]
+    order_by: list[str]
 
     def as_arguments(self) -> dict[str, Any]:
         """As a harness takes them by name; can be pickled."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def check(self, parallelism: int) -> None:
         """Raises DeclarationError for what does not fit together."""
@@ -45,6 +47,8 @@ class Settings:
             )
         for name in self.key_cols:
             self._column(name, "key")
+        for name in self.order_by:
+            self._column(name, "order")
         if self.event_time is not None:
             self._column(self.event_time, "event time")
         if self.time_mode == "event_time" and not self.by_event_time:
@@ -56,6 +60,20 @@ class Settings:
     def key_columns(self) -> list[int]:
         """Which columns of the input are the key."""
         return [self._column(name, "key") for name in self.key_cols]
+
+    @cached_property
+    def order_columns(self) -> list[int]:
+        """By which columns of the input rows are sorted."""
+        return [self._column(name, "order") for name in self.order_by]
+
+    @property
+    def all_key_columns(self) -> list[list[int]]:
+        """The same of each input."""
+        return [self.key_columns]
+
+    def event_time_columns(self) -> dict[str, int | None]:
+        """What tasks are told of event time."""
+        return {Control.EVENT_TIME_COLUMN: self.event_time_column}
 
     @property
     def key_type(self) -> T.StructType:
@@ -101,7 +119,104 @@ class Settings:
         )
 
     def _column(self, name: str, purpose: str) -> int:
-        names = self.input_schema.fieldNames()
-        if name not in names:
-            raise DeclarationError(f"the {purpose} column '{name}' is not in the input: {names}")
-        return names.index(name)
+        return column_of(self.input_schema, name, purpose, "the input")
+
+
+@dataclass(frozen=True)
+class TwoInputSettings(Settings):
+    """The same of a harness of two inputs; what is not of the second input is above."""
+
+    second_schema: T.StructType = field(default_factory=T.StructType)
+    second_key_cols: list[str] = field(default_factory=list)
+    second_event_time: str | None = None
+    second_order_by: list[str] = field(default_factory=list)
+    ordered_by: tuple[str, str] | None = None
+
+    def as_arguments(self) -> dict[str, Any]:
+        return {
+            "input_schema1": self.input_schema,
+            "key_cols1": self.key_cols,
+            "input_schema2": self.second_schema,
+            "key_cols2": self.second_key_cols,
+            "output_schema": self.output_schema,
+            "max_parallelism": self.max_parallelism,
+            "event_time1": self.event_time,
+            "event_time2": self.second_event_time,
+            "order_by1": self.order_by,
+            "order_by2": self.second_order_by,
+            "ordered_by": self.ordered_by,
+            "time_mode": self.time_mode,
+            "name": self.name,
+            "pickle_allow": self.pickle_allow,
+        }
+
+    def check(self, parallelism: int) -> None:
+        super().check(parallelism)
+        types = [
+            [schema.fields[i].dataType.simpleString() for i in columns]
+            for schema, columns in zip(
+                (self.input_schema, self.second_schema), self.all_key_columns
+            )
+        ]
+        if types[0] != types[1] or not types[0]:
+            raise DeclarationError(
+                "the key columns of both inputs must have the same types, in the same order: those "
+                f"of the first are {types[0]}, of the second {types[1]}"
+            )
+
+    @property
+    def all_key_columns(self) -> list[list[int]]:
+        return [self.key_columns, [self._second(name, "key") for name in self.second_key_cols]]
+
+    def event_time_columns(self) -> dict[str, int | None]:
+        second = self.second_event_time_column
+        return {**super().event_time_columns(), Control.SECOND_EVENT_TIME_COLUMN: second}
+
+    @property
+    def by_event_time(self) -> bool:
+        marked = self.event_time is not None or self.second_event_time is not None
+        return self.time_mode in ("auto", "event_time") and marked
+
+    @cached_property
+    def second_event_time_column(self) -> int | None:
+        """Which column of the second input the watermark goes by."""
+        name = self.second_event_time
+        return None if name is None else self._second(name, "event time")
+
+    def orders(self) -> tuple[list[int], list[int]]:
+        """By which columns each input's rows are sorted."""
+        first, second = self.ordered_by or (None, None)
+        ours = [*([] if first is None else [first]), *self.order_by]
+        theirs = [*([] if second is None else [second]), *self.second_order_by]
+        return (
+            [self._column(name, "order") for name in ours],
+            [self._second(name, "order") for name in theirs],
+        )
+
+    def task(self, function: Any) -> TaskFunction:
+        declared = Declared(
+            self.input_schema,
+            self.key_type,
+            self.output_schema,
+            self.name,
+            self.max_parallelism,
+            self.time_mode,
+            pickles=self.pickle_allow,
+            second_type=self.second_schema,
+        )
+        return task_function(two_input_plan(function), declared)
+
+    def _second(self, name: str, purpose: str) -> int:
+        return column_of(self.second_schema, name, purpose, "the second input")
+
+
+def column_of(schema: T.StructType, name: str, purpose: str, place: str) -> int:
+    """The index of a column.
+
+    Raises:
+        DeclarationError: there is none of this name.
+    """
+    names = schema.fieldNames()
+    if name not in names:
+        raise DeclarationError(f"the {purpose} column '{name}' is not in {place}: {names}")
+    return names.index(name)

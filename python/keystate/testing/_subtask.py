@@ -12,6 +12,7 @@ from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.protocol import Control, Message
 from keystate._worker.task import TaskFunction
+from keystate.testing._rows import Rows
 from keystate.testing._stores import Store, Timer
 
 #: What a message says besides data.
@@ -66,7 +67,7 @@ class Subtask:
             operator, self._operator = self._operator, None
             operator.close()
 
-    def run(self, work: Work, rows: pa.Array, stores: Sequence[Store], now: Told) -> Outcome:
+    def run(self, work: Work, rows: Rows, stores: Sequence[Store], now: Told) -> Outcome:
         """Runs one micro-batch's task. When the function fails it is closed; the next is new."""
         self.open(now)
         assert self._operator is not None
@@ -80,7 +81,7 @@ class Subtask:
                 answers += self._operator.answer(message, control)
             if work.timers:
                 keys = [timer.key for timer in work.timers]
-                message = self._message(slots, keys, rows[:0], work.timers, stores)
+                message = self._message(slots, keys, rows.take([]), work.timers, stores)
                 answers += self._operator.answer(message, control)
             answers += self._operator.end_task()
         except BaseException:
@@ -121,7 +122,7 @@ class Subtask:
         self,
         slots: dict[Any, int],
         keys: Sequence[Any],
-        rows: pa.Array,
+        rows: Rows,
         timers: Sequence[Timer],
         stores: Sequence[Store],
     ) -> Columns:
@@ -131,7 +132,7 @@ class Subtask:
         new = list(slots)[known:]
         no_slots = of_keys[:0]
         columns = {
-            Message.ROWS: rows,
+            **rows.columns(),
             Message.SLOTS: no_slots if timers else of_keys,
             **self.new_keys(new, stores),
         }

@@ -20,6 +20,8 @@ package object keystate {
   type KeyedStream[T, K] = stream.KeyedStream[T, K]
   type KeyedDataset[T] = stream.KeyedDataset[T]
   type BroadcastStream[B] = stream.BroadcastStream[B]
+  type ConnectedKeyedStreams[A, B, K] = stream.ConnectedKeyedStreams[A, B, K]
+  type ConnectedKeyedDatasets[A, B] = stream.ConnectedKeyedDatasets[A, B]
 
   /** What Keystate's errors are; `code` tells which one, and docs/errors.md what to do. */
   type KeystateException = errors.KeystateException

@@ -5,6 +5,7 @@ import java.sql.Timestamp
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.functions.rand
 
 import keystate.errors.KeystateException
 
@@ -79,6 +80,28 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
     assert(sum(data).collect().sorted.toSeq == Seq(("a", 3), ("b", 5)))
     val rolling = new Stream[(String, Int)]("reduce").run(sum)(Seq(("a", 1), ("a", 2), ("b", 5)))
     assert(rolling.sorted == Seq(("a", 1), ("a", 3), ("b", 5)))
+  }
+
+  test("orderBy sorts the rows of a key, in a stream and in a batch") {
+    val words = Seq(("a", 3), ("b", 2), ("a", 1), ("a", 4), ("b", 5), ("b", 1))
+    def build(
+        in: Dataset[(String, Int)]
+    )(ordered: KeyedDataset[(String, Int)] => KeyedDataset[(String, Int)]) =
+      ordered(in.repartition(3).keyed("_1")).flatMapWithState[String, String] {
+        (row: (String, Int), before: Option[String]) =>
+          val seen = before.getOrElse(row._1) + row._2
+          (Seq(seen), Some(seen))
+      }
+    val stream = new Stream[(String, Int)]("orderBy")
+    val emitted = stream.run(build(_)(_.orderBy("_2")))(words, Seq(("a", 0), ("a", -1)))
+    assert(emitted.sortBy(_.length).takeRight(2).toSet == Set("a134-10", "a134-1"))
+    assert(emitted.contains("b125"))
+    val descending = build(words.toDS())(_.orderBy($"_2".desc)).collect()
+    assert(Set("a431", "b521").subsetOf(descending.toSet))
+    val error = intercept[KeystateException](
+      words.toDS().keyed("_1").orderBy(rand()).map((in: (String, Int)) => in._2)
+    )
+    assert(error.code == "KEYSTATE_DECLARATION")
   }
 
   test("every kind of state, over restarts") {

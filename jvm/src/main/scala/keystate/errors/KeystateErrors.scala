@@ -59,6 +59,26 @@ object KeystateErrors {
     s"$description can't be a key: give column names or expressions over one row."
   )
 
+  def orderNotOfARow(description: String): KeystateException = declaration(
+    s"Rows can't be sorted by $description: give column names or deterministic expressions over " +
+      "one row."
+  )
+
+  def keysDiffer(first: String, second: String): KeystateException = declaration(
+    s"The key columns of both inputs must have the same types, in the same order: those of the " +
+      s"first input are ($first), of the second ($second). Cast them to one type."
+  )
+
+  def ordersDiffer(
+      first: String,
+      firstType: String,
+      second: String,
+      secondType: String
+  ): KeystateException = declaration(
+    s"The rows of both inputs can't be merged by $first of type $firstType and $second of type " +
+      s"$secondType: both must have the same type and direction."
+  )
+
   def maxParallelismChanged(recorded: Int, wanted: Int, location: String): KeystateException =
     new KeystateException(
       ErrorCode.MaxParallelismChanged,

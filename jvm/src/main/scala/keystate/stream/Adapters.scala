@@ -25,14 +25,19 @@ private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
     with FunctionAdapter {
   override def adapted: AnyRef = function
 
-  override def open(context: RuntimeContext): Unit = function match {
+  override def open(context: RuntimeContext): Unit = Adapter.open(function, context)
+  override def close(): Unit = Adapter.close(function)
+}
+
+private[keystate] object Adapter {
+  def open(function: AnyRef, context: RuntimeContext): Unit = function match {
     case rich: RichFunction =>
       rich.setRuntimeContext(context)
       rich.open(context)
     case _ =>
   }
 
-  override def close(): Unit = function match {
+  def close(function: AnyRef): Unit = function match {
     case rich: RichFunction => rich.close()
     case _ =>
   }

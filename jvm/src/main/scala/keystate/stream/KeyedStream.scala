@@ -11,7 +11,7 @@ import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
   * the other by the same subtask and share state. In a batch query state lasts as long as the
   * query.
   *
-  * `timeMode`, `maxParallelism` and `name` return a new stream with that setting.
+  * `timeMode`, `maxParallelism`, `orderBy` and `name` return a new stream with that setting.
   */
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {
@@ -38,6 +38,17 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
       )
     withSettings(settings.copy(maxParallelism = Some(groups)))
   }
+
+  /** The rows of a key come sorted by these columns within a micro-batch, and in a batch query. Rows
+    * that are equal in them come in any order.
+    */
+  def orderBy(column: String, more: String*): Self =
+    orderBy((column +: more).map(data.col): _*)
+
+  /** As the other one, by expressions over one row, such as `$"time".desc`; else
+    * `KEYSTATE_DECLARATION`.
+    */
+  def orderBy(columns: Column*): Self = withSettings(settings.copy(order = columns))
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.
@@ -80,7 +91,7 @@ final class KeyedStream[T, K] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
     keyType: TypeInformation[K],
-    protected val settings: StreamSettings = StreamSettings()
+    private[keystate] val settings: StreamSettings = StreamSettings()
 ) extends KeyedRowStream[T](data, by) {
   override protected type Self = KeyedStream[T, K]
   override protected def withSettings(settings: StreamSettings): KeyedStream[T, K] =
@@ -89,6 +100,10 @@ final class KeyedStream[T, K] private[keystate] (
   /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedStream[T, K, B] =
     new BroadcastConnectedKeyedStream(this, keyType, broadcast)
+
+  /** Together with another keyed Dataset, for a function with state and timers that both share. */
+  def connect[B](other: KeyedRowStream[B]): ConnectedKeyedStreams[T, B, K] =
+    new ConnectedKeyedStreams(this, other, keyType)
 
   /** The function's results, as a Dataset that several such operators can follow.
     *
@@ -106,7 +121,7 @@ final class KeyedStream[T, K] private[keystate] (
 final class KeyedDataset[T] private[keystate] (
     data: Dataset[T],
     by: KeyBy[T],
-    protected val settings: StreamSettings = StreamSettings()
+    private[keystate] val settings: StreamSettings = StreamSettings()
 ) extends KeyedRowStream[T](data, by) {
   override protected type Self = KeyedDataset[T]
   override protected def withSettings(settings: StreamSettings): KeyedDataset[T] =
@@ -115,6 +130,10 @@ final class KeyedDataset[T] private[keystate] (
   /** Together with rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedKeyedDataset[T, B] =
     new BroadcastConnectedKeyedDataset(this, broadcast)
+
+  /** Together with another keyed Dataset, for a function with state and timers that both share. */
+  def connect[B](other: KeyedRowStream[B]): ConnectedKeyedDatasets[T, B] =
+    new ConnectedKeyedDatasets(this, other)
 
   /** The function's results. Fails as [[KeyedStream.process]] does.
     *

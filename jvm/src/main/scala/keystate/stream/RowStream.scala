@@ -1,6 +1,6 @@
 package keystate.stream
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.{
   Collector,
@@ -11,15 +11,18 @@ import keystate.{
   RichFunction,
   TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, ScalaBridge}
+import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, KeyedData, ScalaBridge}
 
 /** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones
   * ([[keystate.RichMapFunction]] and so on), with a life cycle and state, or plain ones. What can
   * go wrong is told at [[KeyedStream.process]].
   */
-abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
+abstract class RowStream[T] private[keystate] (
+    private[keystate] val data: Dataset[T],
+    by: KeyBy[T]
+) {
   protected type Self <: RowStream[T]
-  protected def settings: StreamSettings
+  private[keystate] def settings: StreamSettings
   protected def withSettings(settings: StreamSettings): Self
 
   /** The operator's name, in messages and as the function's task name. */
@@ -50,6 +53,12 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(adapter, None, out)
 
+  /** @param first
+    *   what the rows of a key are sorted by before anything else
+    */
+  private[keystate] def keyedData(first: Option[Column]): KeyedData[T] =
+    KeyedData(data, by, first.toSeq ++ settings.order)
+
   private[keystate] def run[OUT](
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
@@ -64,7 +73,8 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
     out,
     settings.name,
     settings.maxParallelism,
-    settings.timeMode
+    settings.timeMode,
+    settings.order
   )
 }
 
@@ -72,11 +82,14 @@ abstract class RowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T]) {
   *
   * @param maxParallelism
   *   None: what the checkpoint or the session says
+  * @param order
+  *   what the rows of a key are sorted by; none if in no order
   */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
     timeMode: String = "auto",
-    maxParallelism: Option[Int] = None
+    maxParallelism: Option[Int] = None,
+    order: Seq[Column] = Nil
 )
 
 /** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a
@@ -85,7 +98,7 @@ private[keystate] final case class StreamSettings(
   */
 final class DataStream[T] private[keystate] (
     data: Dataset[T],
-    protected val settings: StreamSettings = StreamSettings(timeMode = "none")
+    private[keystate] val settings: StreamSettings = StreamSettings(timeMode = "none")
 ) extends RowStream[T](data, KeyBy.Columns(Nil)) {
   override protected type Self = DataStream[T]
   override protected def withSettings(settings: StreamSettings): DataStream[T] =

@@ -28,7 +28,12 @@ import org.apache.spark.sql.keystate.checkpoint.{
   StoredTimers
 }
 import org.apache.spark.sql.keystate.files.CheckpointOwner
-import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.plan.{
+  BroadcastProcess,
+  KeyedInput,
+  KeyedProcess,
+  TwoInputProcess
+}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
@@ -43,6 +48,8 @@ object PythonBridge {
     *   a map-in-arrow Python function
     * @param keys
     *   the key columns: resolved names, or expressions over one row
+    * @param order
+    *   what the rows of a key are sorted by; none if in no order
     * @param outputSchema
     *   JSON of the schema of the rows that the function emits
     * @param spec
@@ -52,6 +59,7 @@ object PythonBridge {
       data: Dataset[_],
       function: Column,
       keys: JList[Column],
+      order: JList[Column],
       outputSchema: String,
       spec: String
   ): DataFrame = {
@@ -69,7 +77,45 @@ object PythonBridge {
           operator.sideOutputs
         ),
         operator,
+        KeyedInput.order(df, order.asScala.toSeq),
         input.child
+      )
+    )
+  }
+
+  /** Applies a function to two DataFrames with the same keys.
+    *
+    * @param merged
+    *   whether the rows of both come by the first of their orders; the other parameters are as for
+    *   `process`
+    */
+  def processTwo(
+      first: Dataset[_],
+      second: Dataset[_],
+      function: Column,
+      firstKeys: JList[Column],
+      secondKeys: JList[Column],
+      firstOrder: JList[Column],
+      secondOrder: JList[Column],
+      merged: Boolean,
+      outputSchema: String,
+      spec: String
+  ): DataFrame = {
+    val one = first.asInstanceOf[ClassicDataset[_]]
+    val two = second.asInstanceOf[ClassicDataset[_]]
+    ClassicDataset.ofRows(
+      one.sparkSession,
+      TwoInputProcess.connect(
+        PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
+        KeyedInput.byColumns(one, firstKeys.asScala.toSeq),
+        KeyedInput.byColumns(two, secondKeys.asScala.toSeq),
+        (
+          KeyedInput.order(one, firstOrder.asScala.toSeq),
+          KeyedInput.order(two, secondOrder.asScala.toSeq)
+        ),
+        merged,
+        DataType.fromJson(outputSchema).asInstanceOf[StructType],
+        OperatorSpec.fromJson(spec)
       )
     )
   }
@@ -107,10 +153,11 @@ object PythonBridge {
       broadcast: Dataset[_],
       function: Column,
       keys: JList[Column],
+      order: JList[Column],
       outputSchema: String,
       spec: String
   ): DataFrame = {
-    val keyed = process(data, function, keys, outputSchema, spec)
+    val keyed = process(data, function, keys, order, outputSchema, spec)
       .asInstanceOf[ClassicDataset[_]]
     val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     keyed.queryExecution.analyzed match {

@@ -6,6 +6,7 @@ import keystate.{
   Collector,
   KeyedBroadcastContext,
   KeyedBroadcastProcessFunction,
+  KeyedCoProcessFunction,
   KeyedProcessFunction,
   ProcessFunction,
   RichFunction
@@ -16,6 +17,10 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
   import FunctionCalls.{Element, Out}
 
   def processElement(value: Any, ctx: Element, out: Out): Unit
+
+  /** For an element of the second of two inputs. */
+  def processSecond(value: Any, ctx: Element, out: Out): Unit =
+    throw new IllegalStateException("the function has one input")
 
   /** Whether the function can set timers. */
   def hasTimers: Boolean = false
@@ -43,6 +48,8 @@ private[keystate] object FunctionCalls {
   def apply(function: RichFunction): FunctionCalls = function match {
     case own: KeyedProcessFunction[_, _, _] =>
       new Keyed(own.asInstanceOf[KeyedProcessFunction[Any, Any, Any]])
+    case own: KeyedCoProcessFunction[_, _, _, _] =>
+      new KeyedTwo(own.asInstanceOf[KeyedCoProcessFunction[Any, Any, Any, Any]])
     case own: ProcessFunction[_, _] => new Plain(own.asInstanceOf[ProcessFunction[Any, Any]])
     case own: KeyedBroadcastProcessFunction[_, _, _, _] =>
       new KeyedBroadcast(own.asInstanceOf[KeyedBroadcastProcessFunction[Any, Any, Any, Any]])
@@ -56,6 +63,17 @@ private[keystate] object FunctionCalls {
       overrides("onTimer", classOf[KeyedProcessFunction[_, _, _]])
     override def processElement(value: Any, ctx: Element, out: Out): Unit =
       own.processElement(value, ctx, out)
+    override def onTimer(time: Long, ctx: Element, out: Out): Unit = own.onTimer(time, ctx, out)
+  }
+
+  private final class KeyedTwo(own: KeyedCoProcessFunction[Any, Any, Any, Any])
+      extends FunctionCalls(own) {
+    override def hasTimers: Boolean =
+      overrides("onTimer", classOf[KeyedCoProcessFunction[_, _, _, _]])
+    override def processElement(value: Any, ctx: Element, out: Out): Unit =
+      own.processElement1(value, ctx, out)
+    override def processSecond(value: Any, ctx: Element, out: Out): Unit =
+      own.processElement2(value, ctx, out)
     override def onTimer(time: Long, ctx: Element, out: Out): Unit = own.onTimer(time, ctx, out)
   }
 

@@ -5,7 +5,6 @@ import java.nio.ByteBuffer
 import scala.collection.mutable
 
 import org.apache.spark.SparkEnv
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
@@ -16,7 +15,8 @@ import org.apache.spark.sql.keystate.operator.{
   FunctionRun,
   FunctionRunner,
   OperatorFunction,
-  OperatorTaskContext
+  OperatorTaskContext,
+  TaskRows
 }
 import org.apache.spark.sql.keystate.state.Timer
 
@@ -25,8 +25,8 @@ import org.apache.spark.sql.keystate.state.Timer
   *
   * @param function
   *   the serialised [[RichFunction]]
-  * @param input
-  *   bound to the columns that the function sees
+  * @param inputs
+  *   for each input, bound to the columns that the function sees of it
   * @param key
   *   bound to the key columns
   * @param operatorStates
@@ -36,7 +36,7 @@ import org.apache.spark.sql.keystate.state.Timer
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
-    val input: ExpressionEncoder[Any],
+    val inputs: Seq[ExpressionEncoder[Any]],
     val key: ExpressionEncoder[Any],
     val output: ExpressionEncoder[Any],
     val states: Seq[DeclaredState],
@@ -48,7 +48,7 @@ private[keystate] final class JvmFunction(
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
   override def run(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): FunctionRun = {

@@ -19,7 +19,7 @@ import keystate.{
   TimerService
 }
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext}
+import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
@@ -27,11 +27,12 @@ import org.apache.spark.sql.keystate.state.{Timer, Timers}
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
     extends AutoCloseable {
   private val cursor = new CurrentKey
-  private val toInput = function.input.createDeserializer()
+  private val toInput = function.inputs.map(_.createDeserializer()).toArray
   private val toKey = function.key.createDeserializer()
   private val toRow = function.output.createSerializer()
   private var context = opening
   private var row: InternalRow = _ // of the current element; null for a timer
+  private var input = 0 // the index of its input
   private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
 
@@ -70,7 +71,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   /** Applies the function to rows, and then to timers, as the result is read. */
   def run(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): Pass = {
@@ -88,13 +89,13 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   /** One pass over broadcast elements, rows and timers. Its result may not be read to the end. */
   final class Pass(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ) extends Iterator[InternalRow]
       with FunctionRun {
-    private val keys = context.keyReader
-    private val timerKey = new UnsafeRow(keys.width)
+    private val readers = context.inputs.toArray
+    private val timerKey = new UnsafeRow(readers.head.keys.width)
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
     private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
@@ -139,11 +140,15 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
         )
 
-    private def process(input: InternalRow): Unit = {
-      cursor.moveTo(keys.key(input), keys.group(input))
-      row = context.toColumns(input)
-      val value = toInput(row)
-      try calls.processElement(value, element, collector)
+    private def process(whole: InternalRow): Unit = {
+      input = rows.input
+      val reader = readers(input)
+      cursor.moveTo(reader.keys.key(whole), reader.keys.group(whole))
+      row = reader.toColumns(whole)
+      val value = toInput(input)(row)
+      try
+        if (input == 0) calls.processElement(value, element, collector)
+        else calls.processSecond(value, element, collector)
       catch failed(s"${ofKey}row ${shorten(value)}")
       cursor.leave()
     }
@@ -214,7 +219,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       else if (timer.domain == Timers.EventTime) timer.time
       else Long.MinValue
 
-    private def rowTime: Long = context.eventTime.millis(row)
+    private def rowTime: Long = context.inputs(input).eventTime.millis(row)
 
     override def timeDomain(): TimeDomain = {
       if (timer == null) throw KeystateErrors.declaration("no timer is firing")

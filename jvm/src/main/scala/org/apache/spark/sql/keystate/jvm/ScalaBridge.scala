@@ -4,7 +4,7 @@ import java.io.NotSerializableException
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.{Dataset, Row}
+import org.apache.spark.sql.{Column, Dataset, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
@@ -17,7 +17,12 @@ import keystate.{CheckpointListener, CheckpointedFunction, RichFunction, TypeInf
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.plan.{
+  BroadcastProcess,
+  KeyedInput,
+  KeyedProcess,
+  TwoInputProcess
+}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 
 /** What the Scala API calls. */
@@ -30,6 +35,8 @@ object ScalaBridge {
     *   None if the function does not ask for the key
     * @param broadcast
     *   None if the function takes no broadcast elements
+    * @param order
+    *   what the rows of a key are sorted by; none if in no order
     */
   def process[T, OUT](
       data: Dataset[T],
@@ -40,19 +47,13 @@ object ScalaBridge {
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
-      timeMode: String
+      timeMode: String,
+      order: Seq[Column]
   ): Dataset[OUT] = {
     val df = classic(data)
     checkExtension(df)
-    if (!timeModes(timeMode))
-      throw KeystateErrors.declaration(
-        s"The time mode must be one of ${timeModes.mkString(", ")}, not $timeMode."
-      )
-    val input = by match {
-      case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns)
-      case KeyBy.Function(f, encoder) =>
-        KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
-    }
+    checkTimeMode(timeMode)
+    val input = inputOf(df, by)
     val serialized = serialize(function)
     val calls = FunctionCalls(function)
     val (states, operatorStates) = discover(serialized, name)
@@ -83,7 +84,7 @@ object ScalaBridge {
     val plan = KeyedProcess(
       new JvmFunction(
         serialized,
-        df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer),
+        Seq(bound(df, input, analyzer)),
         keyEncoder(keyType.getOrElse(TypeInformation.row), input.keys, analyzer),
         output,
         states,
@@ -94,6 +95,7 @@ object ScalaBridge {
       input.columns,
       input.output(output.schema),
       spec,
+      KeyedInput.order(df, order),
       input.child
     )
     val connected = broadcast.fold[LogicalPlan](plan) { inputs =>
@@ -101,6 +103,78 @@ object ScalaBridge {
     }
     ClassicDataset(df.sparkSession, connected)(outputType.encoder)
   }
+
+  /** Applies a function to two Datasets with the same keys.
+    *
+    * @param merged
+    *   whether the rows of both come by the first column in their orders
+    */
+  def processTwo[A, B, OUT](
+      first: KeyedData[A],
+      second: KeyedData[B],
+      merged: Boolean,
+      function: RichFunction,
+      keyType: TypeInformation[_],
+      outputType: TypeInformation[OUT],
+      name: Option[String],
+      maxParallelism: Option[Int],
+      timeMode: String
+  ): Dataset[OUT] = {
+    val (one, two) = (classic(first.data), classic(second.data))
+    checkExtension(one)
+    checkTimeMode(timeMode)
+    val inputs = (inputOf(one, first.by), inputOf(two, second.by))
+    val serialized = serialize(function)
+    val calls = FunctionCalls(function)
+    val (states, operatorStates) = discover(serialized, name)
+    checkStates(states.map(_.spec), operatorStates.map(_.state.spec), inputs._1.keys)
+    val analyzer = one.sparkSession.sessionState.analyzer
+    val output = ObjectCodec.expression(outputType.encoder)
+    // Either input may have a null in its key.
+    val keys = inputs._1.keys.map(_.withNullability(true))
+    val plan = TwoInputProcess.connect(
+      new JvmFunction(
+        serialized,
+        Seq(bound(one, inputs._1, analyzer), bound(two, inputs._2, analyzer)),
+        keyEncoder(keyType, keys, analyzer),
+        output,
+        states,
+        operatorStates,
+        None
+      ),
+      inputs._1,
+      inputs._2,
+      (KeyedInput.order(one, first.order), KeyedInput.order(two, second.order)),
+      merged,
+      output.schema,
+      OperatorSpec(
+        name,
+        maxParallelism,
+        timeMode,
+        calls.hasTimers,
+        states.map(_.spec),
+        checkpointed = isCheckpointed(calls),
+        operatorStates = operatorStates.map(_.state.spec)
+      )
+    )
+    ClassicDataset(one.sparkSession, plan)(outputType.encoder)
+  }
+
+  private def checkTimeMode(timeMode: String): Unit =
+    if (!timeModes(timeMode))
+      throw KeystateErrors.declaration(
+        s"The time mode must be one of ${timeModes.mkString(", ")}, not $timeMode."
+      )
+
+  private def inputOf[T](df: ClassicDataset[T], by: KeyBy[T]): KeyedInput = by match {
+    case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns)
+    case KeyBy.Function(f, encoder) =>
+      KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
+  }
+
+  /** The encoder of a Dataset's elements, bound to the columns that the function sees. */
+  private def bound(df: ClassicDataset[_], input: KeyedInput, analyzer: Analyzer) =
+    df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer)
 
   private def serialize(function: RichFunction): Array[Byte] =
     try JvmFunction.serialize(function)

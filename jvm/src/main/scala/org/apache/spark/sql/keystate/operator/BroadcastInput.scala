@@ -13,10 +13,3 @@ private[keystate] final class BroadcastInput(
     if (columns == output) rows.iterator
     else rows.iterator.map(UnsafeProjection.create(columns, output))
 }
-
-/** What is broadcast to an operator.
-  *
-  * @param once
-  *   whether it is no stream; then it is broadcast with the query's first micro-batch only
-  */
-private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)

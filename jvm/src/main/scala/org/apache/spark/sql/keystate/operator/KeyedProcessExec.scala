@@ -20,7 +20,8 @@ import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorCustomMetric,
   StatefulOperatorStateInfo,
-  StatefulOperatorsUtils
+  StatefulOperatorsUtils,
+  WatermarkSupport
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateExec,
@@ -55,27 +56,31 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   *   the parameters of Spark's operator
   * @param function
   *   the user's function
-  * @param broadcast
-  *   what the right child broadcasts; in the base that child is the initial state
+  * @param order
+  *   what the rows of a task are sorted by
+  * @param side
+  *   what the right child is for; in the base that child is the initial state
   */
 private[keystate] class KeyedProcessExec(
     base: TransformWithStateExec,
     override val output: Seq[Attribute],
     val function: OperatorFunction,
     val spec: OperatorSpec,
-    val broadcast: Option[BroadcastSide]
+    val order: Seq[SortOrder],
+    val side: Option[RightSide]
 ) extends TransformWithStateShim(base) {
   import KeyedProcessExec._
 
   override protected def withBase(base: TransformWithStateExec): TransformWithStateExec = {
-    val right = base.initialState
+    val unread = base.initialState
     new KeyedProcessExec(
-      if (broadcastsIn(base.stateInfo)) base
-      else base.copy(initialState = LocalTableScanExec(right.output, Nil, None)),
+      if (readsRightIn(base.stateInfo)) base
+      else base.copy(initialState = LocalTableScanExec(unread.output, Nil, None)),
       output,
       function,
       spec,
-      broadcast
+      order,
+      side
     )
   }
 
@@ -91,13 +96,15 @@ private[keystate] class KeyedProcessExec(
   /** None: the base's count what Spark's own function handles do. */
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
 
-  /** Whether the right child is broadcast. A static input is broadcast with the first micro-batch
-    * only: after that nothing may run its plan.
+  /** Whether the right child is read. A static input is read with the first micro-batch only: after
+    * that nothing may run its plan.
     */
-  private def broadcastsIn(info: Option[StatefulOperatorStateInfo]): Boolean =
-    broadcast.exists(!_.once || info.forall(_.storeVersion == 0))
+  private def readsRightIn(info: Option[StatefulOperatorStateInfo]): Boolean =
+    side.exists(!_.once || info.forall(_.storeVersion == 0))
 
-  private def broadcasts: Boolean = broadcastsIn(stateInfo)
+  private def readsRight: Boolean = readsRightIn(stateInfo)
+
+  private val keyedSide: Option[KeyedSide] = side.collect { case keyed: KeyedSide => keyed }
 
   /** Keeps both children. The base drops the right one after the first micro-batch. */
   override protected def withNewChildrenInternal(
@@ -106,8 +113,6 @@ private[keystate] class KeyedProcessExec(
   ): TransformWithStateExec = copy(child = newLeft, initialState = newRight)
 
   private def toAllSubtasks = BroadcastDistribution(IdentityBroadcastMode)
-
-  private def normalizedKeys = Routing.normalized(groupingAttributes)
 
   /** A stream's rows go to the subtask that owns their key group; without keys they are spread over
     * the subtasks. A batch query keeps no state, so any partitioning by key will do, also an
@@ -123,18 +128,41 @@ private[keystate] class KeyedProcessExec(
         )
       } else if (groupingAttributes.isEmpty) {
         UnspecifiedDistribution
-      } else if (isStreaming) {
-        val parallelism = getStateInfo.numPartitions
-        val label = Routing.routing(normalizedKeys, parallelism, record.maxParallelism)
-        StatefulOpClusteredDistribution(Seq(label), parallelism)
-      } else {
-        ClusteredDistribution(groupingAttributes)
+      } else byKey(groupingAttributes)
+    Seq(
+      rows,
+      side.filter(_ => readsRight) match {
+        case Some(keyed: KeyedSide) => byKey(keyed.keys)
+        case Some(_: BroadcastSide) => toAllSubtasks
+        case None => UnspecifiedDistribution
       }
-    Seq(rows, if (broadcasts) toAllSubtasks else UnspecifiedDistribution)
+    )
   }
 
-  /** Rows need not be sorted by key: a function finds its states for every row. */
-  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(Nil, Nil)
+  private def byKey(keys: Seq[Attribute]): Distribution =
+    if (isStreaming) {
+      val parallelism = getStateInfo.numPartitions
+      val label = Routing.routing(Routing.normalized(keys), parallelism, record.maxParallelism)
+      StatefulOpClusteredDistribution(Seq(label), parallelism)
+    } else ClusteredDistribution(keys)
+
+  /** Rows need not be sorted by key, because a function finds its states for every row. If the
+    * user asks for an order, that of all rows of a task is that of each key's rows too. To sort by
+    * one column is cheaper than by key and column.
+    */
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] =
+    Seq(order, keyedSide.filter(_ => readsRight).fold(Seq.empty[SortOrder])(_.order))
+
+  /** The key columns as they are stored: with the names of the first input, and null where either
+    * input can have null.
+    */
+  private def keyColumns: Seq[Attribute] = keyedSide match {
+    case None => groupingAttributes
+    case Some(keyed) =>
+      groupingAttributes.zip(keyed.keys).map { case (left, right) =>
+        (if (keyed.isFirst) right else left).withNullability(left.nullable || right.nullable)
+      }
+  }
 
   /** What the checkpoint says of this operator. */
   @transient private lazy val record: OperatorRecord =
@@ -149,7 +177,7 @@ private[keystate] class KeyedProcessExec(
     val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
     new SparkStateSchema(
       spec.states ++ kept.map(StateSpec.of).filter(_.kind != StateKind.Broadcast),
-      DataTypeUtils.fromAttributes(groupingAttributes)
+      DataTypeUtils.fromAttributes(keyColumns)
     )
   }
 
@@ -210,10 +238,9 @@ private[keystate] class KeyedProcessExec(
       checkProvider()
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
-        else DataTypeUtils.fromAttributes(groupingAttributes)
+        else DataTypeUtils.fromAttributes(keyColumns)
       val tasks = tasksOf(record.maxParallelism)
-      child
-        .execute()
+      inputs()
         .mapPartitionsWithStateStore[InternalRow](
           getStateInfo,
           keySchema,
@@ -226,23 +253,41 @@ private[keystate] class KeyedProcessExec(
             Settings.MaxParallelism.key -> record.maxParallelism.toString,
             Settings.Parallelism.key -> getStateInfo.numPartitions.toString
           )
-        )((store, rows) => tasks.processStream(store, rows))
+        )((store, inputs) => tasks.processStream(store, inputs.next()))
     } else {
       Settings.check(StoreConfig.in(conf))
       val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
-      child.execute().mapPartitions(rows => tasks.processBatch(rows))
+      inputs().mapPartitions(inputs => tasks.processBatch(inputs.next()))
     }
+
+  /** For each task one element: the rows of each input. Both children have the same partitions. The
+    * iterators never leave their task.
+    */
+  private def inputs(): RDD[Seq[Iterator[InternalRow]]] = keyedSide match {
+    case None => child.execute().mapPartitions(rows => Iterator.single(Seq(rows)))
+    case Some(keyed) =>
+      val rightIsFirst = keyed.isFirst
+      if (readsRight)
+        child.execute().zipPartitions(initialState.execute()) { (left, right) =>
+          Iterator.single(byIndex(left, right, rightIsFirst))
+        }
+      else
+        child.execute().mapPartitions { left =>
+          Iterator.single(byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
+        }
+  }
 
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == TimeMode.EventTime()
     new OperatorTasks(
       function.runner(conf, pythonMetrics),
       spec,
-      OperatorColumns(child.output, dataAttributes, groupingAttributes, output),
+      OperatorColumns(inputColumns, keyColumns, output),
+      inputOrder,
       getStateInfo,
       maxParallelism,
       batchTimestampMs,
-      watermarkExpressionForLateEvents.filter(_ => byWatermark),
+      inputColumns.map(columns => late(columns.all).filter(_ => byWatermark)),
       eventTimeWatermarkForEviction.filter(_ => byWatermark),
       purges,
       checkpointIds,
@@ -259,13 +304,40 @@ private[keystate] class KeyedProcessExec(
     )
   }
 
+  private def inputColumns: Seq[InputColumns] = {
+    val left = InputColumns(child.output, dataAttributes, groupingAttributes)
+    keyedSide.fold(Seq(left)) { keyed =>
+      byIndex(left, InputColumns(initialState.output, keyed.columns, keyed.keys), keyed.isFirst)
+    }
+  }
+
+  /** What a static input has comes before the rows of the first micro-batch. */
+  private def inputOrder: InputOrder = keyedSide match {
+    case None => InTurn(Seq(0))
+    case Some(keyed) if keyed.once =>
+      InTurn(Seq(if (keyed.isFirst) 0 else 1, if (keyed.isFirst) 1 else 0))
+    case Some(keyed) if keyed.merged =>
+      val orders = byIndex(order.head, keyed.order.head, keyed.isFirst)
+      MergedBy(orders, inputColumns.map(_.all))
+    case Some(_) => InTurn(Seq(0, 1))
+  }
+
+  /** True for rows behind the watermark, as in the base, which knows the left child only. */
+  private def late(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
+    WatermarkSupport.findEventTimeColumn(
+      columns,
+      allowMultipleEventTimeColumns = !allowMultipleStatefulOperators
+    ),
+    eventTimeWatermarkForLateEvents
+  )
+
   /** The broadcast elements, collected once for an execution in the order of the right child's
     * partitions. So every subtask, and every attempt of a task, sees the same.
     */
   private def broadcastElements(): Option[OperatorTasks.Elements] =
-    broadcast.filter(_ => broadcasts).map { side =>
+    side.filter(_ => readsRight).collect { case broadcast: BroadcastSide =>
       val rows = initialState.executeBroadcast[Array[InternalRow]]()
-      new OperatorTasks.Elements(side.columns, initialState.output, rows)
+      new OperatorTasks.Elements(broadcast.columns, initialState.output, rows)
     }
 
   /** The ids of the partitions' version files that the micro-batch begins with. Each is None with
@@ -306,4 +378,8 @@ private[keystate] object KeyedProcessExec {
 
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)
+
+  /** What belongs to the left and the right child, by the index of the input. */
+  private def byIndex[T](left: T, right: T, rightIsFirst: Boolean): Seq[T] =
+    if (rightIsFirst) Seq(right, left) else Seq(left, right)
 }

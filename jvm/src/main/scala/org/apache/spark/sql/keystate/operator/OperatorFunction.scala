@@ -20,7 +20,7 @@ private[keystate] trait FunctionRunner extends Serializable {
 
   /** Applies the function to rows, and then to the timers that are due, as the result is read. */
   def run(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): FunctionRun

@@ -1,14 +1,12 @@
 package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.Attribute
 
 import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.ttl.{Expiry, TtlEntries}
-import org.apache.spark.sql.keystate.operator.EventTimeReader
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
   BroadcastStates,
@@ -21,16 +19,13 @@ import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 
 /** The columns of an operator.
   *
-  * @param input
-  *   the columns of the rows that come in
-  * @param seen
-  *   those of `input` that the function sees
+  * @param inputs
+  *   those of each of its inputs
   * @param grouping
-  *   those of `input` that are the key
+  *   the key columns, as they are stored
   */
 private[keystate] final case class OperatorColumns(
-    input: Seq[Attribute],
-    seen: Seq[Attribute],
+    inputs: Seq[InputColumns],
     grouping: Seq[Attribute],
     output: Seq[Attribute]
 )
@@ -134,14 +129,5 @@ private[keystate] final class OperatorTaskContext(
 
   def addMetrics(values: MetricValues): Unit = counted = counted.merge(values)
 
-  /** Reads the event time of rows with the columns that the function sees. */
-  val eventTime = new EventTimeReader(columns.seen)
-
-  def keyReader: KeyReader =
-    new KeyReader(Routing.normalized(columns.grouping), columns.input, batch.maxParallelism)
-
-  /** Narrows a row to what the function sees. */
-  val toColumns: InternalRow => InternalRow =
-    if (columns.seen == columns.input) identity
-    else UnsafeProjection.create(columns.seen, columns.input)
+  val inputs: Seq[InputReader] = columns.inputs.map(new InputReader(_, batch.maxParallelism))
 }

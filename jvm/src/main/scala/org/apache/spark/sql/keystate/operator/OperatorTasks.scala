@@ -29,8 +29,10 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
 /** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
   * no plan: for a small micro-batch that would be most of what is sent.
   *
+  * @param inputOrder
+  *   in which order the rows of the inputs come
   * @param late
-  *   true for rows behind the watermark, which are dropped
+  *   for each input: true for rows behind the watermark, which are dropped
   * @param watermark
   *   in event time: timers that are due by it fire, and entries older than it expire
   * @param purges
@@ -43,10 +45,11 @@ private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
     spec: OperatorSpec,
     columns: OperatorColumns,
+    inputOrder: InputOrder,
     stateInfo: StatefulOperatorStateInfo,
     maxParallelism: Int,
     batchTimestampMs: Option[Long],
-    late: Option[Expression],
+    late: Seq[Option[Expression]],
     watermark: Option[Long],
     purges: Boolean,
     checkpointIds: Seq[Option[String]],
@@ -54,7 +57,13 @@ private[keystate] final class OperatorTasks(
     metrics: OperatorTasks.Metrics
 ) extends Serializable {
 
-  def processStream(store: StateStore, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+  /** @param inputs
+    *   the rows of each input
+    */
+  def processStream(
+      store: StateStore,
+      inputs: Seq[Iterator[InternalRow]]
+  ): Iterator[InternalRow] = {
     val own = store match {
       case own: KeyGroupStateStore => own
       case other =>
@@ -83,7 +92,8 @@ private[keystate] final class OperatorTasks(
     val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
-    val run = runner.run(sweeps.counting(onTime(rows)), due, task)
+    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i)))
+    val run = runner.run(inputOrder.rows(rows), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       metrics.counting(run.output), {
         own.lease.use {
@@ -102,7 +112,7 @@ private[keystate] final class OperatorTasks(
   }
 
   /** Runs a task of a batch query. Its state lives as long as the task. */
-  def processBatch(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+  def processBatch(inputs: Seq[Iterator[InternalRow]]): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(maxParallelism)
     spec.families.foreach(backend.register)
     val subtask = new SubtaskScope
@@ -136,9 +146,11 @@ private[keystate] final class OperatorTasks(
       val due =
         task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
       if (due.isEmpty) Iterator.empty
-      else runner.run(Iterator.empty, due, task).output ++ timerPasses
+      else runner.run(TaskRows.Empty, due, task).output ++ timerPasses
     }
-    metrics.counting(runner.run(rows, mutable.Queue.empty, task).output ++ timerPasses)
+    metrics.counting(
+      runner.run(inputOrder.rows(inputs), mutable.Queue.empty, task).output ++ timerPasses
+    )
   }
 
   private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
@@ -150,10 +162,10 @@ private[keystate] final class OperatorTasks(
     maxParallelism
   )
 
-  private def onTime(rows: Iterator[InternalRow]): Iterator[InternalRow] = late match {
+  private def onTime(rows: Iterator[InternalRow], input: Int) = late(input) match {
     case None => rows
     case Some(late) =>
-      val isLate = Predicate.create(late, columns.input)
+      val isLate = Predicate.create(late, columns.inputs(input).all)
       rows.filterNot { row =>
         val drop = isLate.eval(row)
         if (drop) metrics.add("numRowsDroppedByWatermark", 1)

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan, Project}
 
 import org.apache.spark.sql.keystate.operator.OperatorFunction
@@ -16,6 +16,8 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   *   the columns of `left` that the function sees
   * @param broadcastColumns
   *   the columns of `right`, none of which may be one of `left`
+  * @param order
+  *   what the rows of `left` are sorted by in a task
   */
 private[keystate] case class BroadcastProcess(
     function: OperatorFunction,
@@ -24,6 +26,7 @@ private[keystate] case class BroadcastProcess(
     broadcastColumns: Seq[Attribute],
     output: Seq[Attribute],
     spec: OperatorSpec,
+    order: Seq[SortOrder],
     left: LogicalPlan,
     right: LogicalPlan
 ) extends BinaryNode
@@ -52,6 +55,7 @@ private[keystate] object BroadcastProcess {
       columns.map(_.toAttribute),
       operator.output,
       operator.spec,
+      operator.order,
       operator.child,
       Project(columns, broadcast)
     )

@@ -3,12 +3,19 @@ package org.apache.spark.sql.keystate.plan
 import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression, RowOrdering}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Attribute,
+  NamedExpression,
+  RowOrdering,
+  SortOrder
+}
 import org.apache.spark.sql.catalyst.plans.logical.{
   AppendColumns,
   EventTimeWatermark,
   LogicalPlan,
-  Project
+  Project,
+  Sort
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
@@ -96,6 +103,20 @@ private[keystate] object KeyedInput {
     )
     KeyedInput(child, checked(keys), plan.output)
   }
+
+  /** The order that rows of a Dataset are sorted by: columns, or expressions over one row, ascending
+    * with nulls first unless they say otherwise.
+    */
+  def order(df: ClassicDataset[_], by: Seq[Column]): Seq[SortOrder] =
+    if (by.isEmpty) Nil
+    else
+      df.sort(by: _*).queryExecution.analyzed match {
+        case sort: Sort
+            if sort.child.sameResult(df.queryExecution.analyzed) &&
+              sort.order.forall(_.deterministic) =>
+          sort.order
+        case _ => throw KeystateErrors.orderNotOfARow(by.mkString(", "))
+      }
 
   private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = keys.map { key =>
     // Keys are compared by their bytes, but a collation may hold different bytes equal.

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 
 import org.apache.spark.sql.keystate.operator.OperatorFunction
@@ -14,6 +14,8 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   * @param columns
   *   the columns of `child` that the function sees; a column that was added for a key is not one of
   *   them
+  * @param order
+  *   what the rows of a task are sorted by; none if their order does not matter
   */
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
@@ -21,6 +23,7 @@ private[keystate] case class KeyedProcess(
     columns: Seq[Attribute],
     output: Seq[Attribute],
     spec: OperatorSpec,
+    order: Seq[SortOrder],
     child: LogicalPlan
 ) extends UnaryNode
     with MultiInstanceRelation {

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.plan
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
@@ -8,18 +8,61 @@ import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types.NullType
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.{BroadcastSide, KeyedProcessExec, OperatorFunction}
+import org.apache.spark.sql.keystate.operator.{
+  BroadcastSide,
+  KeyedProcessExec,
+  KeyedSide,
+  OperatorFunction,
+  RightSide
+}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** Plans [[KeyedProcess]] and [[BroadcastProcess]], in streams and in batch queries. */
+/** Plans [[KeyedProcess]], [[BroadcastProcess]] and [[TwoInputProcess]], in streams and in batch
+  * queries.
+  */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedProcess(function, keys, columns, output, spec, child) =>
+    case KeyedProcess(function, keys, columns, output, spec, order, child) =>
       val none = LocalTableScanExec(Nil, Nil, None)
-      exec(function, keys, columns, output, spec, child, none, None) :: Nil
-    case BroadcastProcess(function, keys, columns, broadcast, output, spec, left, right) =>
+      exec(function, keys, columns, output, spec, order, child, none, None, hasWatermark(child)) ::
+        Nil
+    case BroadcastProcess(function, keys, columns, broadcast, output, spec, order, left, right) =>
       val side = BroadcastSide(broadcast, once = left.isStreaming && !right.isStreaming)
-      exec(function, keys, columns, output, spec, left, planLater(right), Some(side)) :: Nil
+      val rows = planLater(right)
+      exec(
+        function,
+        keys,
+        columns,
+        output,
+        spec,
+        order,
+        left,
+        rows,
+        Some(side),
+        hasWatermark(left)
+      ) ::
+        Nil
+    case p: TwoInputProcess =>
+      val side = KeyedSide(
+        p.rightKeys,
+        p.rightColumns,
+        p.rightOrder,
+        once = p.left.isStreaming && !p.right.isStreaming,
+        p.rightIsFirst,
+        p.merged
+      )
+      exec(
+        p.function,
+        p.keys,
+        p.columns,
+        p.output,
+        p.spec,
+        p.order,
+        p.left,
+        planLater(p.right),
+        Some(side),
+        hasWatermark(p.left) || (p.right.isStreaming && hasWatermark(p.right))
+      ) :: Nil
     case _ => Nil
   }
 
@@ -29,12 +72,14 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       columns: Seq[Attribute],
       output: Seq[Attribute],
       spec: OperatorSpec,
+      order: Seq[SortOrder],
       child: LogicalPlan,
       right: SparkPlan,
-      broadcast: Option[BroadcastSide]
+      side: Option[RightSide],
+      watermark: Boolean
   ): KeyedProcessExec = {
     val streaming = child.isStreaming
-    val mode = timeMode(spec, child)
+    val mode = timeMode(spec, streaming, watermark)
     if (streaming && mode != TimeMode.EventTime())
       spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
@@ -64,22 +109,23 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     val base =
       if (!streaming) ofBatch
       else ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    new KeyedProcessExec(base, output, function, spec, broadcast)
+    new KeyedProcessExec(base, output, function, spec, order, side)
   }
 
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
 
-  private def timeMode(spec: OperatorSpec, child: LogicalPlan): TimeMode = spec.timeMode match {
-    case "auto" if hasWatermark(child) => TimeMode.EventTime()
-    case "auto" | "none" => TimeMode.None()
-    case "event_time" if hasWatermark(child) || !child.isStreaming => TimeMode.EventTime()
-    case "event_time" =>
-      throw KeystateErrors.eventTimeWithoutWatermark(spec.name)
-    case "processing_time" => TimeMode.ProcessingTime()
-    case other => throw new IllegalArgumentException(s"unknown time mode '$other'")
-  }
+  private def timeMode(spec: OperatorSpec, streaming: Boolean, watermark: Boolean): TimeMode =
+    spec.timeMode match {
+      case "auto" if watermark => TimeMode.EventTime()
+      case "auto" | "none" => TimeMode.None()
+      case "event_time" if watermark || !streaming => TimeMode.EventTime()
+      case "event_time" =>
+        throw KeystateErrors.eventTimeWithoutWatermark(spec.name)
+      case "processing_time" => TimeMode.ProcessingTime()
+      case other => throw new IllegalArgumentException(s"unknown time mode '$other'")
+    }
 
   private def hasWatermark(plan: LogicalPlan): Boolean =
     plan.output.exists(_.metadata.contains(EventTimeWatermark.delayKey))

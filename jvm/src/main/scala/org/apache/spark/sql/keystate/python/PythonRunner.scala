@@ -20,7 +20,8 @@ import org.apache.spark.sql.keystate.operator.{
   BroadcastInput,
   FunctionRun,
   FunctionRunner,
-  OperatorTaskContext
+  OperatorTaskContext,
+  TaskRows
 }
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
 import org.apache.spark.sql.keystate.python.server.StateServer
@@ -44,7 +45,7 @@ private[keystate] final class PythonRunner(
   private val settings = RowConversation.Settings.from(conf)
 
   override def run(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): FunctionRun = {
@@ -103,7 +104,7 @@ private[keystate] final class PythonRunner(
 
   /** The pass with the rows and timers. */
   private def runRows(
-      rows: Iterator[InternalRow],
+      rows: TaskRows,
       due: mutable.Queue[Timer],
       channels: Seq[StateColumns],
       broadcast: Seq[BroadcastColumns],
@@ -112,8 +113,8 @@ private[keystate] final class PythonRunner(
     val spec = context.spec
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val task = new RowConversation(
-      context.keyReader,
-      context.toColumns,
+      context.inputs,
+      rows,
       channels,
       context.timers,
       due,
@@ -129,7 +130,7 @@ private[keystate] final class PythonRunner(
       if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         val schema = RowConversation.messageSchema(
-          DataTypeUtils.fromAttributes(context.columns.seen),
+          context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
           DataTypeUtils.fromAttributes(context.columns.grouping),
           spec
         )
@@ -220,5 +221,7 @@ private[keystate] final class PythonRunner(
       (Protocol.Control.QueryRun -> context.batch.queryRun) ~
       (Protocol.Control.Watermark -> context.watermark) ~
       (Protocol.Control.ProcessingTime -> context.batch.processingTime) ~
-      (Protocol.Control.EventTimeColumn -> context.eventTime.column)
+      (Protocol.Control.EventTimeColumn -> context.inputs.head.eventTime.column) ~
+      (Protocol.Control.SecondEventTimeColumn ->
+        context.inputs.lift(1).flatMap(_.eventTime.column))
 }

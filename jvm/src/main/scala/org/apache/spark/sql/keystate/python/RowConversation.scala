@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructT
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
-import org.apache.spark.sql.keystate.operator.KeyReader
+import org.apache.spark.sql.keystate.operator.{InputReader, TaskRows}
 import org.apache.spark.sql.keystate.python.columns.{
   Inline,
   IntColumn,
@@ -54,8 +54,8 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
   * answers are read and questions answered under it, see [[PythonRunner]].
   */
 private[keystate] final class RowConversation(
-    keys: KeyReader,
-    columns: InternalRow => InternalRow,
+    readers: Seq[InputReader],
+    taskRows: TaskRows,
     channels: Seq[StateColumns],
     timers: Option[Timers],
     dueTimers: mutable.Queue[Timer],
@@ -98,14 +98,17 @@ private[keystate] final class RowConversation(
   private final class Sender(root: VectorSchemaRoot) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
     private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-    private val rows = new RowColumn(list(Protocol.Message.Rows))
+    // A column for the rows of each input: so no row has the columns of another input.
+    private val rows = rowColumns.take(readers.size).map(name => new RowColumn(list(name))).toArray
+    private val inputs = Option.when(readers.size > 1)(new IntColumn(list(Protocol.Message.Inputs)))
     private val rowSlots = new IntColumn(list(Protocol.Message.Slots))
     private val newKeys = new RowColumn(list(Protocol.Message.Keys))
     private val carriedSlots = new IntColumn(list(Protocol.Message.Carried))
     private val states = channels.map(_.sender(list))
     private val due = timers.map(_ => new TimerColumns(list))
-    private val timerKey = new UnsafeRow(keys.width)
-    private val columnsOfMessage = Seq(rows, rowSlots, newKeys, carriedSlots)
+    private val timerKey = new UnsafeRow(readers.head.keys.width)
+    private val columnsOfMessage = rows.toSeq ++ inputs ++ Seq(rowSlots, newKeys, carriedSlots)
+    private val readerOf = readers.toArray
 
     // Only loading states shows how large they are, so they are loaded after every few keys.
     private var loaded = 0 // slots whose states are in this message or were sent before
@@ -159,10 +162,13 @@ private[keystate] final class RowConversation(
     }
 
     private def fillRows(input: Iterator[InternalRow]): Unit = {
-      while (input.hasNext && rows.count < rowsPerMessage && bytes < settings.messageBytes) {
+      while (input.hasNext && rowSlots.count < rowsPerMessage && bytes < settings.messageBytes) {
         val row = input.next()
-        rowSlots.add(slotOf(keys.key(row), keys.group(row)))
-        rows.add(columns(row))
+        val from = taskRows.input
+        val reader = readerOf(from)
+        rowSlots.add(slotOf(reader.keys.key(row), reader.keys.group(row)))
+        rows(from).add(reader.toColumns(row))
+        if (inputs.nonEmpty) inputs.get.add(from)
         bytes += (row match {
           case unsafe: UnsafeRow => unsafe.getSizeInBytes
           case _ => settings.messageBytes / settings.messageRows
@@ -300,17 +306,26 @@ private[keystate] object RowConversation {
   /** The `generation` of an answer without state changes. */
   private val NoChanges = -1
 
-  /** The schema of a message to the worker: one row, whose columns are lists of any length. */
-  def messageSchema(rows: StructType, keys: StructType, spec: OperatorSpec): StructType = {
-    val fields = Seq(
-      StructField(Protocol.Message.Control, BinaryType),
-      StateColumns.list(Protocol.Message.Rows, rows),
-      StateColumns.list(Protocol.Message.Slots, IntegerType),
-      StateColumns.list(Protocol.Message.Keys, keys),
-      StateColumns.list(Protocol.Message.Carried, IntegerType)
-    ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
-      StateColumns.sentFields(state, i)
-    } ++
+  /** The columns of rows, by the index of the input. */
+  private val rowColumns = Seq(Protocol.Message.Rows, Protocol.Message.SecondRows)
+
+  /** The schema of a message to the worker: one row, whose columns are lists of any length.
+    *
+    * @param rows
+    *   the columns of each input
+    */
+  def messageSchema(rows: Seq[StructType], keys: StructType, spec: OperatorSpec): StructType = {
+    val ofSecond =
+      if (rows.size == 1) Nil else Seq(StateColumns.list(Protocol.Message.Inputs, IntegerType))
+    val fields = Seq(StructField(Protocol.Message.Control, BinaryType)) ++
+      rowColumns.zip(rows).map { case (name, columns) => StateColumns.list(name, columns) } ++
+      ofSecond ++ Seq(
+        StateColumns.list(Protocol.Message.Slots, IntegerType),
+        StateColumns.list(Protocol.Message.Keys, keys),
+        StateColumns.list(Protocol.Message.Carried, IntegerType)
+      ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
+        StateColumns.sentFields(state, i)
+      } ++
       (if (spec.timers) TimerColumns.sentFields else Nil)
     Conversation.message(fields)
   }

@@ -46,6 +46,8 @@ private[keystate] final class ValueColumn(list: ListVector) extends MessageColum
 private[keystate] final class IntColumn(list: ListVector) extends MessageColumn(list) {
   private val vector = list.getDataVector.asInstanceOf[IntVector]
 
+  def count: Int = size
+
   def add(value: Int): Unit = {
     vector.setSafe(size, value)
     size += 1

@@ -1,0 +1,126 @@
+"""Orders are joined with their payments, which come in a stream of their own.
+
+Whichever comes first waits for the other, but not for ever: ten minutes of event time after it, an
+order without a payment, or a payment without an order, is told as such, and its state is gone.
+
+python examples/enrichment.py
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keystate
+from keystate import KeyedCoProcessFunction, RuntimeContext, ValueStateDescriptor
+from pyspark.sql import DataFrame, SparkSession
+
+WAIT_MS = 10 * 60 * 1000
+
+
+class JoinOrders(KeyedCoProcessFunction):
+    """Emits an order with its payment, or what came alone."""
+
+    def open(self, ctx: RuntimeContext) -> None:
+        self.item = ctx.get_state(ValueStateDescriptor("item", "string"))
+        self.paid = ctx.get_state(ValueStateDescriptor("paid", "long"))
+        self.until = ctx.get_state(ValueStateDescriptor("until", "long"))
+
+    def process_element1(self, order: Any, ctx: Any) -> Iterator[tuple[str, str]]:
+        if self.paid.value() is None:
+            self.item.update(order.item)
+            self.wait(ctx)
+        else:
+            yield order.order, f"{order.item} for {self.paid.value()}"
+            self.forget(ctx)
+
+    def process_element2(self, payment: Any, ctx: Any) -> Iterator[tuple[str, str]]:
+        if self.item.value() is None:
+            self.paid.update(payment.amount)
+            self.wait(ctx)
+        else:
+            yield payment.id, f"{self.item.value()} for {payment.amount}"
+            self.forget(ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, str]]:
+        item, paid = self.item.value(), self.paid.value()
+        yield ctx.get_current_key(), f"{item}, not paid" if paid is None else f"{paid} for nothing"
+        self.item.clear()
+        self.paid.clear()
+        self.until.clear()
+
+    def wait(self, ctx: Any) -> None:
+        until = ctx.timestamp() + WAIT_MS
+        self.until.update(until)
+        ctx.timer_service().register_event_time_timer(until)
+
+    def forget(self, ctx: Any) -> None:
+        ctx.timer_service().delete_event_time_timer(self.until.value())
+        self.item.clear()
+        self.paid.clear()
+        self.until.clear()
+
+
+HOURS = [
+    # (orders, payments)
+    (
+        [("10:00", "o1", "apples"), ("10:01", "o2", "pears"), ("10:02", "o3", "plums")],
+        [("10:01", "o1", 20), ("10:03", "o4", 50)],
+    ),
+    ([("10:05", "o4", "figs")], [("10:06", "o2", 30), ("10:07", "o5", 70)]),
+    ([("10:30", "o6", "nuts")], [("10:30", "o6", 10)]),
+    ([("10:31", "o7", "dates")], [("10:31", "o7", 5)]),
+]
+
+
+def stream(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """A file a micro-batch."""
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
+    return rows.withWatermark("time", "1 minute")
+
+
+def main() -> None:
+    """Prints what is joined, and what is not."""
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+    )
+    spark = keystate.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for i, (orders, payments) in enumerate(HOURS):
+            write(folder / "orders" / f"{i}.json", ["time", "order", "item"], orders)
+            write(folder / "payments" / f"{i}.json", ["time", "id", "amount"], payments)
+        orders = stream(spark, folder / "orders", "time timestamp, order string, item string")
+        payments = stream(spark, folder / "payments", "time timestamp, id string, amount long")
+        joined = (
+            keystate.keyed(orders, "order")
+            .connect(keystate.keyed(payments, "id"))
+            .process(JoinOrders(), "order string, what string", ordered_by="time")
+        )
+        query = (
+            joined.writeStream.foreachBatch(
+                lambda batch, _: [print(tuple(row)) for row in sorted(batch.collect())]
+            )
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    spark.stop()
+
+
+def write(file: Path, columns: list[str], rows: list[Any]) -> None:
+    """One JSON object a line."""
+    file.parent.mkdir(exist_ok=True)
+    days = [(f"2024-05-01T{time}:00", *rest) for time, *rest in rows]
+    file.write_text("".join(json.dumps(dict(zip(columns, row))) + "\n" for row in days))
+
+
+if __name__ == "__main__":
+    main()

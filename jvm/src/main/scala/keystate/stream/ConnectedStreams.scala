@@ -1,0 +1,134 @@
+package keystate.stream
+
+import org.apache.spark.sql.{Column, Dataset}
+
+import keystate.{
+  CoFlatMapFunction,
+  CoMapFunction,
+  Collector,
+  KeyedCoProcessFunction,
+  RichFunction,
+  RuntimeContext,
+  TypeInformation
+}
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.jvm.{FunctionAdapter, ScalaBridge}
+
+/** Two keyed Datasets whose elements share the state and the timers of a key; made by `connect`.
+  * Name, time mode and key groups are those of the first one. Both have the same number of key
+  * columns, of the same types in the same order, else `KEYSTATE_DECLARATION`.
+  *
+  * Both are streams or both batch Datasets, or one is a stream and the other a batch Dataset: then
+  * that one's elements come once, before those of the query's first micro-batch. Otherwise, in each
+  * micro-batch, elements of the first come before those of the second, unless `orderedBy` is told.
+  */
+sealed abstract class ConnectedStreams[A, B] private[keystate] (
+    first: KeyedRowStream[A],
+    second: KeyedRowStream[B],
+    by: Option[(Column, Column)]
+) {
+  protected type Self <: ConnectedStreams[A, B]
+  protected def sorted(by: (Column, Column)): Self
+
+  /** The elements of a key come sorted by this column, which both have, within a micro-batch. Where
+    * they are equal, those of the first Dataset come first.
+    */
+  def orderedBy(column: String): Self =
+    orderedBy(first.data.col(column), second.data.col(column))
+
+  /** As the other one, by an expression over a row of each, of the same type and direction. */
+  def orderedBy(ofFirst: Column, ofSecond: Column): Self = sorted((ofFirst, ofSecond))
+
+  /** One result for each element. */
+  def map[OUT: TypeInformation](function: CoMapFunction[A, B, OUT]): Dataset[OUT] =
+    run(new CoMapAdapter(function), TypeInformation.row)
+
+  /** Any number of results for each element. */
+  def flatMap[OUT: TypeInformation](function: CoFlatMapFunction[A, B, OUT]): Dataset[OUT] =
+    run(new CoFlatMapAdapter(function), TypeInformation.row)
+
+  protected def run[OUT](function: RichFunction, keyType: TypeInformation[_])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = {
+    val groups = (first.settings.maxParallelism ++ second.settings.maxParallelism).toSeq.distinct
+    if (groups.size > 1)
+      throw KeystateErrors.declaration(
+        s"Two streams that are connected have the same max parallelism, not ${groups.head} and " +
+          s"${groups(1)}."
+      )
+    ScalaBridge.processTwo(
+      first.keyedData(by.map(_._1)),
+      second.keyedData(by.map(_._2)),
+      by.nonEmpty,
+      function,
+      keyType,
+      out,
+      first.settings.name,
+      groups.headOption,
+      first.settings.timeMode
+    )
+  }
+}
+
+/** Two connected Datasets, the first of which is keyed by a function. */
+final class ConnectedKeyedStreams[A, B, K] private[keystate] (
+    first: KeyedStream[A, K],
+    second: KeyedRowStream[B],
+    keyType: TypeInformation[K],
+    by: Option[(Column, Column)] = None
+) extends ConnectedStreams[A, B](first, second, by) {
+  override protected type Self = ConnectedKeyedStreams[A, B, K]
+  override protected def sorted(by: (Column, Column)): Self =
+    new ConnectedKeyedStreams(first, second, keyType, Some(by))
+
+  /** The function's results. Fails as [[KeyedStream.process]] does. */
+  def process[OUT](function: KeyedCoProcessFunction[K, A, B, OUT])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, keyType)
+}
+
+/** Two connected Datasets, the first of which is keyed by columns. */
+final class ConnectedKeyedDatasets[A, B] private[keystate] (
+    first: KeyedDataset[A],
+    second: KeyedRowStream[B],
+    by: Option[(Column, Column)] = None
+) extends ConnectedStreams[A, B](first, second, by) {
+  override protected type Self = ConnectedKeyedDatasets[A, B]
+  override protected def sorted(by: (Column, Column)): Self =
+    new ConnectedKeyedDatasets(first, second, Some(by))
+
+  /** The function's results. Fails as [[KeyedStream.process]] does.
+    *
+    * @tparam K
+    *   the type of the one key column; of several, a `Row`, tuple or case class
+    */
+  def process[K, OUT](function: KeyedCoProcessFunction[K, A, B, OUT])(implicit
+      keyType: TypeInformation[K],
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, keyType)
+}
+
+/** Makes a [[KeyedCoProcessFunction]] of another kind of function. */
+private[keystate] abstract class CoAdapter[A, B, OUT](function: AnyRef)
+    extends KeyedCoProcessFunction[Any, A, B, OUT]
+    with FunctionAdapter {
+  override def adapted: AnyRef = function
+  override def open(context: RuntimeContext): Unit = Adapter.open(function, context)
+  override def close(): Unit = Adapter.close(function)
+}
+
+private[keystate] final class CoMapAdapter[A, B, OUT](function: CoMapFunction[A, B, OUT])
+    extends CoAdapter[A, B, OUT](function) {
+  override def processElement1(value: A, ctx: Context, out: Collector[OUT]): Unit =
+    out.collect(function.map1(value))
+  override def processElement2(value: B, ctx: Context, out: Collector[OUT]): Unit =
+    out.collect(function.map2(value))
+}
+
+private[keystate] final class CoFlatMapAdapter[A, B, OUT](function: CoFlatMapFunction[A, B, OUT])
+    extends CoAdapter[A, B, OUT](function) {
+  override def processElement1(value: A, ctx: Context, out: Collector[OUT]): Unit =
+    function.flatMap1(value, out)
+  override def processElement2(value: B, ctx: Context, out: Collector[OUT]): Unit =
+    function.flatMap2(value, out)
+}

@@ -1,0 +1,178 @@
+"""Two keyed streams whose rows one function takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
+
+from keystate import _bridge
+from keystate._operator_task import Declared, task_function
+from keystate._plans import co_plan
+from keystate._worker.plan import FunctionPlan, Style
+from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import TypeLike
+
+#: A column that both inputs have, or the column of each.
+OrderedBy = str | Column | tuple[str | Column, str | Column]
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """One of the two: a DataFrame, its key columns, and what the rows of a key are sorted by."""
+
+    df: DataFrame
+    keys: Sequence[Column]
+    order: Sequence[Column]
+    max_parallelism: int | None
+
+
+class ConnectedStreams:
+    """Two keyed streams that share state and timers by key.
+
+    Made by ``keystate.keyed(a, "k").connect(keystate.keyed(b, "k"))``.
+
+    Both are streams, or both batch DataFrames; or one is a stream and the other a batch DataFrame,
+    whose rows then come once, before those of the query's first micro-batch.
+
+    Within a micro-batch the rows of the first come before those of the second, unless `ordered_by`
+    is given: a column that both have, or a pair of the first's and the second's, of one type. Then
+    the rows of a key come sorted by it, whichever stream they are from; where they are equal in it,
+    those of the first come first. Rows of a batch DataFrame that is connected to a stream are
+    always first.
+    """
+
+    def __init__(self, first: KeyedRows, second: KeyedRows) -> None:
+        key_types = [_key_type(rows) for rows in (first, second)]
+        types = [[f.dataType.simpleString() for f in key_type] for key_type in key_types]
+        if types[0] != types[1]:
+            keys = [key_type.simpleString()[len("struct") :] for key_type in key_types]
+            raise DeclarationError(
+                "the key columns of both inputs must have the same types, in the same order: those "
+                f"of the first are {keys[0]}, of the second {keys[1]}; cast them to one type"
+            )
+        told = {rows.max_parallelism for rows in (first, second)} - {None}
+        if len(told) > 1:
+            raise DeclarationError(
+                "streams that are connected have the same max_parallelism, got "
+                f"{first.max_parallelism} and {second.max_parallelism}"
+            )
+        self._first = first
+        self._second = second
+        self._max_parallelism = next(iter(told), None)
+
+    def process(
+        self,
+        fn: KeyedCoProcessFunction,
+        output_schema: TypeLike,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+        time_mode: str = "auto",
+    ) -> ResultDataFrame:
+        """Applies a function of each row and its context.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: what the rows of a key are sorted by within a micro-batch, see above.
+            name: the operator's name.
+            time_mode: as for :meth:`KeyedStream.process`; with ``"auto"``, event time when either
+                stream has a watermark. There is one watermark, Spark's: the least of those of the
+                query's inputs, unless ``spark.sql.streaming.multipleWatermarkPolicy`` is ``max``.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared.
+        """
+        plan = co_plan(
+            fn, KeyedCoProcessFunction, "process_element1", "process_element2", Style.PROCESS
+        )
+        return self._apply(plan, output_schema, ordered_by, name, time_mode)
+
+    def map(
+        self,
+        fn: CoMapFunction,
+        output_schema: TypeLike,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Applies a function of each row with one result."""
+        plan = co_plan(fn, CoMapFunction, "map1", "map2", Style.MAP)
+        return self._apply(plan, output_schema, ordered_by, name)
+
+    def flat_map(
+        self,
+        fn: CoFlatMapFunction,
+        output_schema: TypeLike,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with any number of results."""
+        plan = co_plan(fn, CoFlatMapFunction, "flat_map1", "flat_map2", Style.FLAT_MAP)
+        return self._apply(plan, output_schema, ordered_by, name)
+
+    def _apply(
+        self,
+        plan: FunctionPlan,
+        output_schema: TypeLike,
+        ordered_by: OrderedBy | None,
+        name: str | None,
+        time_mode: str = "auto",
+    ) -> ResultDataFrame:
+        first, second = self._first, self._second
+        merge = _pair(ordered_by, first.df, second.df)
+        inputs = (
+            [
+                dataclasses.replace(rows, order=[column, *rows.order])
+                for rows, column in zip((first, second), merge)
+            ]
+            if merge
+            else [first, second]
+        )
+        declared = Declared(
+            first.df.schema,
+            _key_type(first),
+            output_schema,
+            name,
+            self._max_parallelism,
+            time_mode,
+            second_type=second.df.schema,
+        )
+
+        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+            allowed = _bridge.allowed_pickles(first.df.sparkSession)
+            whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
+            return _bridge.process_two(
+                [rows.df for rows in inputs],
+                [rows.keys for rows in inputs],
+                [rows.order for rows in inputs],
+                bool(merge),
+                task_function(plan, whole),
+            )
+
+        return ResultDataFrame(run)
+
+
+def _key_type(rows: KeyedRows) -> T.StructType:
+    return rows.df.select(*rows.keys).schema
+
+
+def _pair(ordered_by: OrderedBy | None, first: DataFrame, second: DataFrame) -> list[Column]:
+    """The columns of both that `ordered_by` names; none if it is not given."""
+    if ordered_by is None:
+        return []
+    pair = ordered_by if isinstance(ordered_by, tuple) else (ordered_by, ordered_by)
+    if len(pair) != 2 or not all(isinstance(column, (str, Column)) for column in pair):
+        raise DeclarationError(
+            "ordered_by is a column that both inputs have, or a pair of the first input's column "
+            f"and the second's, got {ordered_by!r}"
+        )
+    return [df[c] if isinstance(c, str) else c for df, c in zip((first, second), pair)]

@@ -19,6 +19,7 @@ import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.plan.{BroadcastProcess, KeyedInput, KeyedProcess}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** What the Scala API calls. */
 object ScalaBridge {
@@ -44,6 +45,7 @@ object ScalaBridge {
   ): Dataset[OUT] = {
     val df = classic(data)
     checkExtension(df)
+    RealTimeSession.prepare(df.sparkSession)
     if (!timeModes(timeMode))
       throw KeystateErrors.declaration(
         s"The time mode must be one of ${timeModes.mkString(", ")}, not $timeMode."

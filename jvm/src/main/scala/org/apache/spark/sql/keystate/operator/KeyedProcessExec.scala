@@ -35,7 +35,7 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
-import org.apache.spark.sql.keystate.shim.TransformWithStateShim
+import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -208,6 +208,7 @@ private[keystate] class KeyedProcessExec(
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
+      if (inRealTime) checkOperators()
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
         else DataTypeUtils.fromAttributes(groupingAttributes)
@@ -233,6 +234,13 @@ private[keystate] class KeyedProcessExec(
       child.execute().mapPartitions(rows => tasks.processBatch(rows))
     }
 
+  /** Spark's check of what can run in real-time mode, for what is below. Of the whole query Spark
+    * does not make it, see `RealTimeSession`; it knows nothing of Keystate's operators.
+    */
+  private def checkOperators(): Unit = RealTimeMode.checkOperators(child.transform {
+    case other: KeyedProcessExec => other.child
+  })
+
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == TimeMode.EventTime()
     new OperatorTasks(
@@ -246,6 +254,7 @@ private[keystate] class KeyedProcessExec(
       eventTimeWatermarkForEviction.filter(_ => byWatermark),
       purges,
       checkpointIds,
+      inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(
         metrics,

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 
 import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** A function with keyed state that is applied to a stream or to a batch query.
@@ -23,6 +24,7 @@ private[keystate] case class KeyedProcess(
     spec: OperatorSpec,
     child: LogicalPlan
 ) extends UnaryNode
+    with StatefulPlanShim
     with MultiInstanceRelation {
 
   /** Gives the output new columns, so that a result can be joined with itself. */

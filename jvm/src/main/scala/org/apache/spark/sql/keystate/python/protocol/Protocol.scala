@@ -35,6 +35,7 @@ private[keystate] object Protocol {
     final val QueryRun = "query_run"
     final val Watermark = "watermark"
     final val ProcessingTime = "processing_time"
+    final val RealTime = "real_time"
     final val EventTimeColumn = "event_time_column"
     final val Server = "server"
     final val Secret = "secret"

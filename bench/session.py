@@ -49,14 +49,17 @@ class Measured:
 
 
 @contextmanager
-def bench_session(settings: dict[str, str] | None = None) -> Iterator[tuple[SparkSession, Path]]:
+def bench_session(
+    settings: dict[str, str] | None = None, slots: int = CORES
+) -> Iterator[tuple[SparkSession, Path]]:
     """A session with two cores, and a folder; both are gone afterwards.
 
     Args:
         settings: what the session is to have besides.
+        slots: how many tasks run at a time. In real-time mode those that wait have a slot too.
     """
     work = Path(tempfile.mkdtemp(prefix="keystate-bench"))
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName("keystate bench")
+    builder = SparkSession.builder.master(f"local[{slots}]").appName("keystate bench")
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "6g",

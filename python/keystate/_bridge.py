@@ -17,7 +17,13 @@ from pyspark.util import PythonEvalType
 from keystate._worker.pickled import SETTING
 from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
-from keystate.session import EXTENSION, PROVIDER, PROVIDER_KEY, check_spark_version
+from keystate.session import (
+    EXTENSION,
+    PROVIDER,
+    PROVIDER_KEY,
+    check_spark_version,
+    state_store_provider,
+)
 
 _BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
 _HINT = "build the session with keystate.configure(SparkSession.builder).getOrCreate()"
@@ -42,7 +48,7 @@ def check_session(df: Any) -> None:
             "session that is already running",
             code="KEYSTATE_EXTENSION_MISSING",
         )
-    provider = session.conf.get(PROVIDER_KEY)
+    provider = state_store_provider(session)
     if df.isStreaming and provider != PROVIDER:
         raise ConfigurationError(
             f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}",

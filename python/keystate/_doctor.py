@@ -33,6 +33,7 @@ from keystate.session import (
     PROVIDER_KEY,
     check_spark_version,
     jar_path,
+    state_store_provider,
     versions,
 )
 from keystate.state import ValueStateDescriptor
@@ -93,11 +94,12 @@ def session_side(spark: SparkSession, folder: str) -> Iterator[Finding]:
 def settings(spark: SparkSession) -> Iterator[Finding]:
     """Whether a session has Keystate's classes where Spark looks for them."""
     for key, name in {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}.items():
-        found = spark.conf.get(key, None)
+        ours = key == PROVIDER_KEY
+        found = state_store_provider(spark) if ours else spark.conf.get(key, None)
         text = f"{key}: {found}"
         if found == name:
             yield Finding(text)
-        elif key == PROVIDER_KEY:
+        elif ours:
             yield Finding(text, f"set it to {name}, or call keystate.configure on the builder")
         else:
             yield Finding(f"{text} (not {name}: nothing keeps a second driver from the logs)")

@@ -21,8 +21,19 @@ EXTENSION = "org.apache.spark.sql.keystate.KeystateExtension"
 RESCALER = "org.apache.spark.sql.keystate.RescaleOnRestart"
 PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 PROVIDER = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
+#: Where the jar keeps the provider of a session that may use Spark's real-time mode.
+KEPT_PROVIDER_KEY = "spark.sql.keystate.providerClass"
+FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
+
+#: For real-time mode, where Spark has it for queries with state.
+_REAL_TIME = {
+    # Spark requires it. A query may also change to real-time mode later.
+    FORMAT_KEY: "2",
+    # How long a row may wait on its way to another task: by default 50 ms.
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+}
 
 _PACKAGE = Path(__file__).parent
 
@@ -77,6 +88,12 @@ def _line(release: str) -> str:
     return ".".join(release.split(".")[:2])
 
 
+def state_store_provider(session: SparkSession) -> str | None:
+    """The provider that the session's queries start with; ``None`` is Spark's default."""
+    chosen = session.conf.get(PROVIDER_KEY, None)
+    return session.conf.get(KEPT_PROVIDER_KEY, None) if chosen is None else chosen
+
+
 def configure(
     builder: SparkSession.Builder,
     *,
@@ -101,7 +118,7 @@ def configure(
         ConfigurationError: pyspark's version is not supported, the jar is missing, or a session
             without Keystate is already running in this process.
     """
-    check_spark_version()
+    line = check_spark_version()
     if not isinstance(builder, SparkSession.Builder):
         raise TypeError(f"expected SparkSession.builder, got {builder!r}")
     _check_not_running()
@@ -122,6 +139,10 @@ def configure(
     for key, name in {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}.items():
         if _setting(options, key) is None:
             builder.config(key, name)
+    if line != "4.2":
+        for key, value in _REAL_TIME.items():
+            if _setting(options, key) is None:
+                builder.config(key, value)
     if max_parallelism is not None:
         if not 1 <= max_parallelism <= 32768:
             raise ConfigurationError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from keystate.session import PROVIDER_KEY
+from keystate.session import PROVIDER, PROVIDER_KEY
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -150,7 +150,7 @@ def test_state_over_restarts(
         running.stop()
 
     results = {}
-    own = spark.conf.get(PROVIDER_KEY)
+    own = PROVIDER
     for provider in (own, SPARK_ROCKSDB):
         settings(**{PROVIDER_KEY: provider})
         fed = stream("key string, x long")

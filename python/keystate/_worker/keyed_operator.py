@@ -109,7 +109,12 @@ class KeyedOperator:
         self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
             self._guard(lambda: self._fire(message, results))
-        yield self._batch(results)
+        if self._timers is not None and control.get(Control.REAL_TIME):
+            # Those that are due in this batch fire in it.
+            changes = {**self._no_changes, **self._timers.recent_changes()}
+            yield self._batch(results, changes, self._generation)
+        else:
+            yield self._batch(results)
 
     def end_task(self) -> Iterator[pa.RecordBatch]:
         """Returns the changes that are left."""

@@ -95,6 +95,7 @@ class Control:
     QUERY_RUN: Final = "query_run"
     WATERMARK: Final = "watermark"
     PROCESSING_TIME: Final = "processing_time"
+    REAL_TIME: Final = "real_time"
     EVENT_TIME_COLUMN: Final = "event_time_column"
     SECOND_EVENT_TIME_COLUMN: Final = "second_event_time_column"
     SERVER: Final = "server"

@@ -39,6 +39,7 @@ class WorkerTimers:
         self._cells: list[TimerCell | None] = []
         self._old_cells: list[TimerCell | None] = []
         self._dirty = bytearray()
+        self._recent: list[int] = []  # dirty slots
 
     def set(self, slot: int, domain: int, time: int, wanted: bool) -> None:
         """Sets a key's timer, or deletes it."""
@@ -47,7 +48,9 @@ class WorkerTimers:
             cell = self._cells[slot] = TimerCell()
         cell[domain, time] = wanted
         cell.changed.add((domain, time))
-        self._dirty[slot] = 1
+        if not self._dirty[slot]:
+            self._dirty[slot] = 1
+            self._recent.append(slot)
 
     def take(self, slot: int, domain: int, time: int) -> bool:
         """Takes a timer out to fire it; false if it was deleted."""
@@ -64,6 +67,7 @@ class WorkerTimers:
         self._old_cells = self._cells
         self._cells = []
         self._dirty = bytearray()
+        self._recent = []
 
     def forget(self) -> None:
         """Forgets all keys."""
@@ -82,13 +86,33 @@ class WorkerTimers:
         """The columns with what changed in these slots since the last call."""
         rows: list[tuple[Any, ...]] = []
         for slot in compress(range(start, stop), self._dirty[start:stop]):
-            cell = self._cells[slot]
-            assert cell is not None
-            rows += [(slot, *timer, cell[timer]) for timer in sorted(cell.changed)]
-            cell.changed.clear()
+            rows += self._take_changes(slot)
+        self._dirty[start:stop] = bytes(stop - start)
+        return self._columns(rows)
+
+    def recent_changes(self) -> dict[str, pa.Array]:
+        """The columns with all that changed since the last call, for real-time mode.
+
+        The JVM then knows as much as the worker, so what the worker knows is forgotten.
+        """
+        rows: list[tuple[Any, ...]] = []
+        for slot in self._recent:
+            rows += self._take_changes(slot)
+            self._cells[slot] = None
+            self._dirty[slot] = 0
+        self._recent = []
+        return self._columns(rows)
+
+    def _take_changes(self, slot: int) -> list[tuple[Any, ...]]:
+        cell = self._cells[slot]
+        assert cell is not None
+        rows = [(slot, *timer, cell[timer]) for timer in sorted(cell.changed)]
+        cell.changed.clear()
+        return rows
+
+    def _columns(self, rows: list[tuple[Any, ...]]) -> dict[str, pa.Array]:
         if not rows:
             return self.no_changes()
-        self._dirty[start:stop] = bytes(stop - start)
         columns = zip(_TYPES.items(), zip(*rows))
         return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
 

@@ -40,15 +40,20 @@ final case class TimeToLive(
 /** A time to live at one moment, for one task, whose clock does not move. So what a task writes
   * does not expire in it, and all that expires in it has expired when it begins.
   *
-  * @param now
+  * @param began
   *   in milliseconds since the epoch
   */
-final class Expiry(val ttl: TimeToLive, val now: Long) {
+sealed class Expiry(val ttl: TimeToLive, began: Long) {
+
+  /** In milliseconds since the epoch. */
+  def now: Long = began
+
+  private val expiredAtFirst = Expiry.expiredUntil(ttl.millis, began)
 
   /** The greatest timestamp that has expired. `Long.MinValue` where `now` less the time to live is
     * no Long any more: then nothing has.
     */
-  private val expiredUntil = Expiry.expiredUntil(ttl.millis, now)
+  protected def expiredUntil: Long = expiredAtFirst
 
   /** Whether a stored value has expired. One without a timestamp never has. */
   def isExpired(value: Array[Byte]): Boolean = {
@@ -62,7 +67,7 @@ final class Expiry(val ttl: TimeToLive, val now: Long) {
     */
   def properties: Map[String, String] = Map(
     Expiry.Millis -> ttl.millis.toString,
-    Expiry.Time -> now.toString,
+    Expiry.Time -> began.toString,
     Expiry.DropOnMerge -> ttl.dropOnMerge.toString
   )
 }
@@ -77,9 +82,18 @@ object Expiry {
     *
     * @param properties
     *   the state's in the last version
+    * @param live
+    *   whether the clock goes on
     */
-  def apply(ttl: TimeToLive, time: Long, properties: Map[String, String]): Expiry =
-    new Expiry(ttl, properties.get(Time).fold(time)(last => Math.max(last.toLong, time)))
+  def apply(
+      ttl: TimeToLive,
+      time: Long,
+      properties: Map[String, String],
+      live: Boolean = false
+  ): Expiry = {
+    val began = properties.get(Time).fold(time)(last => Math.max(last.toLong, time))
+    if (live) new LiveExpiry(ttl, began) else new Expiry(ttl, began)
+  }
 
   /** The greatest timestamp whose entries merging may drop from a committed state with these
     * properties; None when it may drop none.
@@ -93,4 +107,10 @@ object Expiry {
 
   private def expiredUntil(millis: Long, now: Long): Long =
     if (now < Long.MinValue + 1 + millis) Long.MinValue else now - millis
+}
+
+/** A time to live for a task in real-time mode, in which the clock goes on. */
+final class LiveExpiry(ttl: TimeToLive, began: Long) extends Expiry(ttl, began) {
+  override def now: Long = Math.max(began, System.currentTimeMillis)
+  override protected def expiredUntil: Long = now - ttl.millis
 }

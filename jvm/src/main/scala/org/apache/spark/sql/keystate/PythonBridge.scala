@@ -38,6 +38,7 @@ import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** Every call that the Python package makes. */
 object PythonBridge {
@@ -64,6 +65,7 @@ object PythonBridge {
       spec: String
   ): DataFrame = {
     val df = data.asInstanceOf[ClassicDataset[_]]
+    RealTimeSession.prepare(df.sparkSession)
     val input = KeyedInput.byColumns(df, keys.asScala.toSeq)
     val operator = OperatorSpec.fromJson(spec)
     ClassicDataset.ofRows(

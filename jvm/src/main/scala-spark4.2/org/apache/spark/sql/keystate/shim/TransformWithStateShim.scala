@@ -47,6 +47,9 @@ private[keystate] abstract class TransformWithStateShim(
   /** This operator with other parameters of Spark's. */
   protected def withBase(base: TransformWithStateExec): TransformWithStateExec
 
+  /** Whether rows come while a batch lasts. */
+  protected def inRealTime: Boolean = false
+
   override def makeCopy(newArgs: Array[AnyRef]): SparkPlan = again(base.makeCopy(newArgs))
 
   override def clone(): SparkPlan = again(base.clone())

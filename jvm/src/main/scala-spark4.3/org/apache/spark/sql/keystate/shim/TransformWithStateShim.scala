@@ -48,6 +48,9 @@ private[keystate] abstract class TransformWithStateShim(
   /** This operator with other parameters of Spark's. */
   protected def withBase(base: TransformWithStateExec): TransformWithStateExec
 
+  /** Whether rows come while a batch lasts. */
+  protected def inRealTime: Boolean = isRealTimeMode
+
   override def makeCopy(newArgs: Array[AnyRef]): SparkPlan = again(base.makeCopy(newArgs))
 
   override def clone(): SparkPlan = again(base.clone())

@@ -24,6 +24,7 @@ import org.apache.spark.sql.keystate.plan.{
   TwoInputProcess
 }
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** What the Scala API calls. */
 object ScalaBridge {
@@ -52,6 +53,7 @@ object ScalaBridge {
   ): Dataset[OUT] = {
     val df = classic(data)
     checkExtension(df)
+    RealTimeSession.prepare(df.sparkSession)
     checkTimeMode(timeMode)
     val input = inputOf(df, by)
     val serialized = serialize(function)

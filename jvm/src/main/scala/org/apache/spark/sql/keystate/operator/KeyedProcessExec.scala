@@ -36,7 +36,7 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
-import org.apache.spark.sql.keystate.shim.TransformWithStateShim
+import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -236,6 +236,7 @@ private[keystate] class KeyedProcessExec(
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
+      if (inRealTime) checkRealTime()
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
         else DataTypeUtils.fromAttributes(keyColumns)
@@ -277,6 +278,20 @@ private[keystate] class KeyedProcessExec(
         }
   }
 
+  /** Throws if this can't run in real-time mode. Spark's check is made for what is below. Of the
+    * whole query Spark does not make it, see `RealTimeSession`; it knows nothing of Keystate's
+    * operators.
+    */
+  private def checkRealTime(): Unit = {
+    def refuse(what: String) = throw KeystateErrors.declaration(
+      s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
+        "trigger."
+    )
+    if (keyedSide.nonEmpty) refuse("A function of two keyed inputs")
+    if (order.nonEmpty) refuse("order_by")
+    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
+  }
+
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == TimeMode.EventTime()
     new OperatorTasks(
@@ -291,6 +306,7 @@ private[keystate] class KeyedProcessExec(
       eventTimeWatermarkForEviction.filter(_ => byWatermark),
       purges,
       checkpointIds,
+      inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(
         metrics,

@@ -36,11 +36,14 @@ private[keystate] final case class OperatorColumns(
   *   whether this is a micro-batch of a stream; false in a batch query
   * @param id
   *   the micro-batch's number
+  * @param realTime
+  *   whether rows come, and results are wanted, while the batch lasts
   * @param processingTime
-  *   the micro-batch's time, in ms
+  *   the micro-batch's time, in ms; in real-time mode, when the batch began
   */
 private[keystate] final case class BatchInfo(
     streaming: Boolean,
+    realTime: Boolean,
     id: Long,
     queryRun: String,
     processingTime: Option[Long],

@@ -53,6 +53,7 @@ private[keystate] final class OperatorTasks(
     watermark: Option[Long],
     purges: Boolean,
     checkpointIds: Seq[Option[String]],
+    realTime: Boolean,
     broadcast: Option[OperatorTasks.Elements],
     metrics: OperatorTasks.Metrics
 ) extends Serializable {
@@ -72,7 +73,8 @@ private[keystate] final class OperatorTasks(
     val started = System.nanoTime
     val spec = this.spec.continuing(own.family)
     if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
-    val expired = OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family)
+    val expired =
+      OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family, live = realTime)
     val families = spec.families.map { f =>
       val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
@@ -155,6 +157,7 @@ private[keystate] final class OperatorTasks(
 
   private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
     streaming,
+    realTime,
     stateInfo.storeVersion,
     stateInfo.queryRunId.toString,
     batchTimestampMs,
@@ -188,19 +191,22 @@ private[keystate] object OperatorTasks {
     *
     * @param recorded
     *   finds a state as the last version has it
+    * @param live
+    *   whether processing time goes on in the task
     */
   private def expiries(
       spec: OperatorSpec,
       processingTime: Option[Long],
       watermark: Option[Long],
-      recorded: String => Option[StateFamily]
+      recorded: String => Option[StateFamily],
+      live: Boolean
   ): Map[String, Expiry] = {
     for {
       state <- spec.states
       ttl <- state.ttl
       time <- if (ttl.eventTime) watermark else processingTime
       properties = recorded(state.name).fold(Map.empty[String, String])(_.properties)
-    } yield state.name -> Expiry(ttl, time, properties)
+    } yield state.name -> Expiry(ttl, time, properties, live && !ttl.eventTime)
   }.toMap
 
   /** Broadcast elements. Their rows have the columns `all`; the function sees `columns`. */

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet
 import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LogicalPlan, Project}
 
 import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** A function that is applied to the rows of one input, keyed or not, and to every row of another
@@ -30,6 +31,7 @@ private[keystate] case class BroadcastProcess(
     left: LogicalPlan,
     right: LogicalPlan
 ) extends BinaryNode
+    with StatefulPlanShim
     with MultiInstanceRelation {
 
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortO
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 
 import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** A function with keyed state that is applied to a stream or to a batch query.
@@ -26,6 +27,7 @@ private[keystate] case class KeyedProcess(
     order: Seq[SortOrder],
     child: LogicalPlan
 ) extends UnaryNode
+    with StatefulPlanShim
     with MultiInstanceRelation {
 
   /** Gives the output new columns, so that a result can be joined with itself. */

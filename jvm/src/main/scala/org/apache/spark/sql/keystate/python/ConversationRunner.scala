@@ -25,7 +25,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   *     can take more;
   *   - gives each Arrow batch that comes back to `deserializeColumnarBatch`.
   */
-private[keystate] final class ConversationRunner(
+private[keystate] class ConversationRunner(
     function: ChainedPythonFunctions,
     resultId: Long,
     messageSchema: StructType,

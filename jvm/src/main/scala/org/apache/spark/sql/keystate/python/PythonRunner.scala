@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.operator.{
@@ -25,7 +26,7 @@ import org.apache.spark.sql.keystate.operator.{
 }
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
 import org.apache.spark.sql.keystate.python.server.StateServer
-import org.apache.spark.sql.keystate.spec.StateKind
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
@@ -112,6 +113,9 @@ private[keystate] final class PythonRunner(
   ): FunctionRun = {
     val spec = context.spec
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
+    val live = Option.when(context.batch.realTime)(
+      new LiveTurns(context.timers, due, context.lease, generationMillis(spec))
+    )
     val task = new RowConversation(
       context.inputs,
       rows,
@@ -123,11 +127,12 @@ private[keystate] final class PythonRunner(
       control(context),
       settings,
       context.operatorState,
-      context.rawKeyedState
+      context.rawKeyedState,
+      live
     )
     val results =
       // Without rows and timers there is nothing to do, and the worker need not start.
-      if (!rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
+      if (live.isEmpty && !rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         val schema = RowConversation.messageSchema(
           context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
@@ -135,7 +140,8 @@ private[keystate] final class PythonRunner(
           spec
         )
         serveQuestions(task, schema, channels, broadcast, context)
-        converse(schema, task, rows, context)
+        if (live.isEmpty) converse(schema, task, rows, context)
+        else converseLive(schema, task, rows, context)
       }
     new FunctionRun {
       override def output: Iterator[InternalRow] = results
@@ -143,6 +149,15 @@ private[keystate] final class PythonRunner(
       override def removed: Long = task.removed
     }
   }
+
+  /** How long a generation lasts in real-time mode. States that expire in processing time are read
+    * again once their values could have expired.
+    */
+  private def generationMillis(spec: OperatorSpec): Long =
+    (LiveTurns.GenerationMillis +: spec.states
+      .flatMap(_.ttl)
+      .filterNot(_.eventTime)
+      .map(_.millis)).min
 
   private def serveQuestions(
       task: RowConversation,
@@ -202,12 +217,40 @@ private[keystate] final class PythonRunner(
       metrics,
       artifacts,
       conversation
-    ).compute(input, context.task.partitionId(), context.task).flatMap { answer =>
-      val column = Conversation.columns(answer)
-      if (context.spec.metrics)
-        MetricColumns.received(column).foreach(context.addMetrics)
-      context.lease.use(conversation.receive(column))
+    ).compute(input, context.task.partitionId(), context.task).flatMap {
+      received(_, conversation, context)
     }
+
+  /** Runs a conversation in real-time mode. */
+  private def converseLive(
+      schema: StructType,
+      conversation: RowConversation,
+      input: Iterator[InternalRow],
+      context: OperatorTaskContext
+  ): Iterator[InternalRow] =
+    new RealTimeRunner(
+      function,
+      resultId,
+      schema,
+      timeZone,
+      largeVarTypes,
+      pythonConf,
+      metrics,
+      artifacts,
+      conversation
+    ).run(input, context.columns.inputs.head.all, context.task)
+      .flatMap(received(_, conversation, context))
+
+  private def received(
+      answer: ColumnarBatch,
+      conversation: Conversation,
+      context: OperatorTaskContext
+  ): Iterator[InternalRow] = {
+    val column = Conversation.columns(answer)
+    if (context.spec.metrics)
+      MetricColumns.received(column).foreach(context.addMetrics)
+    context.lease.use(conversation.receive(column))
+  }
 
   /** What the function's runtime context can tell, as JSON for the control column. */
   private def control(context: OperatorTaskContext): JObject =

@@ -49,6 +49,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
   * There the worker hands over its changes and asks for timers until none are left, see
   * [[BatchTimers]].
   *
+  * In real-time mode, see [[LiveTurns]], timers that are due are sent before rows, a generation ends
+  * after some time too, and each answer has the timers that were set.
+  *
   * The task's own thread writes messages and reads answers. Only the worker's questions are
   * answered in another thread. Whatever touches the backend is done under the task's lease: so
   * answers are read and questions answered under it, see [[PythonRunner]].
@@ -64,7 +67,8 @@ private[keystate] final class RowConversation(
     context: JObject,
     settings: RowConversation.Settings,
     operatorState: Option[SubtaskState],
-    rawKeyedState: Option[RawKeyedState]
+    rawKeyedState: Option[RawKeyedState],
+    val live: Option[LiveTurns]
 ) extends Conversation
     with AskedKeys {
   import RowConversation._
@@ -82,7 +86,7 @@ private[keystate] final class RowConversation(
   var updated = 0L
   var removed = 0L
 
-  private var control = context
+  private var control = live.fold(context)(_.control(context))
 
   /** Adds fields to the control column of every message. */
   def announce(more: JObject): Unit = control = control.merge(more)
@@ -118,8 +122,14 @@ private[keystate] final class RowConversation(
     private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
 
     override def fill(input: Iterator[InternalRow]): Boolean =
-      if (input.hasNext) {
+      if (live.exists(_.timersFirst())) {
+        send(fillTimers())
+        true
+      } else if (input.hasNext) {
         send(fillRows(input))
+        true
+      } else if (live.exists(!_.isOver)) {
+        send(()) // closes a generation
         true
       } else if (dueTimers.nonEmpty) {
         send(fillTimers())
@@ -134,13 +144,15 @@ private[keystate] final class RowConversation(
 
     private def send(fillIn: => Unit): Unit = {
       lease.use {
-        val full = slots.size >= settings.maxCachedKeys || cachedBytes >= settings.cachedBytes
+        val full = slots.size >= settings.maxCachedKeys || cachedBytes >= settings.cachedBytes ||
+          live.exists(_.isOld)
         if (full && previous == null) {
           previous = slots
           previousRead = 0
           slots = new KeySlots
           cachedBytes = 0
           generation += 1
+          live.foreach(_.opened())
         }
       }
       loaded = slots.size
@@ -149,6 +161,10 @@ private[keystate] final class RowConversation(
       sent = true
       fillIn
       loadStates()
+      live.foreach { turns =>
+        cachedBytes += bytes
+        turns.sent(generationIsEmpty = slots.size == 0)
+      }
       finish()
     }
 
@@ -207,7 +223,8 @@ private[keystate] final class RowConversation(
     }
 
     private def finish(): Unit = {
-      val message = JObject((Protocol.Control.Generation -> JInt(generation)) :: control.obj)
+      val ofMessage = (Protocol.Control.Generation -> JInt(generation)) :: live.toList.map(_.time)
+      val message = JObject(ofMessage ::: control.obj)
       controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
       controls.setValueCount(1)
       columnsOfMessage.foreach(_.finish())
@@ -229,6 +246,7 @@ private[keystate] final class RowConversation(
   /** Takes an answer: stores its state changes and returns the rows that the function emitted. */
   override def receive(column: String => ArrowColumnVector): Iterator[InternalRow] = {
     applyChanges(column)
+    live.foreach(_.answered(until = column(Protocol.Answer.Until).getInt(0)))
     if (operatorState.exists(OperatorStateColumns.receive(_, column)))
       rawKeyedState.foreach(OperatorStateColumns.receiveRaw(_, column))
     val rows = new ReceivedRows(Elements(column(Protocol.Answer.Out)), isStruct = true)

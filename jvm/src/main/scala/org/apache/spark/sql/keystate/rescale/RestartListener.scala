@@ -8,6 +8,7 @@ import scala.util.control.NonFatal
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
 import org.apache.spark.sql.internal.SQLConf
@@ -17,7 +18,8 @@ import org.apache.spark.sql.streaming.StreamingQueryListener._
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
-import org.apache.spark.sql.keystate.store.StoreConfig
+import org.apache.spark.sql.keystate.shim.{RealTimeMode, StatefulPlanShim}
+import org.apache.spark.sql.keystate.store.{RealTimeSession, StoreConfig}
 
 /** Takes the checkpoint of a query that starts, so that no other driver goes on with it. Rescales
   * it if the query is started with another `spark.sql.shuffle.partitions` than its state has.
@@ -48,9 +50,12 @@ class RestartListener extends StreamingQueryListener with Logging {
     val checkpoint = new Path(query.resolvedCheckpointRoot)
     running.put(query.runId, checkpoint)
     try {
+      // A query of Spark's own functions in real-time mode keeps Spark's provider.
+      if (!RealTimeMode.isTrigger(query.trigger) || query.analyzedPlan.exists(isKeystates))
+        RealTimeSession.giveProvider(query.sparkSessionForStream)
       val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
       // A query on another provider is left to Spark.
-      if (rescaling.provider.getOrElse(conf.stateStoreProviderClass) == Settings.ProviderClass) {
+      if (rescaling.provider.getOrElse(RealTimeSession.provider(conf)) == Settings.ProviderClass) {
         CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
         val wanted = if (enabled(conf)) partitions(conf) else None
         try rescaling.run(wanted)
@@ -85,6 +90,8 @@ class RestartListener extends StreamingQueryListener with Logging {
 private[keystate] object RestartListener {
 
   private def nameOf(run: UUID) = s"query run $run"
+
+  private def isKeystates(plan: LogicalPlan) = plan.isInstanceOf[StatefulPlanShim]
 
   private def enabled(conf: SQLConf): Boolean =
     Settings.OnRestart.of(StoreConfig.in(conf)) == "auto"

@@ -15,7 +15,8 @@ private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, k
   *
   * Which timers fire is decided when the task begins: those that were set in an earlier micro-batch
   * and that this micro-batch's clock has passed. The timers that a micro-batch sets make no
-  * difference to it, so the order of the worker's answers does not matter.
+  * difference to it, so the order of the worker's answers does not matter. In real-time mode
+  * processing-time timers also fire when the clock passes them within a batch.
   */
 private[keystate] final class Timers(
     family: Int,
@@ -34,10 +35,19 @@ private[keystate] final class Timers(
     mutable.Queue.from(found.sortBy(_.time))
   }
 
-  /** The time of the first timer of a domain. None if it has no timers. */
-  def next(domain: Byte): Option[Long] =
+  /** The earliest time for which a processing-time timer was set since this was made. */
+  var earliestSet: Long = Long.MaxValue
+
+  /** The time of the first timer of a domain. None if it has no timers.
+    *
+    * @param after
+    *   only timers after this time
+    */
+  def next(domain: Byte, after: Option[Long] = None): Option[Long] =
     (0 until maxParallelism).flatMap { group =>
-      val entries = backend.scan(family, group, Array(domain), Array((domain + 1).toByte))
+      val start =
+        after.fold(Array(domain))(time => entryKey(domain, time + 1, Array.emptyByteArray))
+      val entries = backend.scan(family, group, start, Array((domain + 1).toByte))
       try Option.when(entries.hasNext)(timeOf(entries.next()))
       finally entries.close()
     }.minOption
@@ -67,8 +77,10 @@ private[keystate] final class Timers(
   /** Sets a key's timer, or deletes it. */
   def set(domain: Byte, time: Long, group: Int, key: Array[Byte], wanted: Boolean): Unit = {
     val entry = entryKey(domain, time, key)
-    if (wanted) backend.put(family, group, entry, Present)
-    else backend.remove(family, group, entry)
+    if (wanted) {
+      backend.put(family, group, entry, Present)
+      if (domain == ProcessingTime) earliestSet = math.min(earliestSet, time)
+    } else backend.remove(family, group, entry)
   }
 }
 

@@ -37,6 +37,7 @@ private[keystate] object Protocol {
     final val QueryRun = "query_run"
     final val Watermark = "watermark"
     final val ProcessingTime = "processing_time"
+    final val RealTime = "real_time"
     final val EventTimeColumn = "event_time_column"
     final val SecondEventTimeColumn = "second_event_time_column"
     final val Server = "server"

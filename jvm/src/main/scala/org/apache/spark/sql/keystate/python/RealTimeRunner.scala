@@ -1,0 +1,140 @@
+package org.apache.spark.sql.keystate.python
+
+import java.io.{BufferedInputStream, DataInputStream, DataOutputStream}
+import java.util.concurrent.atomic.AtomicBoolean
+
+import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonWorker}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.keystate.python.realtime.{InputThread, RowHandover, Turns, WorkerStream}
+import org.apache.spark.sql.keystate.shim.PythonShim
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Runs a keyed task's Python function in real-time mode: a message is sent once the worker has
+  * answered the one before and something is there to be sent, so messages grow with what waits.
+  *
+  * Relies on what [[ConversationRunner]] relies on, and
+  *   - that Spark's stream of answers, which is not used, writes to the worker only when it is read;
+  *   - that a worker with `SPARK_PIPELINED_UDF` sends each answer at once, and reads the next
+  *     message in another thread. Such workers are not shared with other queries: Spark takes
+  *     workers by their environment.
+  */
+private[keystate] final class RealTimeRunner(
+    function: ChainedPythonFunctions,
+    resultId: Long,
+    messageSchema: StructType,
+    timeZoneId: String,
+    largeVarTypes: Boolean,
+    pythonConf: Map[String, String],
+    pythonMetrics: Map[String, SQLMetric],
+    jobArtifactUUID: Option[String],
+    conversation: RowConversation
+) extends ConversationRunner(
+      function,
+      resultId,
+      messageSchema,
+      timeZoneId,
+      largeVarTypes,
+      pythonConf,
+      pythonMetrics,
+      jobArtifactUUID,
+      conversation
+    ) {
+  import RealTimeRunner._
+
+  envVars.put("SPARK_PIPELINED_UDF", "1")
+
+  @volatile private var stream: WorkerStream = _ // null until the worker is there
+
+  /** Reads the input in a thread of its own, and gives the worker's answers as they come. */
+  def run(
+      rows: Iterator[InternalRow],
+      columns: Seq[Attribute],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
+    val input = new RowHandover(columns.size, InputBytes, () => if (stream != null) stream.wakeUp())
+    conversation.live.foreach(_.input = input)
+    new InputThread(rows, columns, input, context).start()
+    compute(input, context.partitionId(), context)
+  }
+
+  override protected def newWriter(
+      env: SparkEnv,
+      worker: PythonWorker,
+      inputIterator: Iterator[InternalRow],
+      partitionIndex: Int,
+      context: TaskContext
+  ): Writer = new HeldWriter(
+    super.newWriter(env, worker, inputIterator, partitionIndex, context),
+    env,
+    worker,
+    inputIterator,
+    partitionIndex,
+    context
+  )
+
+  override protected def newReaderIterator(
+      unused: DataInputStream,
+      writer: Writer,
+      startTime: Long,
+      env: SparkEnv,
+      worker: PythonWorker,
+      handle: Option[PythonShim.WorkerHandle],
+      releasedOrClosed: AtomicBoolean,
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
+    val messages = new Messages(writer.asInstanceOf[HeldWriter].writer)
+    stream = new WorkerStream(worker, messages, context)
+    val answers = new DataInputStream(new BufferedInputStream(stream, bufferSize))
+    super.newReaderIterator(
+      answers,
+      writer,
+      startTime,
+      env,
+      worker,
+      handle,
+      releasedOrClosed,
+      context
+    )
+  }
+
+  private final class Messages(writer: Writer) extends Turns {
+    private var begun = false
+    private var over = false
+
+    override def write(out: DataOutputStream): Unit =
+      if (!begun) {
+        begun = true
+        writer.open(out)
+      } else if (!over && conversation.live.get.isTurn && !writer.writeNextInputToStream(out)) {
+        over = true
+        writer.close(out)
+      }
+
+    override def pauseMillis: Long = if (over) 0 else conversation.live.get.pauseMillis
+  }
+
+  /** Does not write what the worker must know first into Spark's stream, but leaves it to ours. */
+  private final class HeldWriter(
+      val writer: Writer,
+      env: SparkEnv,
+      worker: PythonWorker,
+      inputIterator: Iterator[InternalRow],
+      partitionIndex: Int,
+      context: TaskContext
+  ) extends Writer(env, worker, inputIterator, partitionIndex, context) {
+    override def open(dataOut: DataOutputStream): Unit = ()
+    override protected def writeCommand(dataOut: DataOutputStream): Unit = writeUDF(dataOut)
+    override def writeNextInputToStream(dataOut: DataOutputStream): Boolean =
+      writer.writeNextInputToStream(dataOut)
+  }
+}
+
+private object RealTimeRunner {
+
+  /** How much of the input waits at most in either of two pages, before its source has to wait. */
+  private final val InputBytes = 1 << 20
+}

@@ -1,0 +1,280 @@
+"""Python functions in Spark's real-time mode."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import KeyedProcessFunction, OutputTag, StateTtlConfig, Time, ValueStateDescriptor
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, note, start, wait_for
+
+pytestmark = needs_real_time
+
+BIG = OutputTag("big", "key long")
+
+
+class Count(KeyedProcessFunction):
+    """Emits each key's count, and notes it in a file."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = str(path) if path else None
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        n = self.count.value() + 1
+        self.count.update(n)
+        if self.path:
+            note(self.path, row.key, n, row.x)
+        yield row.key, n
+        if row.x > 900:
+            yield BIG, row.key
+
+
+@pytest.fixture(autouse=True)
+def short(settings: Callable[..., None]) -> None:
+    """A batch's stages run at the same time, on the session's two cores."""
+    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
+
+
+@pytest.fixture
+def running() -> Iterator[list[Any]]:
+    """Queries that are stopped at the end."""
+    queries: list[Any] = []
+    yield queries
+    for query in queries:
+        query.stop()
+
+
+def batches(query: Any) -> int:
+    return len(query.recentProgress)
+
+
+def state(spark: SparkSession, folder: Path) -> dict[int, int]:
+    reader = spark.read.format("statestore").option("stateVarName", "count")
+    rows = reader.load(str(folder / "checkpoint")).select("key.key", "value.*").collect()
+    return {row[0]: row[1] for row in rows}
+
+
+def test_results_and_state_over_batches(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
+    query = start(out, tmp_path, "2 seconds")
+    running.append(query)
+    rows = [(i * 7 % 13, i) for i in range(600)]
+    for end in (200, 400, 600):
+        for i in range(end - 200, end, 20):
+            source.add(rows[i : i + 20])
+        # The sink may write its rows as late as at the end of a batch.
+        wait_for(query, lambda end=end: len(lines(tmp_path / "out")) == end)
+        ended = batches(query)
+        wait_for(query, lambda ended=ended: batches(query) > ended)
+    query.stop()
+    totals = Counter(key for key, _ in rows)
+    expected = [(key, n) for key, total in totals.items() for n in range(1, total + 1)]
+    assert sorted(map(tuple, lines(tmp_path / "out"))) == sorted(expected)
+    assert sum(p.numInputRows > 0 for p in query.recentProgress) > 1, "all came in one batch"
+    assert state(spark, tmp_path) == totals
+
+
+def test_rows_are_processed_while_the_batch_lasts(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    noted = tmp_path / "noted"
+    out = keystate.keyed(source.rows(), "key").process(Count(noted), "key long, n long")
+    query = start(out, tmp_path, "10 minutes")
+    running.append(query)
+    for i in range(20):
+        source.add([(1, i)])
+        wait_for(query, lambda i=i: len(lines(noted)) == i + 1)
+    assert [n for _, n, _ in lines(noted)] == list(range(1, 21))
+    assert batches(query) == 0
+    started = time.monotonic()
+    query.stop()
+    assert time.monotonic() - started < 10
+
+
+def test_the_mode_changes_at_a_restart(
+    spark: SparkSession, settings: Callable[..., None], running: list[Any], tmp_path: Path
+) -> None:
+    """Real time, stopped within a batch; then micro-batches; then real time again.
+
+    The number of partitions changes too.
+    """
+    noted = tmp_path / "noted"
+    rows = [(i % 5, i) for i in range(300)]
+
+    def build(source: Source) -> DataFrame:
+        return keystate.keyed(source.rows(), "key").process(Count(noted), "key long, n long")
+
+    first = Source(spark)
+    query = start(build(first), tmp_path, "3 seconds")
+    running.append(query)
+    first.add(rows[:100])
+    wait_for(query, lambda: batches(query) > 0 and len(lines(noted)) >= 100)
+    first.add(rows[100:150])
+    wait_for(query, lambda: len(lines(noted)) >= 150)
+    query.stop()
+
+    settings(**{"spark.sql.shuffle.partitions": "2"})
+    second = Source(spark)
+    second.add(rows[:200])
+    query = (
+        build(second)
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(lambda df, _: df.collect())
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    running.append(query)
+    query.processAllAvailable()
+    query.stop()
+    assert state(spark, tmp_path) == dict.fromkeys(range(5), 40)
+
+    settings(**{"spark.sql.shuffle.partitions": "1"})
+    third = Source(spark)
+    third.add(rows)
+    query = start(build(third), tmp_path, "3 seconds")
+    running.append(query)
+    wait_for(query, lambda: batches(query) > 0)
+    query.stop()
+    assert state(spark, tmp_path) == dict.fromkeys(range(5), 60)
+
+
+class Alarm(KeyedProcessFunction):
+    """Sets a timer half a second after each row, and notes when it fires."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 500)
+        timers.register_processing_time_timer(timers.current_processing_time() + 700)
+        timers.delete_processing_time_timer(timers.current_processing_time() + 700)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        note(self.path, ctx.get_current_key(), timestamp, time.time() * 1000)
+
+
+def test_processing_time_timers_fire_within_the_batch(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    noted = tmp_path / "noted"
+    out = keystate.keyed(source.rows(), "key").process(
+        Alarm(noted), "key long", time_mode="processing_time"
+    )
+    query = start(out, tmp_path, "10 minutes")
+    running.append(query)
+    source.add([(1, 1), (2, 2)])
+    wait_for(query, lambda: len(lines(noted)) == 2)
+    source.add([(1, 3)])
+    wait_for(query, lambda: len(lines(noted)) == 3)
+    assert batches(query) == 0
+    # Timers of the same time fire by key group.
+    assert sorted(key for key, _, _ in lines(noted)[:2]) == [1, 2]
+    assert lines(noted)[2][0] == 1
+    late = [fired - timer for _, timer, fired in lines(noted)]
+    assert min(late) >= 0, late
+    assert late[-1] < 5000, late
+    time.sleep(1)
+    assert len(lines(noted)) == 3, "a timer that was deleted fired"
+
+
+class Expiring(KeyedProcessFunction):
+    """Counts; a count lives for a second after it was last written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def open(self, ctx: Any) -> None:
+        count = ValueStateDescriptor("count", "long", default=0)
+        count.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+        self.count = ctx.get_state(count)
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.count.update(self.count.value() + 1)
+        note(self.path, self.count.value())
+
+
+def test_state_expires_within_the_batch(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    noted = tmp_path / "noted"
+    out = keystate.keyed(source.rows(), "key").process(
+        Expiring(noted), "key long", time_mode="processing_time"
+    )
+    query = start(out, tmp_path, "10 minutes")
+    running.append(query)
+    source.add([(1, 1), (1, 2)])
+    wait_for(query, lambda: len(lines(noted)) == 2)
+    time.sleep(5)
+    source.add([(1, 3)])
+    wait_for(query, lambda: len(lines(noted)) == 3)
+    assert batches(query) == 0
+    assert [n for (n,) in lines(noted)] == [1, 2, 1]
+
+
+def test_operations_and_side_outputs(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    keyed = keystate.keyed(source.rows(), "key")
+    results = {
+        "sums": keyed.reduce(lambda a, b: (a.key, a.x + b.x)),
+        "odd": keyed.filter(lambda row: row.x % 2 == 1),
+        "double": keyed.map(lambda row: (row.key, 2 * row.x), "key long, x long"),
+        "big": keyed.process(Count(), "key long, n long").side_output(BIG),
+    }
+    for name, out in results.items():
+        (tmp_path / name).mkdir()
+        query = start(out, tmp_path / name, "1 second")
+        running.append(query)
+        source.add([])
+        rows = [(1, 3), (2, 4), (1, 999)]
+        source.add(rows)
+        wait_for(query, lambda: batches(query) > 1)  # noqa: B023
+        query.stop()
+    assert [row for row in lines(tmp_path / "sums" / "out") if row[1] == 1002]
+    assert lines(tmp_path / "odd" / "out")[:2] == [[1, 3], [1, 999]]
+    assert lines(tmp_path / "double" / "out")[:3] == [[1, 6], [2, 8], [1, 1998]]
+    assert lines(tmp_path / "big" / "out")[0] == [1]
+
+
+def test_a_plan_that_waits_for_all_of_its_input_is_refused(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    """Spark's own check, though it does not know Keystate's operator."""
+    rows = Source(spark).rows().withColumn("y", F.udf(lambda x: x, "long")("x"))
+    out = keystate.keyed(rows, "key").process(Count(), "key long, n long")
+    query = start(out, tmp_path, "1 second")
+    running.append(query)
+    with pytest.raises(Exception, match="OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"):
+        query.awaitTermination(60)
+
+
+def test_an_error_of_the_function_ends_the_query(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    out = keystate.keyed(source.rows(), "key").map(lambda row: 1 // row.x, "y long")
+    query = start(out, tmp_path, "10 minutes")
+    running.append(query)
+    source.add([(1, 1), (1, 0)])
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        query.awaitTermination(120)

@@ -103,7 +103,7 @@ bench: install $(VENV)/installed-bench
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not --quiet: then it takes no warning for an error
 	@echo out/site/index.html
 
 # Wheel and source distribution with the jars that are there; make jars builds all of them. The jar

@@ -20,6 +20,7 @@ OUTSIDE = {
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "security-policy.md": "SECURITY.md",
+    "notice.md": "NOTICE",
 }
 
 #: The Python reference: title, and the modules whose docstrings make a page.

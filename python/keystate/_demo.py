@@ -208,7 +208,7 @@ def run(spark: SparkSession, folder: str, seconds: float) -> bool:
     users = demo.states()[1].values()
     clicks = sum(n for _, n, _, _ in users)
     # The clicks were numbered from 0 on.
-    right = sum(numbers for _, _, numbers, _ in users) == clicks * (clicks - 1) // 2
+    right: bool = sum(numbers for _, _, numbers, _ in users) == clicks * (clicks - 1) // 2
     if right:
         demo.say(f"Stopped. There were {clicks:,} clicks, and each click was counted once.")
     else:

@@ -9,6 +9,7 @@ python examples/enrichment.py
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,8 +95,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for i, (orders, payments) in enumerate(HOURS):
-            write(folder / "orders" / f"{i}.json", ["time", "order", "item"], orders)
-            write(folder / "payments" / f"{i}.json", ["time", "id", "amount"], payments)
+            write(folder / "orders", i, ["time", "order", "item"], orders)
+            write(folder / "payments", i, ["time", "id", "amount"], payments)
         orders = stream(spark, folder / "orders", "time timestamp, order string, item string")
         payments = stream(spark, folder / "payments", "time timestamp, id string, amount long")
         joined = (
@@ -115,11 +116,13 @@ def main() -> None:
     spark.stop()
 
 
-def write(file: Path, columns: list[str], rows: list[Any]) -> None:
-    """One JSON object a line."""
-    file.parent.mkdir(exist_ok=True)
+def write(folder: Path, number: int, columns: list[str], rows: list[Any]) -> None:
+    """A file with one JSON object a line. Spark takes files in the order of their times."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{number}.json"
     days = [(f"2024-05-01T{time}:00", *rest) for time, *rest in rows]
     file.write_text("".join(json.dumps(dict(zip(columns, row))) + "\n" for row in days))
+    os.utime(file, (1e9 + number, 1e9 + number))
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ class Declared:
         time_mode: which clock it goes by.
         broadcast: what is broadcast to it.
         second_type: the columns of its second input; ``None`` if it has one.
+        late_output: where late rows go, if that output is read; ``None`` if they are dropped.
         side_outputs: the side outputs that are read.
         pickles: what pickles in its operator state may name.
     """
@@ -87,6 +88,7 @@ class Declared:
     side_outputs: tuple[OutputTag, ...] = ()
     pickles: tuple[str, ...] = ()
     second_type: T.StructType | None = None
+    late_output: OutputTag | None = None
 
 
 def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
@@ -141,7 +143,26 @@ def _spec(plan: FunctionPlan, function: bytes, declared: Declared) -> OperatorSp
         side_outputs=bool(declared.side_outputs),
         metrics=metrics,
         pickles=declared.pickles,
+        late_output=_late_output(declared),
     )
+
+
+def check_late_output(tag: Any, row_type: T.StructType) -> None:
+    """Raises DeclarationError when late rows can't go to a side output."""
+    if not isinstance(tag, OutputTag):
+        raise DeclarationError(f"late_output is an OutputTag, got {tag!r}")
+    taken = resolve_schema(tag.type, f"side output '{tag.tag_id}'")
+    if [(f.name, f.dataType) for f in taken] != [(f.name, f.dataType) for f in row_type]:
+        raise DeclarationError(
+            f"side output '{tag.tag_id}' takes {taken.simpleString()}, but late rows are "
+            f"{row_type.simpleString()}: declare it as OutputTag('{tag.tag_id}', df.schema)"
+        )
+
+
+def _late_output(declared: Declared) -> int | None:
+    if declared.late_output not in declared.side_outputs:
+        return None
+    return 1 + declared.side_outputs.index(declared.late_output)  # the main output is the first
 
 
 def _check(plan: FunctionPlan, spec: OperatorSpec, declared: Declared) -> None:

@@ -108,6 +108,7 @@ class OperatorSpec:
         side_outputs: whether its output has a struct for the main output and for each side output.
         metrics: whether the function has metrics of its own.
         pickles: what pickles in its operator state may name.
+        late_output: the index of the output that late rows go to; ``None`` if they are dropped.
     """
 
     name: str | None
@@ -122,6 +123,7 @@ class OperatorSpec:
     side_outputs: bool = False
     metrics: bool = False
     pickles: tuple[str, ...] = ()
+    late_output: int | None = None
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -137,6 +139,7 @@ class OperatorSpec:
             "raw_keyed": self.raw_keyed,
             "side_outputs": self.side_outputs,
             "metrics": self.metrics,
+            "late_output": self.late_output,
         }
         return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate import _bridge
-from keystate._operator_task import BroadcastElements, Declared, task_function
+from keystate._operator_task import BroadcastElements, Declared, check_late_output, task_function
 from keystate._plans import broadcast_plan, make_plan, process_plan
 from keystate._reduce import LastReduce, RollingReduce
 from keystate._spec import check_distinct
@@ -131,6 +131,7 @@ class _RowStream:
         output_schema: TypeLike,
         name: str | None,
         time_mode: str,
+        late_output: OutputTag | None = None,
     ) -> ResultDataFrame:
         declared = Declared(
             self._df.schema,
@@ -139,6 +140,7 @@ class _RowStream:
             name,
             self._max_parallelism,
             time_mode,
+            late_output=late_output,
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
@@ -180,6 +182,7 @@ class KeyedStream(_RowStream):
         *,
         name: str | None = None,
         time_mode: str = "auto",
+        late_output: OutputTag | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
@@ -191,11 +194,15 @@ class KeyedStream(_RowStream):
             time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event
                 time when the input has a watermark. In event time, rows behind the watermark are
                 dropped, as by Spark's own stateful operators.
+            late_output: a side output with the input's schema, ``OutputTag("late", df.schema)``,
+                to which these rows go instead, if it is read.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        return self._apply(process_plan(fn), output_schema, name, time_mode)
+        if late_output is not None:
+            check_late_output(late_output, self._df.schema)
+        return self._apply(process_plan(fn), output_schema, name, time_mode, late_output)
 
     @overload
     def connect(self, other: KeyedStream) -> ConnectedStreams: ...

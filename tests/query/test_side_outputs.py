@@ -162,3 +162,79 @@ def test_errors(spark: Any) -> None:
         result.write_outputs(None, {})
     with pytest.raises(PythonException, match=r"does not fit side output 'odd' struct<key:string>"):
         result.side_output(OutputTag("odd", "key string")).collect()
+
+
+class TimedCounts(Counts):
+    """Also emits to the late rows' own output."""
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield from super().process_element(row, ctx)
+        if row.value == 0:
+            yield LATE, (row.key, -1, None)
+
+
+TIMED = "key long, value long, time timestamp"
+LATE = OutputTag("late", TIMED)
+
+
+def at(seconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+
+
+def timed_counts(df: Any, **options: Any) -> Any:
+    keyed = keystate.keyed(df.withWatermark("time", "10 seconds"), "key")
+    return keyed.process(TimedCounts(), "key long, n long", **options)
+
+
+TIMED_BATCHES = [
+    [(1, 5, at(100)), (2, 6, at(95)), (1, 0, at(96))],
+    [(1, 7, at(120))],
+    # The watermark is 90 s, of the batch before the last.
+    [(1, 8, at(90)), (3, 9, at(1)), (2, 10, at(91)), (1, 11, None)],
+]
+
+
+def test_late_rows_reach_a_side_output(stream: Callable[..., Any]) -> None:
+    fed = stream(TIMED)
+    fed.feed(*TIMED_BATCHES)
+    late = fed.run(lambda df: timed_counts(df, late_output=LATE).side_output(LATE))
+    expected = [(1, -1, None), (1, 8, at(90)), (3, 9, at(1))]
+    utc = datetime.timezone.utc
+    found = [(r.key, r.value, r.time and r.time.astimezone(utc)) for r in late]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert sum(p.stateOperators[0].numRowsDroppedByWatermark for p in fed.progress) == 0
+
+
+def test_main_output_and_late_rows_of_one_run(stream: Callable[..., Any]) -> None:
+    fed = stream(TIMED)
+    fed.feed(*TIMED_BATCHES)
+    both = fed.run(lambda df: timed_counts(df, late_output=LATE).with_side_outputs(ODD, LATE))
+    assert sorted(r.late.value for r in both if r.late is not None) == [-1, 8, 9]
+    main = sorted(tuple(r.main) for r in both if r.main is not None)
+    assert main == [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2)]
+
+
+def test_many_late_rows(stream: Callable[..., Any]) -> None:
+    """More than are kept in memory as they are."""
+    fed = stream(TIMED)
+    many = [(i % 50, i, at(1)) for i in range(20_000)]
+    fed.feed([(1, 5, at(100))], [(1, 7, at(120))], [*many, (1, 8, at(125))])
+    late = fed.run(lambda df: timed_counts(df, late_output=LATE).side_output(LATE))
+    assert sorted(r.value for r in late) == list(range(20_000))
+
+
+def test_late_rows_that_nobody_reads_are_counted(stream: Callable[..., Any]) -> None:
+    fed = stream(TIMED)
+    fed.feed(*TIMED_BATCHES)
+    main = fed.run(lambda df: timed_counts(df, late_output=LATE))
+    assert len(main) == 6
+    assert sum(p.stateOperators[0].numRowsDroppedByWatermark for p in fed.progress) == 2
+
+
+def test_what_late_output_can_be(spark: Any) -> None:
+    df = spark.createDataFrame([], TIMED)
+    with pytest.raises(DeclarationError, match="late_output is an OutputTag, got 'late'"):
+        timed_counts(df, late_output="late")
+    with pytest.raises(DeclarationError, match="late rows are struct<key:bigint,value:bigint,ti"):
+        timed_counts(df, late_output=OutputTag("late", "key long"))
+    assert timed_counts(df, late_output=LATE).side_output(LATE).collect() == []

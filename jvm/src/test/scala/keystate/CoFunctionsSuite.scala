@@ -17,8 +17,8 @@ class NamedPayments extends KeyedCoProcessFunction[String, Payment, Customer, St
   @transient private var waiting: ListState[Int] = _
 
   override def open(context: RuntimeContext): Unit = {
-    name = context.getState(new ValueStateDescriptor[String]("name"))
-    waiting = context.getListState(new ListStateDescriptor[Int]("waiting"))
+    name = context.getState(new ValueStateDescriptor("name", createTypeInformation[String]))
+    waiting = context.getListState(new ListStateDescriptor("waiting", createTypeInformation[Int]))
   }
 
   override def processElement1(payment: Payment, ctx: Context, out: Collector[String]): Unit =
@@ -31,19 +31,19 @@ class NamedPayments extends KeyedCoProcessFunction[String, Payment, Customer, St
 
   override def processElement2(customer: Customer, ctx: Context, out: Collector[String]): Unit = {
     name.update(customer.name)
-    waiting.get().forEach(amount => out.collect(s"${customer.name} $amount late"))
+    waiting.get().foreach(amount => out.collect(s"${customer.name} $amount late"))
     waiting.clear()
   }
 
   override def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[String]): Unit =
-    waiting.get().forEach(amount => out.collect(s"${ctx.getCurrentKey} $amount $timestamp"))
+    waiting.get().foreach(amount => out.collect(s"${ctx.getCurrentKey} $amount $timestamp"))
 }
 
 class CountBoth extends RichCoMapFunction[Payment, Customer, String] {
   @transient private var count: ValueState[Int] = _
 
   override def open(context: RuntimeContext): Unit =
-    count = context.getState(new ValueStateDescriptor[Int]("count"))
+    count = context.getState(new ValueStateDescriptor("count", createTypeInformation[Int], 0))
 
   private def counted(): Int = {
     count.update(count.value() + 1)
@@ -73,14 +73,18 @@ class CoFunctionsSuite extends AnyFunSuite with SessionFixture {
       customers.feed(newCustomers)
       payments.run(named(_, customers.toDS))(newPayments).sorted
     }
-    assert(run(Customer(at(5), "Ann", "a"))(Payment("a", 1, at(7)), Payment("b", 2, at(8))) ==
-      Seq("Ann 1 late"))
+    assert(
+      run(Customer(at(5), "Ann", "a"))(Payment("a", 1, at(7)), Payment("b", 2, at(8))) ==
+        Seq("Ann 1 late")
+    )
     withSetting("spark.sql.shuffle.partitions", "5") {
       // The watermark is the lesser one, 5, so that nothing fires yet.
       assert(run()(Payment("a", 3, at(90)), Payment("c", 4, at(60))) == Seq("Ann 3 90"))
       // Late in their own input: not later than the watermark.
-      assert(run(Customer(at(5), "late", "a"), Customer(at(80), "Cem", "c"))() ==
-        Seq("Cem 4 late", "b 2 18"))
+      assert(
+        run(Customer(at(5), "late", "a"), Customer(at(80), "Cem", "c"))() ==
+          Seq("Cem 4 late", "b 2 18")
+      )
       assert(run()(Payment("a", 5, at(80)), Payment("a", 6, at(81))) == Seq("Ann 6 81"))
     }
   }
@@ -100,23 +104,29 @@ class CoFunctionsSuite extends AnyFunSuite with SessionFixture {
       connected.orderedBy($"at", $"since").map(new CountBoth).collect().toSeq.sorted ==
         Seq("a 1 1", "a 2 3", "a Ann 2", "null 3 2", "null nobody 1")
     )
-    val pairs = connected.orderedBy($"at".desc, $"since".desc).flatMap(
-      new CoFlatMapFunction[Payment, Customer, String] {
-        override def flatMap1(value: Payment, out: Collector[String]): Unit =
-          (0 until value.amount).foreach(_ => out.collect(value.customer))
-        override def flatMap2(value: Customer, out: Collector[String]): Unit = ()
-      }
-    )
+    val pairs = connected
+      .orderedBy($"at".desc, $"since".desc)
+      .flatMap(
+        new CoFlatMapFunction[Payment, Customer, String] {
+          override def flatMap1(value: Payment, out: Collector[String]): Unit =
+            (0 until value.amount).foreach(_ => out.collect(value.customer))
+          override def flatMap2(value: Customer, out: Collector[String]): Unit = ()
+        }
+      )
     assert(pairs.collect().toSeq.filter(_ != null) == Seq("a", "a", "a"))
 
     val stream = new Stream[Payment]("with a table")
     def run(batch: Payment*) = stream.run(in =>
-      customers.toDS().keyBy(_.id).connect(in.keyBy(_.customer)).map(
-        new CoMapFunction[Customer, Payment, String] {
-          override def map1(value: Customer): String = value.name
-          override def map2(value: Payment): String = s"${value.amount}"
-        }
-      )
+      customers
+        .toDS()
+        .keyBy(_.id)
+        .connect(in.keyBy(_.customer))
+        .map(
+          new CoMapFunction[Customer, Payment, String] {
+            override def map1(value: Customer): String = value.name
+            override def map2(value: Payment): String = s"${value.amount}"
+          }
+        )
     )(batch)
     assert(run(payments: _*).sorted == Seq("1", "2", "3", "Ann", "nobody"))
     assert(run(payments.head) == Seq("1"))
@@ -126,7 +136,8 @@ class CoFunctionsSuite extends AnyFunSuite with SessionFixture {
     val payments = Seq(Payment("a", 1, at(10))).toDS()
     val customers = Seq(Customer(at(20), "Ann", "a")).toDS()
     def mistake(body: => Dataset[String]) = intercept[KeystateException](body)
-    val keys = mistake(payments.keyed("customer").connect(customers.keyed("since")).map(new CountBoth))
+    val keys =
+      mistake(payments.keyed("customer").connect(customers.keyed("since")).map(new CountBoth))
     assert(keys.code == "KEYSTATE_DECLARATION")
     assert(keys.getMessage.contains("customer STRING"))
     assert(keys.getMessage.contains("since TIMESTAMP"))

@@ -6,7 +6,7 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{
   BroadcastDistribution,
   ClusteredDistribution,
@@ -302,7 +302,7 @@ private[keystate] class KeyedProcessExec(
       getStateInfo,
       maxParallelism,
       batchTimestampMs,
-      inputColumns.map(columns => late(columns.all).filter(_ => byWatermark)),
+      late.map(_.filter(_ => byWatermark)),
       eventTimeWatermarkForEviction.filter(_ => byWatermark),
       purges,
       checkpointIds,
@@ -331,17 +331,25 @@ private[keystate] class KeyedProcessExec(
   private def inputOrder: InputOrder = keyedSide match {
     case None => InTurn(Seq(0))
     case Some(keyed) if keyed.once =>
-      InTurn(Seq(if (keyed.isFirst) 0 else 1, if (keyed.isFirst) 1 else 0))
+      val right = if (keyed.isFirst) 0 else 1
+      InTurn(Seq(right, 1 - right))
     case Some(keyed) if keyed.merged =>
       val orders = byIndex(order.head, keyed.order.head, keyed.isFirst)
       MergedBy(orders, inputColumns.map(_.all))
     case Some(_) => InTurn(Seq(0, 1))
   }
 
-  /** True for rows behind the watermark, as in the base, which knows the left child only. */
-  private def late(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
+  /** True for rows behind the watermark, for each input. A static input has none. */
+  private def late: Seq[Option[Expression]] = keyedSide match {
+    case None => Seq(lateOf(child))
+    case Some(keyed) =>
+      byIndex(lateOf(child), if (keyed.once) None else lateOf(initialState), keyed.isFirst)
+  }
+
+  /** As in the base, which knows the left child only. */
+  private def lateOf(input: SparkPlan) = WatermarkSupport.watermarkExpression(
     WatermarkSupport.findEventTimeColumn(
-      columns,
+      input.output,
       allowMultipleEventTimeColumns = !allowMultipleStatefulOperators
     ),
     eventTimeWatermarkForLateEvents

@@ -32,7 +32,7 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   * @param inputOrder
   *   in which order the rows of the inputs come
   * @param late
-  *   for each input: true for rows behind the watermark, which are dropped
+  *   for each input: true for rows behind the watermark, which are dropped or emitted as they are
   * @param watermark
   *   in event time: timers that are due by it fire, and entries older than it expire
   * @param purges
@@ -94,10 +94,11 @@ private[keystate] final class OperatorTasks(
     val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
-    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i)))
+    val lateRows = spec.lateOutput.map(new LateRows(columns.output, _, columns.inputs.head))
+    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i, lateRows)))
     val run = runner.run(inputOrder.rows(rows), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
-      metrics.counting(run.output), {
+      metrics.counting(run.output ++ lateRows.fold(Iterator.empty[InternalRow])(_.rows)), {
         own.lease.use {
           metrics.add("numUpdatedStateRows", run.updated)
           metrics.add("numRemovedStateRows", run.removed)
@@ -165,14 +166,21 @@ private[keystate] final class OperatorTasks(
     maxParallelism
   )
 
-  private def onTime(rows: Iterator[InternalRow], input: Int) = late(input) match {
+  private def onTime(
+      rows: Iterator[InternalRow],
+      input: Int,
+      kept: Option[LateRows]
+  ): Iterator[InternalRow] = late(input) match {
     case None => rows
     case Some(late) =>
       val isLate = Predicate.create(late, columns.inputs(input).all)
       rows.filterNot { row =>
-        val drop = isLate.eval(row)
-        if (drop) metrics.add("numRowsDroppedByWatermark", 1)
-        drop
+        val behind = isLate.eval(row)
+        if (behind) kept match {
+          case Some(output) => output.add(row)
+          case None => metrics.add("numRowsDroppedByWatermark", 1)
+        }
+        behind
       }
   }
 

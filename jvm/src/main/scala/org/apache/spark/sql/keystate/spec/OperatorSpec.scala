@@ -23,6 +23,8 @@ import keystate.checkpoint.OperatorState
   *   whether its output has a struct column for the main output and for each side output
   * @param metrics
   *   whether the function has metrics of its own
+  * @param lateOutput
+  *   the index of the output that late rows go to; None if they are dropped
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -35,7 +37,8 @@ private[keystate] final case class OperatorSpec(
     rawKeyed: Boolean = false,
     operatorStates: Seq[StateSpec] = Nil,
     sideOutputs: Boolean = false,
-    metrics: Boolean = false
+    metrics: Boolean = false,
+    lateOutput: Option[Int] = None
 ) {
 
   /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
@@ -85,7 +88,8 @@ private[keystate] object OperatorSpec {
       rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
       operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
       sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
-      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false)
+      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
+      lateOutput = (root \ "late_output").extractOpt[Int]
     )
   }
 }

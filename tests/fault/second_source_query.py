@@ -1,6 +1,6 @@
-"""A driver of a stateful source that gives as many numbers as a test allows it.
+"""A driver of a stateful source that gives as many numbers as a test allows it, and counts them.
 
-python second_source_query.py FOLDER NAME
+python second_source_query.py FOLDER NAME PARTITIONS FORMAT
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-from keystate import ListCheckpointed, SourceFunction
+from keystate import KeyedProcessFunction, ListCheckpointed, SourceFunction, ValueStateDescriptor
 from pyspark.sql import SparkSession
 
 from tests.fault import restart_query, sessions
+
+KEYS = 7
 
 
 class Allowed(SourceFunction, ListCheckpointed[int]):
@@ -49,6 +51,15 @@ class Allowed(SourceFunction, ListCheckpointed[int]):
         self.next = max(state)
 
 
+class Count(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        yield row.n, self.count.value()
+
+
 def allow(folder: Path, name: str, until: int) -> None:
     part = folder / f"{name}.part"
     part.write_text(str(until))
@@ -58,7 +69,9 @@ def allow(folder: Path, name: str, until: int) -> None:
 def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
     df = keystate.source(spark, Allowed(folder / f"{name}.until"), "n long")
     return (
-        df.writeStream.foreachBatch(restart_query.saver(folder))
+        keystate.keyed(df.selectExpr("n", f"n % {KEYS} AS key"), "key")
+        .process(Count(), "n long, count long")
+        .writeStream.foreachBatch(restart_query.saver(folder))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(**trigger)
         .start()
@@ -66,8 +79,9 @@ def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
 
 
 def main() -> None:
-    folder, name = sys.argv[1:]
-    spark = keystate.configure(sessions.builder("local[1]", 1)).getOrCreate()
+    folder, name, partitions, version = sys.argv[1:]
+    builder = sessions.builder("local[2]", partitions).config(restart_query.FORMAT, version)
+    spark = keystate.configure(builder).getOrCreate()
     start(spark, Path(folder), name, processingTime="0 seconds").awaitTermination()
 
 

@@ -16,9 +16,10 @@ import keystate
 
 from tests.fault import faults, restart_query, sessions
 
+FILES = 10
 # The rows at which the first attempt of a task waits until another one has come as far: from there
 # on the two do the same at the same time. A row is in the batch of its number by ROWS.
-MEETINGS = [restart_query.ROWS * batch + 30 for batch in (8, 12)]
+MEETINGS = [restart_query.ROWS * batch + 30 for batch in (6, 8)]
 # Both attempts wait for each other no longer than that.
 SECONDS = 60
 

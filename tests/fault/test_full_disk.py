@@ -95,44 +95,44 @@ def test_full_disks(spark: SparkSession, disk: Callable[[str, int], Disk], tmp_p
         checkpoint = folder / "checkpoint"
         query.feed(folder, 0)
         assert run(folder, checkpoint, "rocksdb") == ""
-        query.feed(folder, *range(1, 12))
-        local.fill(5 * MB)
+        query.feed(folder, *range(1, 9))
+        local.fill(4 * MB)
         error = run(folder, checkpoint, "rocksdb")
         assert is_local(error, local), error
         done = committed(folder)
-        assert 1 <= done < 12, "the disk was full too soon, or never"
+        assert 1 <= done < 9, "the disk was full too soon, or never"
         assert admin.verify(str(checkpoint)) == []
         local.free()
         assert run(folder, checkpoint, "rocksdb") == ""
-        assert restart_query.emitted(folder) == query.expected(12)
+        assert restart_query.emitted(folder) == query.expected(9)
 
         # The heap backend takes a local copy of each of RocksDB's files that it reads.
-        query.feed(folder, 12)
+        query.feed(folder, 9)
         local.fill(MB // 4)
         error = run(folder, checkpoint, "hashmap")
         assert is_local(error, local), error
-        assert committed(folder) == 12
+        assert committed(folder) == 9
         local.free()
         assert run(folder, checkpoint, "hashmap") == ""
-        assert restart_query.emitted(folder) == query.expected(13)
+        assert restart_query.emitted(folder) == query.expected(10)
         assert admin.verify(str(checkpoint)) == []
 
-        for backend in ("hashmap", "rocksdb"):
+        for backend in ("hashmap", "rocksdb") if os.environ.get("SLOW") else ("rocksdb",):
             folder, checkpoint = tmp_path / f"{backend} full", remote.folder / backend
             query.feed(folder, 0)
             assert run(folder, checkpoint, backend) == ""
-            query.feed(folder, *range(1, 8))
-            remote.fill(3 * MB)
+            query.feed(folder, *range(1, 6))
+            remote.fill(2 * MB)
             error = run(folder, checkpoint, backend)
             assert "No space left on device" in error, error
             remote.free()
             (folder / "checkpoint").symlink_to(checkpoint)
-            assert 1 <= committed(folder) < 8
+            assert 1 <= committed(folder) < 6
             assert admin.verify(str(checkpoint)) == []
             left = [path.name for path in checkpoint.rglob("*.tmp")]
             assert left == [], "half a file is left"
             assert run(folder, checkpoint, backend) == ""
-            assert restart_query.emitted(folder) == query.expected(8)
+            assert restart_query.emitted(folder) == query.expected(6)
             assert admin.verify(str(checkpoint)) == []
 
 

@@ -66,11 +66,8 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     assert query.emitted(tmp_path) == expected
 
 
-def test_two_queries_on_one_checkpoint(
-    spark: Any, settings: Callable[..., None], tmp_path: Path
-) -> None:
+def test_two_queries_on_one_checkpoint(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """Two drivers: one is fenced off or fails on Spark's logs; the other's state is right."""
-    settings(**{query.FORMAT: "1"})
     expected = query.make_input(tmp_path, seed=1)
     shutil.move(tmp_path / "input", tmp_path / "waiting")
     (tmp_path / "input").mkdir()
@@ -81,7 +78,7 @@ def test_two_queries_on_one_checkpoint(
         path.rename(tmp_path / "input" / path.name)
 
     log = tmp_path / "driver.log"
-    with Driver("restart_query.py", log, tmp_path, "1", ENDLESS) as other:
+    with Driver("restart_query.py", log, tmp_path, checkpoint_format, ENDLESS) as other:
         feed()
         other.wait_for(lambda: committed(tmp_path) > 0)
         ours = query.start(spark, tmp_path, processingTime="0 seconds")
@@ -100,7 +97,7 @@ def test_two_queries_on_one_checkpoint(
             )
             while waiting:
                 feed()
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while committed(tmp_path) < query.FILES:
                 assert time.monotonic() < deadline, "the other one does not go on"
                 time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from keystate import admin
 from keystate.errors import CheckpointError
 
+from tests.fault import restart_query
 from tests.fault import second_driver_query as query
 from tests.fault import second_source_query as source
 from tests.fault.drivers import Driver, committed
@@ -82,9 +84,12 @@ def test_second_driver_with_other_partitions(
     cases = [
         Case(tmp_path / "keyed", "1", "keyed", "rows", False, (3, 4, None)),
         Case(tmp_path / "spark", "1", "spark", "rows", False, (3, 4, None)),
+        Case(tmp_path / "keyed2", "2", "keyed", "rows", False, (3, None)),
+        Case(tmp_path / "spark2", "2", "spark", "rows", False, (4,)),
         Case(tmp_path / "operator", "2", "operator", "rows", False, (3, 4)),
         Case(tmp_path / "saved", "1", "keyed", "sink", False, (4,)),
         Case(tmp_path / "fenced", "1", "keyed", "sink", True, (4,)),
+        Case(tmp_path / "fenced2", "2", "keyed", "sink", True, (3,)),
     ]
     arguments = [case.argument for case in cases]
     for case in cases:
@@ -123,7 +128,7 @@ def test_second_driver_with_other_partitions(
             (problem,) = admin.verify(str(case.checkpoint))
             assert "says 3 partitions" in problem and "committed with 4" in problem
         query.feed(case.folder, 2)
-        settings(**{query.restart_query.FORMAT: case.version})
+        settings(**{restart_query.FORMAT: case.version})
         before = case.folder.rename(tmp_path / f"{case.folder.name} before")
         for partitions in case.restarts:
             # In its own place: the file source's log has absolute paths.
@@ -145,19 +150,34 @@ def test_second_driver_with_other_partitions(
             assert admin.inspect(str(case.checkpoint))["partitions"] == (partitions or 4)
 
 
-def test_rescale_and_savepoint_of_a_query_of_another_process(spark: Any, tmp_path: Path) -> None:
-    """They are refused while its process lives; from another machine a rescale fences it off."""
-    case = Case(tmp_path, "1", "keyed", "rows", True, ())
+@pytest.mark.parametrize(("version", "busy"), [("1", False), ("2", True)])
+def test_rescale_and_savepoint_of_a_query_of_another_process(
+    version: str, busy: bool, spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """They are refused while its process lives; from another machine a rescale fences it off.
+
+    Be the query waiting for rows, or in the middle of a batch.
+    """
+    case = Case(tmp_path, version, "keyed", "rows", True, ())
     with Driver("second_driver_query.py", tmp_path / "a.log", "a", 4, case.argument) as other:
         query.feed(tmp_path, 0)
         other.wait_for(lambda: committed(tmp_path) == 1)
+        if busy:
+            case.hold("a", case.at)
+            query.feed(tmp_path, 1)
+            other.wait_for(lambda: case.is_held("a", case.at))
         rescale_and_savepoint(tmp_path)
-        query.feed(tmp_path, 1)
+        if busy:
+            (tmp_path / f"a.{case.at}").unlink()
+        else:
+            query.feed(tmp_path, 1)
         other.wait_for(lambda: bool(case.error("a")))
     assert "KEYSTATE_FENCED" in case.error("a") and "rescale to 3 partitions" in case.error("a")
+    settings(**{restart_query.FORMAT: version})
     query.start(spark, tmp_path, "c", "keyed", availableNow=True).awaitTermination()
     each = 2 * query.ROWS // query.KEYS
     assert last_counts(tmp_path) == dict.fromkeys(range(query.KEYS), each)
+    assert admin.verify(str(case.checkpoint)) == []
 
 
 def rescale_and_savepoint(folder: Path) -> None:
@@ -180,13 +200,32 @@ def rescale_and_savepoint(folder: Path) -> None:
     assert keystate.rescale(checkpoint, 3) == 4
 
 
-def test_two_drivers_with_a_source(spark: Any, tmp_path: Path) -> None:
-    """One takes over while the other is idle; the other writes what it has, and fails."""
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(
+            "1", marks=pytest.mark.skipif("SLOW" not in os.environ, reason="long; set SLOW=1")
+        ),
+        "2",
+    ],
+)
+def test_two_drivers_with_a_source(
+    version: str, spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """One takes over while the other is idle, with another number of partitions of the state.
+
+    The other writes what it has, and fails.
+    """
+
+    def driver(name: str, partitions: int) -> Driver:
+        arguments = tmp_path, name, partitions, version
+        return Driver("second_source_query.py", tmp_path / f"{name}.log", *arguments)
+
     source.allow(tmp_path, "a", 25)
-    with Driver("second_source_query.py", tmp_path / "a.log", tmp_path, "a") as first:
+    with driver("a", 2) as first:
         first.wait_for(lambda: len(numbers(tmp_path)) == 25)
         source.allow(tmp_path, "b", 45)
-        with Driver("second_source_query.py", tmp_path / "b.log", tmp_path, "b") as second:
+        with driver("b", 3) as second:
             second.wait_for(lambda: len(numbers(tmp_path)) == 45)
             done = committed(tmp_path)
             source.allow(tmp_path, "a", 70)
@@ -196,12 +235,15 @@ def test_two_drivers_with_a_source(spark: Any, tmp_path: Path) -> None:
     segments = list((tmp_path / "checkpoint" / "sources" / "0").glob("*.source"))
     assert len({name.name.split("_")[0] for name in segments}) < len(segments), "it wrote nothing"
     assert admin.verify(str(tmp_path / "checkpoint")) == []
+    assert admin.inspect(str(tmp_path / "checkpoint"))["partitions"] == 3
     source.allow(tmp_path, "c", 70)
+    settings(**{"spark.sql.shuffle.partitions": "4", restart_query.FORMAT: version})
     source.start(spark, tmp_path, "c", availableNow=True).awaitTermination()
-    assert numbers(tmp_path) == list(range(70))
+    # Each number with how many of its key there were up to then.
+    assert numbers(tmp_path) == [(n, n // source.KEYS + 1) for n in range(70)]
+    assert admin.verify(str(tmp_path / "checkpoint")) == []
 
 
-def numbers(folder: Path) -> list[int]:
+def numbers(folder: Path) -> list[tuple[int, int]]:
     """What the committed batches gave."""
-    files = (folder / "output").glob("*.json")
-    return sorted(n for file in files for (n,) in json.loads(file.read_text()))
+    return restart_query.emitted(folder)

@@ -10,7 +10,14 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import KeyedProcessFunction, OutputTag, StateTtlConfig, Time, ValueStateDescriptor
+from keystate import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    StateTtlConfig,
+    Time,
+    ValueStateDescriptor,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -265,6 +272,32 @@ def test_a_plan_that_waits_for_all_of_its_input_is_refused(
     query = start(out, tmp_path, "1 second")
     running.append(query)
     with pytest.raises(Exception, match="OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"):
+        query.awaitTermination(60)
+
+
+class Both(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.x
+
+    def process_element2(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.x
+
+
+@pytest.mark.parametrize("what", ["order_by", "two keyed inputs"])
+def test_what_needs_all_rows_of_a_batch_is_refused(
+    what: str, spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    def keyed(**order: Any) -> Any:
+        return keystate.keyed(Source(spark).rows(), "key", **order)
+
+    schema = "key long, n long"
+    if what == "order_by":
+        out = keyed(order_by="x").process(Count(), schema)
+    else:
+        out = keyed().connect(keyed()).process(Both(), schema)
+    query = start(out, tmp_path, "10 minutes")
+    running.append(query)
+    with pytest.raises(Exception, match=f"(?s)KEYSTATE_DECLARATION.*{what}.*real-time mode"):
         query.awaitTermination(60)
 
 

@@ -105,6 +105,7 @@ object PythonBridge {
   ): DataFrame = {
     val one = first.asInstanceOf[ClassicDataset[_]]
     val two = second.asInstanceOf[ClassicDataset[_]]
+    RealTimeSession.prepare(one.sparkSession)
     ClassicDataset.ofRows(
       one.sparkSession,
       TwoInputProcess.connect(

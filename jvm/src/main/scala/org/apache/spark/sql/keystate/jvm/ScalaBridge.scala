@@ -124,6 +124,7 @@ object ScalaBridge {
   ): Dataset[OUT] = {
     val (one, two) = (classic(first.data), classic(second.data))
     checkExtension(one)
+    RealTimeSession.prepare(one.sparkSession)
     checkTimeMode(timeMode)
     val inputs = (inputOf(one, first.by), inputOf(two, second.by))
     val serialized = serialize(function)

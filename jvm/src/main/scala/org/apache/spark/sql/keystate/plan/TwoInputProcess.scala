@@ -15,6 +15,7 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** A function that is applied to the rows of two inputs, with one set of states and timers by key.
@@ -47,6 +48,7 @@ private[keystate] case class TwoInputProcess(
     left: LogicalPlan,
     right: LogicalPlan
 ) extends BinaryNode
+    with StatefulPlanShim
     with MultiInstanceRelation {
 
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))

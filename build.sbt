@@ -99,6 +99,8 @@ lazy val jvm = project
       else
         Seq(
           "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
+          // Only a Spark Connect server loads what needs it. Spark's other jars are there already.
+          ("org.apache.spark" %% "spark-connect" % sparkVersion % Provided).intransitive(),
           // For a suite of Spark's.
           "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
         ) ++

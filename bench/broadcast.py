@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from bench.session import bench_session, write
+from bench.session import bench_session, in_turns, write
 
 RULES: MapStateDescriptor[int, int] = MapStateDescriptor("rules", "long", "long")
 KEYS = 100_000
@@ -63,20 +62,6 @@ class FromClosure(KeyedProcessFunction):
             yield row.key, total
 
 
-def seconds(spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path) -> float:
-    """A streaming query from start to end, into the noop sink."""
-    started = time.perf_counter()
-    query = (
-        build()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return time.perf_counter() - started
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -111,12 +96,7 @@ def main() -> None:
             "broadcast state": broadcast,
             "closure": lambda: keyed().process(FromClosure(rules), SCHEMA),
         }
-        times: dict[str, list[float]] = {name: [] for name in contenders}
-        for i in range(-1, args.repeat):  # the first round warms up
-            for name, build in contenders.items():
-                took = seconds(spark, build, work / f"checkpoint-{name}-{i}")
-                if i >= 0:
-                    times[name].append(took)
+        times = in_turns(spark, work, contenders, args.repeat)
         for name, took in times.items():
             best = statistics.median(took)
             print(f"{name:16} {best:6.2f} s  {args.rows / best:10,.0f} rows/s  {sorted(took)}")

@@ -1,36 +1,51 @@
 """How long a row takes from source to sink: python -m bench.latency [--seconds 60] [--out FILE].
+With --ahead 3000000 instead: how many rows a second, if so many wait in the source.
 
-Rows come at a steady rate from a source in memory; the function reads and updates a value for each
-one. The time at the source is taken before rows are handed to it, the one at the sink by an
-expression above the function, as the row goes to the sink. Needs Spark 4.3.
+Rows come at a steady rate from Kafka, whose broker is started for it; the function reads and
+updates a value for each one. The time at the source is taken before a row is handed to Kafka, the
+one at the sink by an expression above the function, as the row goes to the sink. Needs Spark 4.3,
+and Maven for Kafka's jars.
 
-If the source or a query can't keep up with the rate, the figures are those of a backlog, and CPU
-time without rows is that of catching up: then choose a lower --rate.
+If a query can't keep up with the rate, the figures are those of a backlog, and CPU time without
+rows is that of catching up: then choose a lower --rate. Spark's own source in memory (--memory)
+walks along a list for each row, so it can't keep up for long with more than a few hundred a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
+import statistics
+import tempfile
 import time
+import uuid
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
+from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import keystate
 import pandas as pd
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from keystate import KeyedProcessFunction, ValueStateDescriptor
+from py4j.java_collections import ListConverter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from bench.scala import compile_program
 from bench.session import CORES, STOCK, bench_session, configured, cpu_seconds
+from tests.stores.artifacts import jars_for_spark
+from tests.stores.kafka_broker import kafka
 
 SCHEMA = "key long, n long, source long"
-#: What a batch of real-time mode needs until its tasks run, in ms.
-START = 1000
 
 
 class Count(KeyedProcessFunction):
@@ -81,35 +96,87 @@ class Times:
         Path(self.path).write_text(json.dumps(self.times))
 
 
+class Nowhere:
+    """A sink that forgets its rows."""
+
+    def process(self, row: Any) -> None:
+        pass
+
+
 class Source:
-    """Rows in memory, at a steady rate."""
+    """Rows at a steady rate."""
 
-    def __init__(self, spark: SparkSession, keys: int) -> None:
-        self._spark, self._keys = spark, keys
-        self._jvm: Any = spark._jvm
-        package = self._jvm.org.apache.spark.sql.execution.streaming.sources
-        encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
-        self._stream = package.LowLatencyMemoryStream.apply(spark._jsparkSession, 1, encoder)
+    def rows(self, **options: Any) -> DataFrame:
+        """The rows, with columns `key` and `source`, the time in ms."""
+        raise NotImplementedError
 
-    def rows(self) -> DataFrame:
-        parts = F.split("value", ",")
-        return DataFrame(self._stream.toDF(), self._spark).select(
-            parts[0].cast("long").alias("key"), parts[1].cast("long").alias("source")
-        )
+    def add(self, texts: list[str]) -> None:
+        """Adds rows, each as `key,source`."""
+        raise NotImplementedError
 
-    def feed(self, seconds: float, rate: int) -> None:
+    def feed(self, seconds: float, rate: int, keys: int) -> None:
         """Adds rows for so long, every few ms those that are due."""
         begin = time.time()
         added = 0
         while (now := time.time()) < begin + seconds:
             due = int((now - begin) * rate) - added
-            if due:
-                texts = self._jvm.java.util.ArrayList()
-                for _ in range(due):
-                    texts.add(f"{random.randrange(self._keys)},{int(time.time() * 1000)}")
-                self._stream.addData(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(texts))
-                added += due
+            time_ms = int(time.time() * 1000)
+            self.add([f"{random.randrange(keys)},{time_ms}" for _ in range(due)])
+            added += due
             time.sleep(0.004)
+
+    def fill(self, rows: int, keys: int) -> None:
+        """Adds so many rows at once."""
+        for begin in range(0, rows, 10_000):
+            self.add([f"{random.randrange(keys)},0" for _ in range(min(10_000, rows - begin))])
+
+
+def parsed(rows: DataFrame) -> DataFrame:
+    parts = F.split(F.col("value").cast("string"), ",")
+    return rows.select(parts[0].cast("long").alias("key"), parts[1].cast("long").alias("source"))
+
+
+class KafkaSource(Source):
+    """A topic with one partition."""
+
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        self._spark, self._address = spark, address
+        self._topic = f"rows-{uuid.uuid4()}"
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0})
+        client = AdminClient({"bootstrap.servers": address})
+        client.create_topics([NewTopic(self._topic, 1, 1)])[self._topic].result()
+
+    def rows(self, **options: Any) -> DataFrame:
+        reader = self._spark.readStream.format("kafka").options(**options)
+        reader = reader.option("kafka.bootstrap.servers", self._address)
+        reader = reader.option("startingOffsets", "earliest")
+        return parsed(reader.option("subscribe", self._topic).load())
+
+    def add(self, texts: list[str]) -> None:
+        for text in texts:
+            self._producer.produce(self._topic, text)
+        self._producer.poll(0)
+        if len(self._producer) > 50_000:
+            self._producer.flush()
+
+
+class MemorySource(Source):
+    """Spark's source for tests of real-time mode."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        package = self._jvm.org.apache.spark.sql.execution.streaming.sources
+        encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
+        self._stream = package.LowLatencyMemoryStream.apply(spark._jsparkSession, 1, encoder)
+
+    def rows(self, **options: Any) -> DataFrame:
+        return parsed(DataFrame(self._stream.toDF(), self._spark))
+
+    def add(self, texts: list[str]) -> None:
+        if texts:
+            to_seq = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq
+            self._stream.addData(to_seq(ListConverter().convert(texts, self._jvm._gateway_client)))
 
 
 def percentiles(latencies: list[int]) -> dict[str, float]:
@@ -128,8 +195,14 @@ def in_pandas(rows: DataFrame) -> DataFrame:
     return rows.groupBy("key").transformWithStateInPandas(PandasCount(), SCHEMA, "Update", "None")
 
 
+def in_scala(rows: DataFrame) -> DataFrame:
+    """With Spark's own API in the JVM."""
+    jvm: Any = rows.sparkSession._jvm
+    return DataFrame(jvm.Count.transformWithState(rows._jdf), rows.sparkSession)
+
+
 def run(
-    spark: SparkSession,
+    source: Source,
     folder: Path,
     build: Any,
     trigger: dict[str, str],
@@ -138,7 +211,6 @@ def run(
     """Runs a query while rows come, and then for a while without rows."""
     out = folder / "times"
     out.mkdir(parents=True)
-    source = Source(spark, arguments.keys)
     now = F.expr("reflect('java.lang.System', 'currentTimeMillis')").cast("long")
     query = (
         build(source.rows())
@@ -151,9 +223,9 @@ def run(
     )
     real_time = "realTime" in trigger
     try:
-        source.feed(arguments.warm_up, arguments.rate)
+        source.feed(arguments.warm_up, arguments.rate, arguments.keys)
         warm = time.time() * 1000
-        source.feed(arguments.seconds, arguments.rate)
+        source.feed(arguments.seconds, arguments.rate, arguments.keys)
         # Until the batch with the last rows has ended, and its output is there.
         ended = len(query.recentProgress) + 2
         while real_time and len(query.recentProgress) < ended:
@@ -176,15 +248,63 @@ def run(
     }
     if real_time:
         begins = [datetime.fromisoformat(p.timestamp).timestamp() * 1000 for p in progress]
-        length = arguments.batch * 1000
-        inside = [
-            latency
-            for source, latency in measured
-            if any(begin + START <= source < begin + length - 200 for begin in begins)
-        ]
-        result["within"] = percentiles(inside)
-        result["gap"] = max(p.durationMs["triggerExecution"] - length for p in progress[1:])
+        result |= by_batches(sorted(times, key=itemgetter(1)), begins, arguments.batch * 1000, warm)
     return result
+
+
+def run_ahead(
+    source: Source, folder: Path, build: Any, trigger: dict[str, str], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Rows a second of a query whose source is ahead of it, in its second batch."""
+    source.fill(arguments.ahead, arguments.keys)
+    query = (
+        build(source.rows(maxOffsetsPerTrigger=arguments.ahead // 3))
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .foreach(Nowhere())
+        .trigger(**trigger)
+        .start()
+    )
+    try:
+        while len(query.recentProgress) < 2:
+            time.sleep(0.1)
+        progress = query.recentProgress
+    finally:
+        query.stop()
+    if sum(p.numInputRows for p in progress) >= arguments.ahead:
+        raise SystemExit("The source was not ahead: choose a larger --ahead.")
+    second = progress[1]
+    return {"rows a second": second.numInputRows / second.durationMs["triggerExecution"] * 1000}
+
+
+def by_batches(
+    times: list[tuple[int, int]], begins: list[float], length: int, warm: float
+) -> dict[str, Any]:
+    """Splits rows, in the order in which they came out, by the batches of real-time mode.
+
+    ``within`` has the rows that came to a batch at work: after its first row was out, and before it
+    was to end. ``start`` is the time from a batch's begin until its first row is out, and ``pause``
+    that from the last row of the batch before; both are medians, in ms.
+    """
+    sink = itemgetter(1)
+    inside, starts, pauses = [], [], []
+    for begin, end in pairwise([*begins, inf]):
+        first, last = (bisect_left(times, time, key=sink) for time in (begin, end))
+        if begin < warm or first == 0 or first == last:
+            continue
+        at_work = times[first][1]
+        inside += [
+            out - source
+            for source, out in times[first:last]
+            if at_work <= source < begin + length - 200
+        ]
+        starts.append(at_work - begin)
+        pauses.append(at_work - times[first - 1][1])
+    return {
+        "within": percentiles(inside),
+        "start": statistics.median(starts),
+        "pause": statistics.median(pauses),
+    }
 
 
 def main() -> None:
@@ -195,22 +315,40 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10, help="seconds a batch of real-time mode")
     parser.add_argument("--rate", type=int, default=1000, help="rows a second")
     parser.add_argument("--keys", type=int, default=50_000)
+    parser.add_argument("--memory", action="store_true", help="rows from memory, not from Kafka")
+    parser.add_argument("--ahead", type=int, help="rows that wait in the source")
+    parser.add_argument("--rounds", type=int, default=2, help="only the last one counts")
     parser.add_argument("--only", help="contenders whose names have this")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     now = {"processingTime": "0 seconds"}
     contenders: dict[str, tuple[Any, dict[str, str], dict[str, str]]] = {
         "Keystate, real time": (in_keystate, {"realTime": f"{arguments.batch} seconds"}, {}),
+        "transformWithState in Scala, real time": (
+            in_scala,
+            {"realTime": f"{arguments.batch} seconds"},
+            STOCK,
+        ),
         "Keystate, micro-batches": (in_keystate, now, {}),
         "transformWithStateInPandas, micro-batches": (in_pandas, now, STOCK),
     }
     results = {}
-    with bench_session(slots=CORES + 2) as (spark, work):
-        for i, (name, (build, trigger, settings)) in enumerate(contenders.items()):
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="keystate-bench")))
+        scala = compile_program(Path(__file__).with_name("scala") / "Count.scala", folder)
+        settings = {"spark.jars": str(scala)}
+        if not arguments.memory:
+            settings["spark.jars"] += f",{jars_for_spark('kafka-spark')}"
+            address = stack.enter_context(kafka(folder))
+        spark, work = stack.enter_context(bench_session(settings, slots=CORES + 2))
+        # The JVM compiles what is Spark's in the first round, for whoever comes first.
+        for i, (name, (build, trigger, own)) in enumerate(arguments.rounds * [*contenders.items()]):
             if arguments.only and arguments.only not in name:
                 continue
-            with configured(spark, settings):
-                results[name] = run(spark, work / str(i), build, trigger, arguments)
+            source = MemorySource(spark) if arguments.memory else KafkaSource(spark, address)
+            with configured(spark, own):
+                measure = run_ahead if arguments.ahead else run
+                results[name] = measure(source, work / str(i), build, trigger, arguments)
             print(name, json.dumps(results[name]), flush=True)
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ def bench_session(
     builder = SparkSession.builder.master(f"local[{slots}]").appName("keystate bench")
     for key, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "6g",
         "spark.local.dir": str(work / "local"),
         "spark.sql.shuffle.partitions": str(CORES),
@@ -147,10 +149,29 @@ def measure(
             shutil.rmtree(own)
 
 
-def cpu_seconds() -> float:
-    """CPU time so far of this process's descendants; 0 where there is no /proc."""
-    ticks = sum(sum(map(int, stat[11:15])) for stat in _descendants().values())
+def cpu_seconds(of: int | None = None) -> float:
+    """CPU time so far of a process and its descendants; 0 where there is no /proc.
+
+    Args:
+        of: the process; by default, this one's descendants alone count.
+    """
+    stats = _descendants()
+    if of is not None:
+        stats = _tree(stats, of)
+    ticks = sum(sum(map(int, stat[11:15])) for stat in stats.values())
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory(of: int) -> float:
+    """MB that a process and its descendants have in memory now; what they share counts once."""
+    total = 0.0
+    for pid in _tree(_descendants(), of):
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        total += int(rollup.split("\nPss:")[1].split()[0]) / 1024
+    return total
 
 
 def worker_memory() -> float:
@@ -184,3 +205,48 @@ def _descendants() -> dict[int, list[str]]:
         found[pid] = stats[pid]
         left += children.get(pid, [])
     return found
+
+
+def _tree(stats: dict[int, list[str]], root: int) -> dict[int, list[str]]:
+    """A process and its descendants, of those that `_descendants` found."""
+    found: dict[int, list[str]] = {}
+    left = {root}
+    while left:
+        found |= {pid: stats[pid] for pid in left if pid in stats}
+        left = {pid for pid, stat in stats.items() if int(stat[1]) in left}
+    return found
+
+
+def seconds(spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path) -> float:
+    """A streaming query from start to end, into the noop sink."""
+    started = time.perf_counter()
+    query = (
+        build()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return time.perf_counter() - started
+
+
+def in_turns(
+    spark: SparkSession, work: Path, contenders: dict[str, Callable[[], DataFrame]], repeat: int
+) -> dict[str, list[float]]:
+    """The seconds that queries take; they run in turns, after a round that warms up."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for i in range(-1, repeat):
+        for name, build in contenders.items():
+            took = seconds(spark, build, work / f"checkpoint-{name}-{i}")
+            if i >= 0:
+                times[name].append(took)
+    return times
+
+
+def print_compared(times: dict[str, list[float]], rows: int) -> None:
+    """Prints µs a row, and that as a multiple of the first one's."""
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    base = next(iter(medians.values()))
+    for name, median in medians.items():
+        print(f"{name}: {median / rows * 1e6:.2f} µs a row ({median / base:.2f})")

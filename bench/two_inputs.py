@@ -6,7 +6,6 @@ python -m bench.two_inputs [--rows 1000000] [--repeat 3]
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import pyarrow as pa
 from keystate import KeyedCoProcessFunction, KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import DataFrame
 
-from bench.broadcast import seconds
-from bench.session import bench_session, write
+from bench.session import bench_session, in_turns, print_compared, write
 
 KEYS = 100_000
 SCHEMA = "key long, ts long, value long"
@@ -92,16 +90,7 @@ def main() -> None:
             "one input, sorted": lambda: keyed(whole, order_by="ts").process(OfOne(), OUTPUT),
             "two inputs, merged": lambda: two().process(OfTwo(), OUTPUT, ordered_by="ts"),
         }
-        times: dict[str, list[float]] = {name: [] for name in contenders}
-        for i in range(-1, args.repeat):  # the first round warms up
-            for name, build in contenders.items():
-                took = seconds(spark, build, work / f"checkpoint-{name}-{i}")
-                if i >= 0:
-                    times[name].append(took)
-        base = statistics.median(times["one input"])
-        for name, took in times.items():
-            median = statistics.median(took)
-            print(f"{name}: {median / args.rows * 1e6:.2f} µs a row ({median / base:.2f})")
+        print_compared(in_turns(spark, work, contenders, args.repeat), args.rows)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,11 @@ class Stream:
             path.rename(self._input / name)
             self._files += 1
 
+    def source(self) -> DataFrame:
+        """What was fed, as a streaming DataFrame."""
+        reader = self._spark.readStream.schema(self._schema)
+        return reader.option("maxFilesPerTrigger", 1).parquet(str(self._input))
+
     def run(
         self,
         build: Callable[[DataFrame], DataFrame],
@@ -110,13 +115,8 @@ class Stream:
     ) -> list[Row]:
         """Runs a query over what was fed and not yet processed; returns what it emitted."""
         emitted: list[Row] = []
-        source = (
-            self._spark.readStream.schema(self._schema)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(self._input))
-        )
         query = (
-            build(source)
+            build(self.source())
             .writeStream.outputMode(mode)
             .option("checkpointLocation", str(self.checkpoint))
             .options(**(options or {}))
@@ -132,14 +132,22 @@ class Stream:
         return emitted
 
 
+@pytest.fixture(scope="session")
+def stream_class() -> type[Stream]:
+    """What the streams of a test are."""
+    return Stream
+
+
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Callable[[str], Stream]:
+def stream(
+    spark: SparkSession, tmp_path: Path, stream_class: type[Stream]
+) -> Callable[[str], Stream]:
     """Makes streams of a schema, each with a folder of its own."""
     made = 0
 
     def make(schema: str) -> Stream:
         nonlocal made
         made += 1
-        return Stream(spark, tmp_path / f"stream{made}", schema)
+        return stream_class(spark, tmp_path / f"stream{made}", schema)
 
     return make

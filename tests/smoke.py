@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 
@@ -20,10 +21,12 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```$\n\nIt prints\n\n```text\n(.*?)^```
 
 def main(wheel: str, *requirements: str) -> None:
     """Installs the wheel, and runs the examples and the commands that need nothing else."""
+    began = time.monotonic()
     examples = [
         EXAMPLE.search((ROOT / "README.md").read_text()),
         SNIPPET.search((ROOT / "python" / "README.md").read_text()),
     ]
+    start = (ROOT / "docs" / "start.md").read_text()
     with tempfile.TemporaryDirectory(prefix="keystate-smoke-") as folder:
         venv.create(f"{folder}/venv", with_pip=True)
         binaries = f"{folder}/venv/bin"
@@ -48,12 +51,24 @@ def main(wheel: str, *requirements: str) -> None:
             Path(folder, f"example{i}.py").write_text(example[1])
             printed = run("python", f"example{i}.py")
             assert printed == example[2], f"expected {example[2]!r}"
+        # docs/start.md from top to bottom, then its commands for a terminal.
+        program = "".join(re.findall(r"^```python\n(.*?)^```$", start, re.M | re.S))
+        Path(folder, "start.py").write_text(f"{program}print(checkpoint)\n")
+        *printed, checkpoint = run("python", "start.py").splitlines()
+        shown = "".join(re.findall(r"^```text\n(.*?)^```$", start, re.M | re.S))
+        assert printed == shown.splitlines(), f"expected {shown!r}"
+        commands = re.findall(r"^keystate .*CHECKPOINT.*$", start, re.M)
+        assert len(commands) == 3
+        for command in commands:
+            run(*command.replace("CHECKPOINT", checkpoint).split())
+        assert Path(folder, "page.html").exists()
+        run("keystate", "savepoint", checkpoint, "copy")
         version = re.search(r"keystate-([^-]+)-", Path(wheel).name)
         assert version is not None
         assert run("keystate", "--version").strip() == version[1]
         assert "problem" not in run("keystate", "doctor")
         assert "each click was counted once" in run("keystate", "demo", "--seconds", "20")
-    print("well")
+    print(f"well, after {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -9,14 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import quick
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Each of these is a program of its own.
 PROGRAMS = [ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/*.md"))]
+# Needs a server: tests/connect/test_page.py runs it.
+CONNECT = DOCS / "connect.md"
 # In this order: the snippets of a page go on from those of the pages before.
-CHAPTERS = [README, *(page for page in sorted(DOCS.glob("*.md")) if page not in PROGRAMS)]
-PAGES = [*CHAPTERS, *PROGRAMS]
+CHAPTERS = [
+    README,
+    *(page for page in sorted(DOCS.glob("*.md")) if page not in [*PROGRAMS, CONNECT]),
+]
+PAGES = [*CHAPTERS, *PROGRAMS, CONNECT]
 
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\s*?(?:\n[^\n`]+\n)?\s*?^```text\n(.*?)^```$)?", re.M | re.S
@@ -49,8 +56,7 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(RUN)
     pages = [(page, [code for code, _ in snippets]) for page, snippets in programs]
     (tmp_path / "pages.json").write_text(json.dumps(pages))
-    # Quick to start rather than quick to run.
-    options = "--conf spark.ui.enabled=false --driver-java-options -XX:TieredStopAtLevel=1"
+    options = f"--conf spark.ui.enabled=false --driver-java-options {quick.OPTIONS}"
     run = subprocess.run(
         [sys.executable, "run.py", "pages.json"],
         cwd=tmp_path,
@@ -116,6 +122,15 @@ def test_the_nav_names_pages_that_exist() -> None:
     for name in named:
         outside = f'"{name}":' in hooks or name.startswith(("python/", "examples/"))
         assert outside or (DOCS / name).exists(), name
+
+
+def test_every_public_module_is_in_the_reference() -> None:
+    hooks = (DOCS / "site" / "hooks.py").read_text()
+    pages = hooks.split("\nREFERENCE = {\n")[1].split("\n}\n")[0]
+    modules = (ROOT / "python" / "keystate").glob("[a-z]*")
+    public = {path.stem for path in modules if path.suffix in ("", ".py")} - {"jars", "build"}
+    assert "windows" in public
+    assert public <= set(re.findall(r'"(\w+)"', pages))
 
 
 def test_make_targets_exist() -> None:

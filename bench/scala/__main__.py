@@ -11,13 +11,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import keystate
-import pyspark
 
-SPARK_HOME = Path(pyspark.__file__).parent
+from bench.scala import SPARK_HOME, compile_program
+
 SETTINGS = {
     "spark.sql.extensions": "org.apache.spark.sql.keystate.KeystateExtension",
     "spark.sql.shuffle.partitions": "2",
@@ -25,19 +24,6 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-
-
-def compile_program(source: Path, folder: Path) -> Path:
-    """A jar of a Scala file, made by the compiler that Spark brings."""
-    jars = f"{SPARK_HOME}/jars/*"
-    compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-d", str(folder)]
-    classpath = f"{jars}:{keystate.jar_path()}"
-    subprocess.run([*compiler, "-classpath", classpath, str(source)], check=True)
-    jar = folder / "bench.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path in folder.glob("*.class"):
-            archive.write(path, path.name)
-    return jar
 
 
 def main() -> None:

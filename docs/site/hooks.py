@@ -23,17 +23,18 @@ OUTSIDE = {
     "notice.md": "NOTICE",
 }
 
-#: The Python reference: title, and the modules whose docstrings make a page.
+#: The Python reference: title, and the modules, or classes, whose docstrings make a page.
 REFERENCE = {
     "session": ("Session", ["session"]),
-    "streams": ("Streams", ["stream", "side_outputs"]),
-    "functions": ("Functions", ["functions", "aggregates"]),
+    "streams": ("Streams", ["stream", "connected", "union", "side_outputs", "sinks"]),
+    "functions": ("Functions", ["functions", "co_functions", "async_functions", "aggregates"]),
+    "windows": ("Windows", ["windows"]),
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["ttl"]),
     "sources": ("Sources", ["sources"]),
     "runtime": ("Metrics and context", ["runtime", "metrics"]),
     "backends": ("Backends", ["backends"]),
-    "admin": ("Checkpoints", ["admin"]),
+    "admin": ("Checkpoints", ["admin", "_editor.CheckpointEditor"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),
 }
@@ -62,10 +63,17 @@ def on_files(files: Files, config: Any) -> Files:
             text = f"# {example.name}\n\n```python\n{example.read_text()}```\n"
         files.append(File.generated(config, f"examples/{example.stem}.md", content=text))
     for page, (title, modules) in REFERENCE.items():
-        text = f"# {title}\n\n" + "".join(f"::: keystate.{module}\n\n" for module in modules)
+        text = f"# {title}\n\n" + "".join(map(_reference, modules))
         files.append(File.generated(config, f"python/{page}.md", content=text))
     _name_all(config.nav, files)
     return files
+
+
+def _reference(name: str) -> str:
+    """What makes the docstrings of a module a part of a page; of a class with a heading."""
+    is_class = name.rpartition(".")[2][0].isupper()
+    heading = "    options: {show_root_heading: true}\n" if is_class else ""
+    return f"::: keystate.{name}\n{heading}\n"
 
 
 def _name_all(nav: list[Any], files: Files) -> None:

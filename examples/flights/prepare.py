@@ -1,8 +1,7 @@
 """Prepares the stream's input: flights in order of departure, cut into one Parquet file per period.
 
-Spark keeps the order of an aircraft's flights within a micro-batch only if one task reads them all.
-So a file holds whole days, its rows are sorted, and the query takes one file per micro-batch. The
-weather is a stream of its own, cut into files of the same days: micro-batch N has both files N.
+A file holds whole days, and the query takes one file per micro-batch, or two after a crash; within
+a micro-batch it sorts the rows. The weather is a stream of its own, in files of the same days.
 """
 
 import os

@@ -1,6 +1,8 @@
 """The streaming query: flights in, one row per flight out, state kept per aircraft.
 
-The weather goes to every subtask as a broadcast stream.
+The weather goes to every subtask as a broadcast stream. It is taken twice as fast, so that it is
+ahead of the flights: after a driver was killed, the file source may put two files of flights into
+one micro-batch.
 """
 
 import keystate
@@ -9,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .legs import LEGS, VISIBILITY, AircraftLegs
-from .prepare import FLIGHTS, WEATHER
+from .prepare import FLIGHTS, ORDER, WEATHER
 from .workspace import Workspace
 
 
@@ -26,16 +28,16 @@ def start(spark: SparkSession, workspace: Workspace) -> StreamingQuery:
     """Starts the query, or resumes it from its checkpoint; it ends when all input is taken."""
     arriving = (
         spark.readStream.schema(FLIGHTS)
-        .option("maxFilesPerTrigger", 1)  # see prepare.py: one file keeps the order of departure
+        .option("maxFilesPerTrigger", 1)  # see prepare.py: the files are in order of departure
         .parquet(str(workspace.input))
     )
     weather = (
         spark.readStream.schema(WEATHER)
-        .option("maxFilesPerTrigger", 1)
+        .option("maxFilesPerTrigger", 2)
         .parquet(str(workspace.weather))
     )
     legs = (
-        keystate.keyed(arriving, "tailnum")
+        keystate.keyed(arriving, "tailnum", order_by=ORDER)
         .connect(keystate.broadcast(weather, VISIBILITY))
         .process(AircraftLegs(), LEGS, name="aircraft-legs")
     )

@@ -6,6 +6,12 @@
 """
 
 from keystate.admin import rescale
+from keystate.async_functions import (
+    AsyncKeyedProcessFunction,
+    AsyncRetryStrategy,
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+)
 from keystate.backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -54,8 +60,9 @@ from keystate.functions import (
 )
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
-from keystate.session import configure, jar_path, versions
+from keystate.session import configure, jar_path, server_settings, versions
 from keystate.side_outputs import ResultDataFrame
+from keystate.sinks import FileSink, TableSink
 from keystate.sources import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
@@ -100,6 +107,7 @@ from keystate.stream import (
     stream,
 )
 from keystate.ttl import StateTtlConfig, Time
+from keystate.union import union_keyed
 
 __version__ = versions()["keystate"]
 
@@ -111,6 +119,8 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "AsyncKeyedProcessFunction",
+    "AsyncRetryStrategy",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
@@ -128,7 +138,10 @@ __all__ = [
     "DeclarationError",
     "Distribution",
     "EmbeddedRocksDBStateBackend",
+    "ExponentialBackoffDelayRetryStrategy",
+    "FileSink",
     "FilterFunction",
+    "FixedDelayRetryStrategy",
     "FlatMapFunction",
     "FoldingState",
     "FoldingStateDescriptor",
@@ -183,6 +196,7 @@ __all__ = [
     "StateDescriptor",
     "StateTtlConfig",
     "StateTypeError",
+    "TableSink",
     "Time",
     "TimeDomain",
     "TimerService",
@@ -193,7 +207,9 @@ __all__ = [
     "jar_path",
     "keyed",
     "rescale",
+    "server_settings",
     "source",
     "stream",
+    "union_keyed",
     "versions",
 ]

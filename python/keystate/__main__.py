@@ -5,46 +5,69 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keystate import _demo, _doctor, _report, admin
+from keystate import _demo, _doctor, _local, admin
+from keystate._lookup import Target, key_from_text, map_key_from_text
+from keystate._page import tables, text
+from keystate._plain import to_json
+from keystate._progress import progress
+from keystate._serve import StateServer
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
+
+#: Commands that only read checkpoints, and need no Spark job for it.
+_READERS = ("inspect", "get", "serve", "verify", "diff", "report")
+_CHECKPOINTS = ("checkpoint", "before", "after")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        The exit code: 0; 1 when ``verify``, ``doctor`` or ``demo`` found something wrong or
-        ``diff`` a difference; 2 when the command could not be carried out.
+        The exit code: 0; 1 when ``verify``, ``doctor`` or ``demo`` found something wrong,
+        ``diff`` a difference or ``get`` nothing; 2 when the command could not be carried out.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    session = None
-    if given.run is _examine and not _doctor.show(_doctor.python_side(), print):
+    if given.run is _examine and not _doctor.show(_doctor.python_side(), print, as_json=given.json):
         return 1
     if given.run is _show:
         print("Starting Spark ...", flush=True)
     try:
-        with _quiet(not given.verbose):
-            session = _session([*given.settings, *given.conf])
-        code: int = given.run(session, given)
+        with _reader(given) as session:
+            code: int = given.run(session, given)
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
         print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
         code = 2
-    finally:
-        if session is not None:
-            session.stop()
     return code
+
+
+@contextmanager
+def _reader(given: argparse.Namespace) -> Iterator[Any]:
+    """A session; or only a JVM that reads checkpoints, where that is enough."""
+    checkpoints = [vars(given)[name] for name in given.reads]
+    if checkpoints and _local.fits(checkpoints, given.conf):
+        with _local.local_reader(given.verbose) as reader:
+            yield reader
+        return
+    with _quiet(not given.verbose):
+        session = _session([*given.settings, *given.conf])
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @contextmanager
@@ -94,22 +117,38 @@ def _parser() -> argparse.ArgumentParser:
         help="a Spark setting, such as one of the checkpoint's file system; any number of them",
     )
     common.add_argument("--verbose", action="store_true", help="show what Spark's JVM prints")
+    result = argparse.ArgumentParser(add_help=False)
+    result.add_argument("--json", action="store_true", help="print what is found or done as JSON")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, parents=[common], help=text, description=text)
+    def command(name: str, run: Any, what: str, *names: str) -> argparse.ArgumentParser:
+        has_result = name != "demo"
+        parents = [common, result] if has_result else [common]
+        made = commands.add_parser(name, parents=parents, help=what, description=what)
         for argument in names:
             made.add_argument(argument)
-        made.set_defaults(run=run, settings=())
+        reads = [name for name in names if name in _CHECKPOINTS] if name in _READERS else []
+        made.set_defaults(run=run, settings=(), reads=reads)
         return made
 
-    inspect = command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
+    command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
     read = command("read-state", _read_state, "show a state, a row a line as JSON", "checkpoint")
     read.add_argument("--state", help="its name; '$timers' for the timers")
     read.add_argument("--operator", type=int, help="the operator's number")
     read.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
     read.add_argument("--limit", type=_count, default=20, help="how many rows; 20 by default")
+    get = command("get", _get, "show what one key has in a state, as JSON", "checkpoint", "state")
+    get.add_argument("key", help="as JSON, of several columns a list; a string may be bare")
+    get.add_argument("--operator", type=int, help="the operator's number")
+    get.add_argument("--map-key", help="of a map: the one entry that is wanted")
+    get.add_argument("--start", help="of a sorted map: where a range begins")
+    get.add_argument("--end", help="of a sorted map: the first key after the range")
+    serve = command(
+        "serve", _serve, "show a page and answer lookups by HTTP, until it is stopped", "checkpoint"
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="127.0.0.1 by default")
+    serve.add_argument("--port", type=_count, default=8460, help="8460 by default; 0 for any")
+    serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     command("savepoint", _savepoint, "copy what a stopped query goes on from", "checkpoint", "path")
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
@@ -148,8 +187,13 @@ def _session(settings: Sequence[str]) -> SparkSession:
 
 def _inspect(spark: SparkSession, given: argparse.Namespace) -> int:
     found = admin.inspect(given.checkpoint, spark=spark)
-    print(json.dumps(found, indent=2) if given.json else _report.text(_report.tables(found)))
+    _tell(given, found, text(tables(found)))
     return 0
+
+
+def _tell(given: argparse.Namespace, found: Any, told: str) -> None:
+    """Prints what a command found, as the user wants it."""
+    print(json.dumps(found, indent=2) if given.json else told, flush=True)
 
 
 def _count(text: str) -> int:
@@ -171,21 +215,54 @@ def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:
     return 0
 
 
+def _get(spark: SparkSession, given: argparse.Namespace) -> int:
+    target = Target(spark, given.checkpoint, given.state, given.operator)
+    key = key_from_text(target, given.key)
+    parts = [map_key_from_text(target, part) for part in (given.map_key, given.start, given.end)]
+    value = target.read(key, *parts)
+    print(json.dumps(to_json(value)))
+    return 1 if value is None else 0
+
+
+def _serve(spark: SparkSession, given: argparse.Namespace) -> int:
+    token = secrets.token_urlsafe()
+    shown = token
+    if given.token_file:
+        token, shown = Path(given.token_file).read_text().strip(), f"that in {given.token_file}"
+        if not token:
+            raise ValueError(f"there is no token in {given.token_file}")
+    admin.inspect(given.checkpoint, spark=spark)  # there is one, and it can be read
+    with StateServer(spark, given.checkpoint, (given.host, given.port), token) as server:
+        host, port = server.server_address[:2]
+        url = f"http://{host!s}:{port}"
+        page = f"{url}/" if given.token_file else f"{url}/?token={quote(token)}"
+        _tell(
+            given,
+            {"url": url, "page": page, "token": None if given.token_file else token},
+            f"{url} serves {given.checkpoint}; token: {shown}\npage: {page}",
+        )
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
+
+
 def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
-    problems = admin.verify(given.checkpoint, spark=spark)
-    print("\n".join(problems) or "every file is as it was written")
+    with progress(spark, "partitions"):
+        problems = admin.verify(given.checkpoint, spark=spark)
+    told = "\n".join(problems) or "every file is as it was written"
+    _tell(given, {"problems": problems}, told)
     return 1 if problems else 0
 
 
 def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
     batch = admin.savepoint(given.checkpoint, given.path, spark=spark)
-    print(f"{given.path} has the state after batch {batch}")
+    _tell(given, {"batch": batch}, f"{given.path} has the state after batch {batch}")
     return 0
 
 
 def _import(spark: SparkSession, given: argparse.Namespace) -> int:
     batch = admin.import_checkpoint(given.source, given.target, spark=spark)
-    print(f"{given.target} has the state after batch {batch}")
+    _tell(given, {"batch": batch}, f"{given.target} has the state after batch {batch}")
     return 0
 
 
@@ -197,26 +274,28 @@ def _diff(spark: SparkSession, given: argparse.Namespace) -> int:
         [str(state["operator"]), state["state"], *(str(state[c]) for c in [*counts, "same"])]
         for state in found
     ]
-    print(_report.text([("", heads, rows)]))
+    _tell(given, {"states": found}, text([("", heads, rows)]))
     return 1 if any(state[count] != 0 for state in found for count in counts) else 0
 
 
 def _rescale(spark: SparkSession, given: argparse.Namespace) -> int:
     before = admin.rescale(given.checkpoint, given.partitions, spark=spark)
-    print(f"rescaled from {before} to {given.partitions} partitions")
+    found = {"before": before, "partitions": given.partitions}
+    _tell(given, found, f"rescaled from {before} to {given.partitions} partitions")
     return 0
 
 
 def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
-    admin.report(given.checkpoint, given.path, spark=spark)
-    print(given.path)
+    with progress(spark, "checked and read"):
+        admin.report(given.checkpoint, given.path, spark=spark)
+    _tell(given, {"path": given.path}, given.path)
     return 0
 
 
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
         findings = _doctor.session_side(spark, given.folder or folder)
-        well = _doctor.show(findings, print)
+        well = _doctor.show(findings, print, as_json=given.json)
     return 0 if well else 1
 
 

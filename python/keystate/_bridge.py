@@ -1,19 +1,24 @@
-"""Calls into the JVM. Only the driver imports this."""
+"""Calls into the jar. Only the driver, or the client of a Spark Connect server, imports this.
+
+Nothing above it knows which kind of session it has: that is what a :class:`~keystate._jvm.Jvm` is
+for.
+"""
 
 from __future__ import annotations
 
+import base64
+import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JJavaError
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.udf import UserDefinedFunction, _wrap_function
-from pyspark.util import PythonEvalType
 
+from keystate._jvm import Jvm
 from keystate._worker.pickled import SETTING
 from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
@@ -25,8 +30,17 @@ from keystate.session import (
     state_store_provider,
 )
 
-_BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
 _HINT = "build the session with keystate.configure(SparkSession.builder).getOrCreate()"
+
+
+def _jvm(session: Any) -> Jvm:
+    """The calls that a kind of session makes; of other kinds not even the imports are needed."""
+    if hasattr(session, "_jsparkSession"):
+        kind = "classic"
+    else:
+        kind = "local" if hasattr(session, "bridge") else "connect"
+    jvm: Jvm = importlib.import_module(f"keystate._{kind}").JVM
+    return jvm
 
 
 def check_session(df: Any) -> None:
@@ -34,13 +48,8 @@ def check_session(df: Any) -> None:
     check_spark_version()
     if not isinstance(df, DataFrame):
         raise TypeError(f"expected a DataFrame, got {type(df).__name__}")
-    if not hasattr(df, "_jdf"):
-        raise ConfigurationError(
-            "Keystate needs a classic Spark session; this DataFrame is from Spark Connect",
-            code="KEYSTATE_SPARK_CONNECT",
-        )
     session = df.sparkSession
-    _check_jar(session)
+    _jvm(session).check(session)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if EXTENSION not in [name.strip() for name in extensions.split(",")]:
         raise ConfigurationError(
@@ -48,8 +57,10 @@ def check_session(df: Any) -> None:
             "session that is already running",
             code="KEYSTATE_EXTENSION_MISSING",
         )
+    if not df.isStreaming:
+        return
     provider = state_store_provider(session)
-    if df.isStreaming and provider != PROVIDER:
+    if provider != PROVIDER:
         raise ConfigurationError(
             f"{PROVIDER_KEY} is {provider}, not {PROVIDER}: {_HINT}",
             code="KEYSTATE_PROVIDER_MISSING",
@@ -65,34 +76,7 @@ def allowed_pickles(session: SparkSession) -> tuple[str, ...]:
 def check_source_session(session: SparkSession) -> None:
     """Raises ConfigurationError when a session can't stream from a stateful source."""
     check_spark_version()
-    if not hasattr(session, "_jsparkSession"):
-        raise ConfigurationError(
-            "Keystate needs a classic Spark session, not Spark Connect",
-            code="KEYSTATE_SPARK_CONNECT",
-        )
-    _check_jar(session)
-
-
-def _check_jar(session: SparkSession) -> None:
-    if not _has_class(session):
-        raise ConfigurationError(
-            f"Keystate's jar is not on the session's class path: {_HINT}, or pass the path that "
-            "keystate.jar_path() gives to --jars",
-            code="KEYSTATE_JAR_MISSING",
-        )
-
-
-def _has_class(session: SparkSession) -> bool:
-    loader = _jvm(session).java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(_BRIDGE)
-    except Exception:
-        return False
-    return True
-
-
-def _jvm(session: SparkSession) -> Any:
-    return session.sparkContext._jvm
+    _jvm(session).check(session)
 
 
 def process(
@@ -103,18 +87,34 @@ def process(
     order: Sequence[Column] = (),
 ) -> DataFrame:
     """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
-    session = df.sparkSession
-    function = _function(task)
-    bridge = getattr(_jvm(session), _BRIDGE)
-    with _keystate_errors(DeclarationError):
-        types = (task.output_type.json(), task.spec.to_json())
-        columns = ([column._jc for column in each] for each in (keys, order))
-        rest = (function()._jc, *columns, *types)
-        if broadcast is None:
-            jdf = bridge.process(df._jdf, *rest)
-        else:
-            jdf = bridge.processBroadcast(df._jdf, broadcast._jdf, *rest)
-    return DataFrame(jdf, session)
+    jvm = _jvm(df.sparkSession)
+    method = "process" if broadcast is None else "processBroadcast"
+    frames = [df] if broadcast is None else [df, broadcast]
+    types = (task.output_type.json(), task.spec.to_json())
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(df.sparkSession, method, *frames, jvm.task(task), keys, order, *types)
+
+
+def process_with_initial_state(
+    inputs: Sequence[DataFrame],
+    keys: Sequence[Sequence[Column]],
+    orders: Sequence[Sequence[Column]],
+    task: TaskFunction,
+) -> DataFrame:
+    """The DataFrame that a task makes of one DataFrame, with another one as initial state."""
+    session = inputs[0].sparkSession
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(
+            session,
+            "processWithInitialState",
+            *inputs,
+            jvm.task(task),
+            *keys,
+            *orders,
+            task.output_type.json(),
+            task.spec.to_json(),
+        )
 
 
 def process_two(
@@ -126,26 +126,35 @@ def process_two(
 ) -> DataFrame:
     """The DataFrame that a task makes of two others with the same keys."""
     session = inputs[0].sparkSession
-    function = _function(task)
-    with _keystate_errors(DeclarationError):
-        jdf = getattr(_jvm(session), _BRIDGE).processTwo(
-            *(df._jdf for df in inputs),
-            function()._jc,
-            *([column._jc for column in columns] for columns in (*keys, *orders)),
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(
+            session,
+            "processTwo",
+            *inputs,
+            jvm.task(task),
+            *keys,
+            *orders,
             merged,
             task.output_type.json(),
             task.spec.to_json(),
         )
-    return DataFrame(jdf, session)
 
 
-def _function(task: TaskFunction) -> UserDefinedFunction:
-    return UserDefinedFunction(
-        task,
-        returnType=task.output_type,
-        name=task.spec.name or "keystate",
-        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-    )
+def add_files(
+    df: DataFrame,
+    batch_id: int,
+    path: str,
+    file_format: str,
+    partition_by: Sequence[str],
+    options: Mapping[str, str],
+) -> None:
+    """Adds a micro-batch to the files of Spark's file sink, unless it is there."""
+    session = df.sparkSession
+    jvm = _jvm(session)
+    flat = [text for option in options.items() for text in option]
+    with _keystate_errors(jvm, DeclarationError):
+        jvm.value(session, "addFiles", df, batch_id, path, file_format, list(partition_by), flat)
 
 
 def source(
@@ -157,16 +166,15 @@ def source(
     available_now_millis: int,
 ) -> DataFrame:
     """The streaming DataFrame of a stateful source."""
-    function = _wrap_function(session.sparkContext, data_source)  # type: ignore[arg-type]
-    jdf = getattr(_jvm(session), _BRIDGE).source(
-        session._jsparkSession,
-        name,
-        row_type.json(),
-        function,
-        available_now_rows,
-        available_now_millis,
-    )
-    return DataFrame(jdf, session)
+    jvm = _jvm(session)
+    reader = jvm.reader(session, data_source)
+    limits = (available_now_rows, available_now_millis)
+    return jvm.frame(session, "source", session, name, row_type.json(), reader, *limits)
+
+
+def schema(df: DataFrame) -> Any:
+    """A DataFrame's schema as Spark writes it in JSON: nothing in it was imported or unpickled."""
+    return json.loads(_jvm(df.sparkSession).value(df.sparkSession, "schema", df))
 
 
 def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
@@ -177,46 +185,168 @@ def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
 
 def operation(session: SparkSession, name: str, *checkpoints: str) -> Any:
     """What an operation that only reads finds."""
-    _check_jar(session)
     return json.loads(_of_checkpoint(session, name, *checkpoints))
+
+
+def statistics(session: SparkSession, found: dict[str, Any]) -> dict[str, Any] | None:
+    """How the state of an inspected checkpoint is spread; ``None`` before its first batch."""
+    if found["batch"] is None:
+        return None
+    told: dict[str, Any] = operation(session, "statistics", found["checkpoint"])
+    return told
 
 
 def timers(
     session: SparkSession, checkpoint: str, operator: int, batch: int, key_type: T.StructType
 ) -> DataFrame:
     """The timers of an operator after a batch."""
-    jdf = _of_checkpoint(session, "timers", checkpoint, operator, batch, key_type.json())
-    return DataFrame(jdf, session)
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, CheckpointError):
+        return jvm.frame(session, "timers", session, checkpoint, operator, batch, key_type.json())
+
+
+def describe_state(
+    session: SparkSession, checkpoint: str, operator: int | None, state: str | None
+) -> dict[str, Any]:
+    """The operator, the kind and the key types of a state."""
+    number = -1 if operator is None else operator
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "describeState", checkpoint, number, state or "")
+    )
+    return found
+
+
+def look_up(session: SparkSession, checkpoint: str, *arguments: Any) -> pa.RecordBatch:
+    """What a key has in a state, as `StateLookup` in the jar gives it."""
+    stream = _of_checkpoint(session, "lookUp", checkpoint, *arguments)
+    return pa.ipc.open_stream(base64.b64decode(stream)).read_next_batch()
 
 
 def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:
     """Copies a checkpoint; returns the last batch in the copy."""
-    _check_jar(session)
     batch: int = _of_checkpoint(session, "savepoint", checkpoint, path)
     return batch
 
 
 def import_checkpoint(session: SparkSession, source: str, target: str) -> int:
     """Makes a checkpoint of Keystate's from one of Spark's; returns the last batch in it."""
-    _check_jar(session)
     batch: int = _of_checkpoint(session, "importCheckpoint", source, target)
     return batch
 
 
+def broadcast_state(
+    session: SparkSession, checkpoint: str, operator: int, batch: int, state: str
+) -> DataFrame:
+    """A broadcast state after a batch."""
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, CheckpointError):
+        return jvm.frame(session, "broadcastState", session, checkpoint, operator, batch, state)
+
+
+def operator_state(
+    session: SparkSession, checkpoint: str, operator: int, batch: int
+) -> list[dict[str, Any] | None]:
+    """The operator state of each subtask after a batch."""
+    found: list[dict[str, Any] | None] = json.loads(
+        _of_checkpoint(session, "operatorState", checkpoint, operator, batch)
+    )
+    return found
+
+
+class WrittenOperator(NamedTuple):
+    """An operator whose state is written.
+
+    Attributes:
+        number: its number in the new checkpoint.
+        origin: its number in the checkpoint that is edited; ``None`` if it is new.
+        stream: with the key columns, and no rows.
+        keys: the names of the key columns.
+        spec: JSON of the operator with those of its states that have rows.
+        kept: by name the states that stay, and their new names.
+        rows: of the states that are written.
+        lists: its operator state; ``None`` if it has none.
+    """
+
+    number: int
+    origin: int | None
+    stream: DataFrame
+    keys: Sequence[str]
+    spec: str
+    kept: dict[str, str]
+    rows: dict[str, DataFrame]
+    lists: dict[str, Any] | None
+
+
+def create(
+    session: SparkSession,
+    target: str,
+    operators: Sequence[WrittenOperator],
+    partitions: int,
+    sources: int,
+) -> None:
+    """Makes the checkpoint of a new query with these operators."""
+    _of_checkpoint(session, "create", target, *_arguments(operators), partitions, sources)
+
+
+def edit(
+    session: SparkSession,
+    checkpoint: str,
+    target: str,
+    operators: Sequence[WrittenOperator],
+    copied: Mapping[int, int],
+) -> int:
+    """Makes a changed copy of a checkpoint; returns the last batch in it.
+
+    Args:
+        session: the session.
+        checkpoint: the query's checkpoint location.
+        target: where the copy is to be.
+        operators: those that are written.
+        copied: those that are copied as they are, and their numbers in the copy.
+    """
+    numbers = (list(copied), list(copied.values()))
+    batch: int = _of_checkpoint(
+        session, "edit", checkpoint, target, *_arguments(operators), *numbers
+    )
+    return batch
+
+
+def _arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
+    """The arguments that `create` and `edit` have in common."""
+    described = [
+        {
+            "number": one.number,
+            "from": one.origin,
+            "spec": one.spec,
+            "kept": one.kept,
+            "rows": list(one.rows),
+            "lists": one.lists,
+        }
+        for one in operators
+    ]
+    return (
+        json.dumps(described),
+        [one.stream for one in operators],
+        [[one.stream[f"`{key}`"] for key in one.keys] for one in operators],
+        [list(one.rows.values()) for one in operators],
+    )
+
+
 def _of_checkpoint(session: SparkSession, method: str, *arguments: Any) -> Any:
-    """Calls a method of the bridge that reads or writes checkpoints."""
-    call = getattr(getattr(_jvm(session), _BRIDGE), method)
-    with _keystate_errors(CheckpointError):
-        return call(session._jsparkSession, *arguments)
+    """Calls a method of the jar that reads or writes checkpoints."""
+    jvm = _jvm(session)
+    jvm.check(session)
+    with _keystate_errors(jvm, CheckpointError):
+        return jvm.value(session, method, session, *arguments)
 
 
 @contextmanager
-def _keystate_errors(kind: type[KeystateError]) -> Iterator[None]:
+def _keystate_errors(jvm: Jvm, kind: type[KeystateError]) -> Iterator[None]:
     """Raises what Keystate's own JVM code throws, for which PySpark has no class, as this error."""
     try:
         yield
-    except Py4JJavaError as e:
-        message = e.java_exception.getMessage() or ""
+    except jvm.error as e:
+        message = jvm.message(e)
         if not message.startswith("[KEYSTATE_"):
             raise
         raise kind(message) from None

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from keystate import admin
-from keystate._report import text
+from keystate._page import text
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
 from keystate.sources import SourceContext, SourceFunction, source
 from keystate.state import MapStateDescriptor, ValueStateDescriptor

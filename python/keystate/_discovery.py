@@ -10,7 +10,9 @@ import pickle
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
+from keystate._worker.event_loop import EventLoop
 from keystate._worker.instance_state import InstanceListState
+from keystate._worker.plan import FunctionPlan, Style
 from keystate._worker.raw_state import RawInput, RawKeyedInput
 from keystate._worker.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
@@ -42,8 +44,20 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorSta
     context = _DiscoveryContext()
     plan = pickle.loads(function)
     operator_states = _discover_operator_states(plan.function, context)
+    loop = EventLoop() if plan.style is Style.ASYNC else None
     try:
-        plan.open(context)
+        _open_and_close(plan, context, loop)
+    finally:
+        if loop is not None:
+            loop.close()
+    return tuple(context.states.values()), operator_states, context.has_metrics
+
+
+def _open_and_close(plan: FunctionPlan, context: _DiscoveryContext, loop: EventLoop | None) -> None:
+    try:
+        opened = plan.open(context)
+        if loop is not None:
+            loop.finish(opened)
     except DeclarationError:
         raise
     except Exception as e:
@@ -52,13 +66,14 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorSta
             f"learn its states: {type(e).__name__}: {e}"
         ) from e
     try:
-        plan.close()
+        closed = plan.close()
+        if loop is not None:
+            loop.finish(closed)
     except Exception as e:
         raise DeclarationError(
             "close() failed on the driver, where it is called once on a copy of the function after "
             f"open() told its states: {type(e).__name__}: {e}"
         ) from e
-    return tuple(context.states.values()), operator_states, context.has_metrics
 
 
 def discover_operator_states(function: bytes) -> OperatorStates:

@@ -6,6 +6,7 @@ that is stopped and started again with more partitions.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -14,7 +15,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow
@@ -193,12 +194,15 @@ def _first_line(error: Exception) -> str:
     return (text.strip() or type(error).__name__).splitlines()[0]
 
 
-def show(findings: Iterator[Finding], out: Callable[[str], None]) -> bool:
+def show(findings: Iterator[Finding], out: Callable[[str], None], *, as_json: bool = False) -> bool:
     """Prints findings as they come; whether all is well."""
     well = True
     for finding in findings:
+        well = well and not finding.advice
+        if as_json:
+            out(json.dumps({"ok": not finding.advice, **asdict(finding)}))
+            continue
         out(f"{'problem' if finding.advice else 'ok':8} {finding.text}")
         if finding.advice:
             out(f"{'':8} -> {finding.advice}")
-            well = False
     return well

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape
 from keystate._discovery import discover_states
 from keystate._pickling import pickled
 from keystate._spec import (
@@ -72,10 +73,14 @@ class Declared:
         max_parallelism: the number of key groups, if it is told.
         time_mode: which clock it goes by.
         broadcast: what is broadcast to it.
-        second_type: the columns of its second input; ``None`` if it has one.
-        late_output: where late rows go, if that output is read; ``None`` if they are dropped.
+        second_type: the columns of its second input, or of its initial state; ``None`` if it has
+            neither.
+        late_outputs: for each input where its late rows go, if that output is read; ``None``, or
+            nothing at all, if they are dropped.
         side_outputs: the side outputs that are read.
         pickles: what pickles in its operator state may name.
+        row_shape: how rows become objects of a dataclass; ``None`` if they are Rows.
+        second_shape: the same of the second input.
     """
 
     row_type: T.StructType
@@ -88,7 +93,9 @@ class Declared:
     side_outputs: tuple[OutputTag, ...] = ()
     pickles: tuple[str, ...] = ()
     second_type: T.StructType | None = None
-    late_output: OutputTag | None = None
+    late_outputs: tuple[OutputTag | None, ...] = ()
+    row_shape: Shape | None = None
+    second_shape: Shape | None = None
 
 
 def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
@@ -105,12 +112,14 @@ def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
     check_columns(declared.row_type, "the input")
     check_columns(declared.key_type, "the key")
     function = pickled(plan, plan.function)
-    spec = _spec(plan, function, declared)
+    spec = operator_spec(plan, function, declared)
     _check(plan, spec, declared)
     broadcast_type = declared.broadcast.row_type if declared.broadcast is not None else None
     types = (declared.key_type, declared.row_type, output_type, broadcast_type)
     if declared.second_type is not None:
-        check_columns(declared.second_type, "the second input")
+        check_columns(
+            declared.second_type, "the initial state" if plan.initial else "the second input"
+        )
     return TaskFunction(uuid.uuid4().hex, function, spec, *types, declared.second_type)
 
 
@@ -120,7 +129,8 @@ def _output_type(declared: Declared) -> T.StructType:
     return _tagged_type(main, declared.side_outputs) if declared.side_outputs else main
 
 
-def _spec(plan: FunctionPlan, function: bytes, declared: Declared) -> OperatorSpec:
+def operator_spec(plan: FunctionPlan, function: bytes, declared: Declared) -> OperatorSpec:
+    """What a pickled function and its surroundings make of an operator."""
     states, operator_states, metrics = discover_states(function)
     broadcast = declared.broadcast
     kinds = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
@@ -143,7 +153,10 @@ def _spec(plan: FunctionPlan, function: bytes, declared: Declared) -> OperatorSp
         side_outputs=bool(declared.side_outputs),
         metrics=metrics,
         pickles=declared.pickles,
-        late_output=_late_output(declared),
+        late_outputs=tuple(_index_of(tag, declared) for tag in declared.late_outputs),
+        row_shape=declared.row_shape,
+        second_shape=declared.second_shape,
+        takes_late_rows=plan.style is Style.WINDOWS,
     )
 
 
@@ -159,10 +172,10 @@ def check_late_output(tag: Any, row_type: T.StructType) -> None:
         )
 
 
-def _late_output(declared: Declared) -> int | None:
-    if declared.late_output not in declared.side_outputs:
+def _index_of(tag: OutputTag | None, declared: Declared) -> int | None:
+    if tag not in declared.side_outputs:
         return None
-    return 1 + declared.side_outputs.index(declared.late_output)  # the main output is the first
+    return 1 + declared.side_outputs.index(tag)  # the main output is the first
 
 
 def _check(plan: FunctionPlan, spec: OperatorSpec, declared: Declared) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import types as T
 
 from keystate._reduce import RollingReduce
-from keystate._worker.plan import FunctionPlan, Style
+from keystate._worker.plan import AsyncCalls, FunctionPlan, Style
+from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -24,12 +27,63 @@ from keystate.functions import (
     ReduceFunction,
     SinkFunction,
 )
+from keystate.ttl import Time
 
 
-def process_plan(fn: Any) -> FunctionPlan:
-    """How a function of a row and its context is called."""
+def process_plan(fn: Any, calls: AsyncCalls | None = None) -> FunctionPlan:
+    """How a function of a row and its context is called.
+
+    Args:
+        fn: the function.
+        calls: how its calls overlap, if that is told: of an async function only.
+    """
+    if isinstance(fn, AsyncKeyedProcessFunction):
+        if not callable(fn.timeout):
+            raise DeclarationError(
+                f"{type(fn).__name__}.timeout is the method that is called after the timeout, got "
+                f"{fn.timeout!r}: give process() the timeout, and an attribute another name"
+            )
+        on_timer = "on_timer" if _has_timers(fn) else ""
+        calls = calls or AsyncCalls()
+        return FunctionPlan(fn, "process_element", Style.ASYNC, on_timer, calls=calls)
+    if _is_async(fn):
+        return FunctionPlan(fn, "", Style.ASYNC, calls=calls or AsyncCalls())
+    if calls is not None:
+        raise DeclarationError(
+            "capacity, timeout, retry and ordered are for an AsyncKeyedProcessFunction or an async "
+            f"callable, got {fn!r}"
+        )
+    for method in ("process_element", "on_timer"):
+        if _is_async(getattr(fn, method, None)):
+            raise DeclarationError(
+                f"{type(fn).__name__}.{method} is async: derive the class from "
+                "AsyncKeyedProcessFunction"
+            )
     plan = make_plan(fn, KeyedProcessFunction, "process_element", Style.PROCESS)
     return dataclasses.replace(plan, on_timer="on_timer") if _has_timers(fn) else plan
+
+
+def initial_state_plan(fn: Any, calls: AsyncCalls | None = None) -> FunctionPlan:
+    """How a function of a row and its context is called that begins with initial state.
+
+    Args:
+        fn: the function.
+        calls: as for :func:`process_plan`.
+    """
+    plan = process_plan(fn, calls)
+    method = getattr(type(fn), _INITIAL, None)
+    own = method is not KeyedProcessFunction.process_initial_state
+    if not (isinstance(fn, KeyedProcessFunction) and own):
+        raise DeclarationError(
+            f"initial_state needs a KeyedProcessFunction with a method {_INITIAL}, got {fn!r}"
+        )
+    if inspect.isgeneratorfunction(method):
+        raise DeclarationError(f"{_INITIAL} of {type(fn).__name__} yields, but it emits nothing")
+    return dataclasses.replace(plan, second=_INITIAL, initial=True)
+
+
+#: The method that takes a row of initial state.
+_INITIAL = "process_initial_state"
 
 
 def broadcast_plan(fn: Any, keyed: bool) -> FunctionPlan:
@@ -42,27 +96,32 @@ def broadcast_plan(fn: Any, keyed: bool) -> FunctionPlan:
     return FunctionPlan(fn, "process_element", Style.PROCESS, on_timer, "process_broadcast_element")
 
 
-def co_plan(fn: Any, base: type, first: str, second: str, style: Style) -> FunctionPlan:
+#: The methods of functions of two inputs, by their class.
+_OF_TWO_INPUTS: dict[type, tuple[str, str, Style]] = {
+    CoMapFunction: ("map1", "map2", Style.MAP),
+    CoFlatMapFunction: ("flat_map1", "flat_map2", Style.FLAT_MAP),
+    KeyedCoProcessFunction: ("process_element1", "process_element2", Style.PROCESS),
+}
+
+
+def co_plan(fn: Any, base: type) -> FunctionPlan:
     """How a function of the rows of two inputs is called."""
     if not isinstance(fn, base):
         raise DeclarationError(
             f"two keyed streams are connected: expected a {base.__name__}, got {fn!r}"
         )
+    first, second, style = _OF_TWO_INPUTS[base]
     on_timer = "on_timer" if _has_timers(fn) else ""
     return FunctionPlan(fn, first, style, on_timer, second=second)
 
 
 def two_input_plan(fn: Any) -> FunctionPlan:
     """How a function of two inputs, of any class, is called."""
-    if isinstance(fn, CoMapFunction):
-        return co_plan(fn, CoMapFunction, "map1", "map2", Style.MAP)
-    if isinstance(fn, CoFlatMapFunction):
-        return co_plan(fn, CoFlatMapFunction, "flat_map1", "flat_map2", Style.FLAT_MAP)
-    methods = ("process_element1", "process_element2")
-    return co_plan(fn, KeyedCoProcessFunction, *methods, Style.PROCESS)
+    bases = (base for base in _OF_TWO_INPUTS if isinstance(fn, base))
+    return co_plan(fn, next(bases, KeyedCoProcessFunction))
 
 
-def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
+def function_plan(fn: Any, row_type: T.StructType, calls: AsyncCalls | None = None) -> FunctionPlan:
     """How a function of any class is called; a plain callable as ``process_element`` is."""
     for base, method, style in (
         (KeyedBatchFunction, "process_batch", Style.BATCHES),
@@ -76,7 +135,7 @@ def function_plan(fn: Any, row_type: T.StructType) -> FunctionPlan:
             return make_plan(fn, base, method, style)
     if isinstance(fn, ReduceFunction):
         fn = RollingReduce(make_plan(fn, ReduceFunction, "reduce", Style.MAP), row_type)
-    return process_plan(fn)
+    return process_plan(fn, calls)
 
 
 def make_plan(fn: Any, base: type, method: str, style: Style) -> FunctionPlan:
@@ -90,8 +149,51 @@ def make_plan(fn: Any, base: type, method: str, style: Style) -> FunctionPlan:
     return FunctionPlan(fn, "", style)
 
 
+_WITH_TIMERS = (
+    KeyedProcessFunction,
+    AsyncKeyedProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
+
+
 def _has_timers(fn: Any) -> bool:
     return any(
-        isinstance(fn, base) and type(fn).on_timer is not base.on_timer
-        for base in (KeyedProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction)
+        isinstance(fn, base) and type(fn).on_timer is not base.on_timer for base in _WITH_TIMERS
     )
+
+
+def _is_async(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+
+
+def async_calls(
+    capacity: int | None, timeout: timedelta | Time | None, retry: Any, ordered: bool | None
+) -> AsyncCalls | None:
+    """How calls of an async function overlap; ``None`` if nothing is told.
+
+    Raises:
+        DeclarationError: one of these has no value that is allowed.
+    """
+    if capacity is not None and (type(capacity) is not int or capacity < 1):
+        raise DeclarationError(f"capacity is a number of rows of at least 1, got {capacity!r}")
+    if retry is not None and not isinstance(retry, AsyncRetryStrategy):
+        raise DeclarationError(
+            f"retry is a strategy such as FixedDelayRetryStrategy(3, 100), got {retry!r}"
+        )
+    seconds = None if timeout is None else _seconds(timeout)
+    every = {"capacity": capacity, "timeout": seconds, "retry": retry, "ordered": ordered}
+    told: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
+    return AsyncCalls(**told) if told else None
+
+
+def _seconds(timeout: Any) -> float:
+    if isinstance(timeout, Time):
+        seconds = timeout.to_milliseconds() / 1000
+    elif isinstance(timeout, timedelta):
+        seconds = timeout.total_seconds()
+    else:
+        raise DeclarationError(f"timeout must be a timedelta or a Time, got {timeout!r}")
+    if seconds <= 0:
+        raise DeclarationError(f"timeout must be longer than nothing, got {timeout!r}")
+    return seconds

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pyspark import SparkContext
+import pyspark
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
@@ -31,6 +31,9 @@ from keystate.state import (
     ValueStateDescriptor,
 )
 from keystate.ttl import StateTtlConfig
+
+#: The metadata of the column that a watermark goes by.
+DELAY_KEY = "spark.watermarkDelayMs"
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,11 @@ class OperatorSpec:
         side_outputs: whether its output has a struct for the main output and for each side output.
         metrics: whether the function has metrics of its own.
         pickles: what pickles in its operator state may name.
-        late_output: the index of the output that late rows go to; ``None`` if they are dropped.
+        late_outputs: for each input the index of the output that its late rows go to; ``None``, or
+            nothing at all, if they are dropped.
+        row_shape: how rows become objects of a dataclass; ``None`` if they are Rows.
+        second_shape: the same of the second input.
+        takes_late_rows: whether the function takes late rows as it takes others.
     """
 
     name: str | None
@@ -123,7 +130,10 @@ class OperatorSpec:
     side_outputs: bool = False
     metrics: bool = False
     pickles: tuple[str, ...] = ()
-    late_output: int | None = None
+    late_outputs: tuple[int | None, ...] = ()
+    row_shape: Shape | None = None
+    second_shape: Shape | None = None
+    takes_late_rows: bool = False
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -139,7 +149,8 @@ class OperatorSpec:
             "raw_keyed": self.raw_keyed,
             "side_outputs": self.side_outputs,
             "metrics": self.metrics,
-            "late_output": self.late_output,
+            "late_outputs": self.late_outputs,
+            "takes_late_rows": self.takes_late_rows,
         }
         return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 
@@ -290,8 +301,9 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
 
 
 def _parse(ddl: str) -> T.DataType:
-    # Spark's own parser where there is a Spark.
-    if SparkContext._active_spark_context is None:
+    # Spark's own parser where there is a Spark. The package pyspark-client has no such class.
+    context = getattr(pyspark, "SparkContext", None)
+    if context is None or context._active_spark_context is None:
         return parse_ddl(ddl)
     return T._parse_datatype_string(ddl)
 

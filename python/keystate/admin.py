@@ -1,21 +1,25 @@
 """Operations on the checkpoint of a query.
 
-All but :func:`rescale`, :func:`savepoint` and :func:`import_checkpoint` only read, and can look at
-the checkpoint of a running query too: they see its last committed batch.
+:func:`rescale` changes a checkpoint; :func:`savepoint`, :func:`import_checkpoint`, :func:`create`,
+:func:`build` and :func:`edit` make new ones. The others only read, and can look at the checkpoint
+of a running query too: they see its last committed batch.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from keystate import _bridge
-from keystate._report import page
-from keystate.errors import CheckpointError, ConfigurationError
+from keystate._editor import CheckpointBuilder, CheckpointEditor
+from keystate._lookup import Target
+from keystate._page import Findings, Inspection, document
+from keystate._state_reader import StateReader
+from keystate.errors import ConfigurationError
+from keystate.state import TypeLike
 
 
 def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> int:
@@ -56,13 +60,12 @@ def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, 
         spark: the session; by default the active one.
 
     Returns:
-        A dictionary as ``keystate inspect --json`` prints it.
+        A dictionary as ``keystate inspect --json`` prints it. A notebook shows it as tables.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
     """
-    found: dict[str, Any] = _bridge.operation(_session(spark, "inspect"), "inspect", checkpoint)
-    return found
+    return Inspection(_bridge.operation(_session(spark, "inspect"), "inspect", checkpoint))
 
 
 def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
@@ -79,8 +82,7 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
         CheckpointError: there is no checkpoint.
     """
     found = _bridge.operation(_session(spark, "verify"), "verify", checkpoint)
-    problems: list[str] = found["problems"]
-    return problems
+    return Findings(found["problems"])
 
 
 def savepoint(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> int:
@@ -129,6 +131,96 @@ def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = 
     return _bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
 
 
+def create(
+    target: str,
+    operator: Any,
+    *,
+    key: TypeLike,
+    states: Mapping[str, DataFrame] | None = None,
+    timers: DataFrame | None = None,
+    time_mode: str = "none",
+    max_parallelism: int | None = None,
+    partitions: int | None = None,
+    sources: int = 1,
+    spark: SparkSession | None = None,
+) -> None:
+    """Makes a checkpoint of DataFrames, for a new query with one stateful operator to begin from.
+
+    A Spark job writes it, in parallel, for the session's backend and checkpoint format. The
+    DataFrames have the columns that :func:`read_state` gives, without
+    ``partition_id``: the struct ``key``, or its fields as columns, and by the state's kind
+    ``value``; ``list_element``, with ``position`` if the order of its rows is not that of the list;
+    ``user_map_key`` and ``user_map_value``; for timers ``time_domain`` and
+    ``expiration_timestamp_ms``. Time to live begins when the query starts. For a query with several
+    operators see :func:`build`.
+
+    Args:
+        target: a folder that does not exist, or is empty. It is there once it is complete.
+        operator: the query's function, which tells the states and their types.
+        key: the key columns, with the names and types that they have in the query.
+        states: rows by the names of states; a state that is not there begins empty.
+        timers: the timers.
+        time_mode: the operator's: ``"none"``, ``"processing_time"`` or ``"event_time"``. With
+            ``"auto"`` it is the last in a query whose input has a watermark, else the first.
+        max_parallelism: the number of key groups, as for :func:`keystate.keyed`.
+        partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
+        sources: how many sources the query has. All of them begin at their start.
+        spark: the session; by default the active one.
+
+    Raises:
+        DeclarationError: the function, the key or a DataFrame is not well declared.
+        StateTypeError: a column has another type than the state.
+        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, and what the
+            message says; ``[KEYSTATE_TARGET_EXISTS]``. Then there is no target.
+    """
+    builder = build(partitions=partitions, sources=sources, spark=spark)
+    builder.add_operator(
+        operator,
+        key=key,
+        states=states,
+        timers=timers,
+        time_mode=time_mode,
+        max_parallelism=max_parallelism,
+    )
+    builder.write(target)
+
+
+def build(
+    *, partitions: int | None = None, sources: int = 1, spark: SparkSession | None = None
+) -> CheckpointBuilder:
+    """Begins a checkpoint of DataFrames, for a new query with several stateful operators.
+
+    Args:
+        partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
+        sources: how many sources the query has. All of them begin at their start.
+        spark: the session; by default the active one.
+    """
+    session = _session(spark, "build")
+    if sources < 1:
+        raise ValueError(f"a query has one source at least, got {sources}")
+    number = partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+    return CheckpointBuilder(session, number, sources)
+
+
+def edit(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointEditor:
+    """Begins a changed copy of a stopped query's checkpoint, as it is after its last batch.
+
+    States can be read, replaced by the rows of DataFrames, added, dropped and renamed; the number
+    of key groups, the key columns and the time mode can be changed; operators can be added, dropped
+    and put in another order. The copy has the offsets of the query's sources, so that the changed
+    query goes on where the old one ended. Operators that are not edited are copied as they are.
+
+    Args:
+        checkpoint: the query's checkpoint location. It stays as it is.
+        spark: the session; by default the active one.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+    """
+    session = _session(spark, "edit")
+    return CheckpointEditor(session, StateReader(session, inspect(checkpoint, spark=session)))
+
+
 def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """How the states of two checkpoints differ, by key, after their last committed batches.
 
@@ -162,8 +254,9 @@ def read_state(
 
     It has the columns ``partition_id``, ``key`` (a struct of the key columns) and, by the state's
     kind, ``value``; ``list_element``; ``user_map_key`` and ``user_map_value``; or, for timers,
-    ``time_domain`` and ``expiration_timestamp_ms``. Timers are read by the driver, the other states
-    by tasks.
+    ``time_domain`` and ``expiration_timestamp_ms``. Broadcast state has ``user_map_key`` and
+    ``user_map_value`` only, a list of operator state ``partition_id`` and ``list_element``. Tasks
+    read the states of keys; the driver reads timers, broadcast and operator state.
 
     Args:
         spark: the session.
@@ -177,67 +270,56 @@ def read_state(
             is.
     """
     found = inspect(checkpoint, spark=spark)
-    chosen, kind = _choose(found, state, operator)
-    newest = chosen["newest_version"]
-    if version is not None and not chosen["oldest_version"] <= version <= newest:
-        raise CheckpointError(
-            f"version {version} of operator {chosen['id']} of {checkpoint} is not kept: there are "
-            f"versions {chosen['oldest_version']} to {newest}",
-            code="KEYSTATE_MISSING_VERSION",
-        )
-    batch = (version or newest) - 1
-    if kind["kind"] != "timers":
-        return _read(spark, checkpoint, chosen["id"], batch, kind)
-    others = [one for one in chosen["states"] if one["kind"] != "timers"]
-    if not others:
-        raise CheckpointError(
-            f"the timers of operator {chosen['id']} can't be read: it has no other state, which "
-            "would tell the types of its keys",
-            code="KEYSTATE_NO_SUCH_STATE",
-        )
-    key = _read(spark, checkpoint, chosen["id"], newest - 1, others[0]).schema["key"].dataType
-    assert isinstance(key, StructType)
-    return _bridge.timers(spark, checkpoint, chosen["id"], batch, key)
+    return StateReader(spark, found).read(state, operator, version)
 
 
-def _read(
-    spark: SparkSession, checkpoint: str, operator: int, batch: int, state: dict[str, Any]
-) -> DataFrame:
-    """A state that Spark's own reader understands."""
-    reader = (
-        spark.read.format("statestore")
-        .option("operatorId", operator)
-        .option("batchId", batch)
-        .option("stateVarName", state["name"])
-    )
-    if state["kind"] in ("list", "map", "sorted_map"):
-        reader = reader.option("flattenCollectionTypes", True)
-    df = reader.load(checkpoint)
-    foreign = _foreign_types(json.loads(df._jdf.schema().json()))
-    if foreign:
-        raise CheckpointError(
-            f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "
-            f"{checkpoint} has the type {foreign[0]}, which is not one of Spark's: PySpark would "
-            "run it to read the state"
-        )
-    return df
+def lookup(
+    checkpoint: str,
+    *,
+    key: Any,
+    state: str | None = None,
+    operator: int | None = None,
+    map_key: Any = None,
+    start: Any = None,
+    end: Any = None,
+    spark: SparkSession | None = None,
+) -> Any:
+    """What one key has in a state after the last committed micro-batch.
 
+    The driver reads only the parts of the state's files that can have the key, and runs no job.
 
-def _foreign_types(node: Any) -> list[str]:
-    """Types in a type's JSON that PySpark would import and call, or unpickle."""
-    if isinstance(node, list):
-        return [name for part in node for name in _foreign_types(part)]
-    if not isinstance(node, dict):
-        return []
-    if node.get("type") == "udt":
-        name = str(node.get("pyClass"))
-        known = name.startswith("pyspark.ml.linalg.") and "serializedClass" not in node
-        return [] if known else [name]
-    return _foreign_types(list(node.values()))
+    Args:
+        checkpoint: the query's checkpoint location; the query may be running.
+        key: the values of the key columns as a tuple, a dictionary or a Row; for one column also
+            the bare value.
+        state: the state's name; may be left out if there is only one.
+        operator: the operator's number; may be left out if one operator only has such a state.
+        map_key: of a map, the key of the one entry that is wanted.
+        start: of a sorted map, the key that a range begins with, in the map's order.
+        end: of a sorted map, the first key that is not in the range.
+        spark: the session; by default the active one.
+
+    Returns:
+        The value; of reducing, aggregating and folding state the accumulator. Of a list a list, of
+        a map a dictionary in its order, or with ``map_key`` a value. ``None`` if the key has
+        nothing, or if it has expired by the clock of that micro-batch.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``, or a file is
+            lost or damaged.
+        StateTypeError: the key does not fit the types of the key columns, or of the map's keys.
+    """
+    target = Target(_session(spark, "lookup"), checkpoint, state, operator)
+    return target.read(key, map_key, start, end)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:
-    """Writes what :func:`inspect` and :func:`verify` find as one HTML page.
+    """Writes what is in a checkpoint, and what is wrong with it, as one HTML page.
+
+    It has charts if ``keystate[page]`` is installed: how states grew over the last batches, how
+    they are spread over key groups and partitions, what a rescale would move, the largest keys, the
+    sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere. Of a
+    state with many entries a sample is looked at, and the page says so.
 
     Args:
         checkpoint: the query's checkpoint location.
@@ -249,37 +331,9 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     """
     session = _session(spark, "report")
     found = inspect(checkpoint, spark=session)
-    Path(path).write_text(page(found, verify(checkpoint, spark=session)), encoding="utf-8")
-
-
-def _choose(
-    found: dict[str, Any], state: str | None, operator: int | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The operator and the state that are meant."""
-    states = [(op, one) for op in found["operators"] if op["keystate"] for one in op["states"]]
-    there = "; ".join(f"operator {op['id']}: {one['name']}" for op, one in states) or "none"
-    fitting = [
-        (op, one)
-        for op, one in states
-        if (state is None or one["name"] == state) and (operator is None or op["id"] == operator)
-    ]
-    if state is None:
-        fitting = [pair for pair in fitting if pair[1]["name"] != "$timers"] or fitting
-    what = f"state '{state}'" if state is not None else "state"
-    where = f" of operator {operator}" if operator is not None else ""
-    if not fitting:
-        raise CheckpointError(
-            f"there is no {what}{where} in {found['checkpoint']}. There are: {there}",
-            code="KEYSTATE_NO_SUCH_STATE",
-        )
-    if len(fitting) > 1:
-        raise CheckpointError(
-            f"more than one {what}{where} is in {found['checkpoint']}: tell which "
-            f"one by {'state' if state is None else 'operator'}= (--"
-            f"{'state' if state is None else 'operator'}). There are: {there}",
-            code="KEYSTATE_NO_SUCH_STATE",
-        )
-    return fitting[0]
+    problems = verify(checkpoint, spark=session)
+    made = document(found, _bridge.statistics(session, found), problems)
+    Path(path).write_text(made, encoding="utf-8")
 
 
 def _session(spark: SparkSession | None, what: str) -> SparkSession:

@@ -10,9 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from keystate import _bridge
-from keystate._operator_task import Declared, task_function
+from keystate._codec import Shape
+from keystate._operator_task import Declared, check_late_output, task_function
 from keystate._plans import co_plan
-from keystate._worker.plan import FunctionPlan, Style
+from keystate._typed import output_schema_of
+from keystate._worker.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
@@ -23,14 +25,30 @@ from keystate.state import TypeLike
 OrderedBy = str | Column | tuple[str | Column, str | Column]
 
 
+#: Of late rows: one for both inputs, or that of each.
+LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
+
+
 @dataclass(frozen=True)
 class KeyedRows:
-    """One of the two: a DataFrame, its key columns, and what the rows of a key are sorted by."""
+    """A keyed input: a DataFrame, its key columns, and what the rows of a key are sorted by."""
 
     df: DataFrame
     keys: Sequence[Column]
     order: Sequence[Column]
     max_parallelism: int | None
+    shape: Shape | None = None
+
+    @property
+    def key_type(self) -> T.StructType:
+        """The key's columns."""
+        return self.df.select(*self.keys).schema
+
+
+def same_types(key: T.StructType, other: T.StructType) -> bool:
+    """Whether the columns of two keys have the same types, in the same order."""
+    types, others = ([f.dataType.simpleString() for f in each] for each in (key, other))
+    return types == others
 
 
 class ConnectedStreams:
@@ -49,13 +67,12 @@ class ConnectedStreams:
     """
 
     def __init__(self, first: KeyedRows, second: KeyedRows) -> None:
-        key_types = [_key_type(rows) for rows in (first, second)]
-        types = [[f.dataType.simpleString() for f in key_type] for key_type in key_types]
-        if types[0] != types[1]:
-            keys = [key_type.simpleString()[len("struct") :] for key_type in key_types]
+        keys = (first.key_type, second.key_type)
+        if not same_types(*keys):
+            ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
             raise DeclarationError(
                 "the key columns of both inputs must have the same types, in the same order: those "
-                f"of the first are {keys[0]}, of the second {keys[1]}; cast them to one type"
+                f"of the first are {ours}, of the second {theirs}; cast them to one type"
             )
         told = {rows.max_parallelism for rows in (first, second)} - {None}
         if len(told) > 1:
@@ -70,11 +87,12 @@ class ConnectedStreams:
     def process(
         self,
         fn: KeyedCoProcessFunction,
-        output_schema: TypeLike,
+        output_schema: TypeLike | None = None,
         *,
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
         time_mode: str = "auto",
+        late_output: LateOutput = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
@@ -86,46 +104,47 @@ class ConnectedStreams:
             time_mode: as for :meth:`KeyedStream.process`; with ``"auto"``, event time when either
                 stream has a watermark. There is one watermark, Spark's: the least of those of the
                 query's inputs, unless ``spark.sql.streaming.multipleWatermarkPolicy`` is ``max``.
+            late_output: the side outputs for late rows of the first and of the second stream, each
+                with that stream's schema or ``None``; or one for both, if they have one schema.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = co_plan(
-            fn, KeyedCoProcessFunction, "process_element1", "process_element2", Style.PROCESS
-        )
-        return self._apply(plan, output_schema, ordered_by, name, time_mode)
+        plan = co_plan(fn, KeyedCoProcessFunction)
+        return self._apply(plan, output_schema, ordered_by, name, time_mode, late_output)
 
     def map(
         self,
         fn: CoMapFunction,
-        output_schema: TypeLike,
+        output_schema: TypeLike | None = None,
         *,
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
     ) -> DataFrame:
         """Applies a function of each row with one result."""
-        plan = co_plan(fn, CoMapFunction, "map1", "map2", Style.MAP)
+        plan = co_plan(fn, CoMapFunction)
         return self._apply(plan, output_schema, ordered_by, name)
 
     def flat_map(
         self,
         fn: CoFlatMapFunction,
-        output_schema: TypeLike,
+        output_schema: TypeLike | None = None,
         *,
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row with any number of results."""
-        plan = co_plan(fn, CoFlatMapFunction, "flat_map1", "flat_map2", Style.FLAT_MAP)
+        plan = co_plan(fn, CoFlatMapFunction)
         return self._apply(plan, output_schema, ordered_by, name)
 
     def _apply(
         self,
         plan: FunctionPlan,
-        output_schema: TypeLike,
+        output_schema: TypeLike | None,
         ordered_by: OrderedBy | None,
         name: str | None,
         time_mode: str = "auto",
+        late_output: LateOutput = None,
     ) -> ResultDataFrame:
         first, second = self._first, self._second
         merge = _pair(ordered_by, first.df, second.df)
@@ -139,12 +158,15 @@ class ConnectedStreams:
         )
         declared = Declared(
             first.df.schema,
-            _key_type(first),
-            output_schema,
+            first.key_type,
+            output_schema_of(plan.function, output_schema),
             name,
             self._max_parallelism,
             time_mode,
             second_type=second.df.schema,
+            row_shape=first.shape,
+            second_shape=second.shape,
+            late_outputs=_late_outputs(late_output, first.df, second.df),
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
@@ -161,8 +183,20 @@ class ConnectedStreams:
         return ResultDataFrame(run)
 
 
-def _key_type(rows: KeyedRows) -> T.StructType:
-    return rows.df.select(*rows.keys).schema
+def _late_outputs(
+    late_output: LateOutput, first: DataFrame, second: DataFrame
+) -> tuple[OutputTag | None, ...]:
+    """The side output for late rows of each input."""
+    pair = late_output if isinstance(late_output, tuple) else (late_output, late_output)
+    if len(pair) != 2:
+        raise DeclarationError(
+            "late_output is an OutputTag, or a pair of those for the first input and the second, "
+            f"got {late_output!r}"
+        )
+    for tag, df in zip(pair, (first, second)):
+        if tag is not None:
+            check_late_output(tag, df.schema)
+    return pair
 
 
 def _pair(ordered_by: OrderedBy | None, first: DataFrame, second: DataFrame) -> list[Column]:

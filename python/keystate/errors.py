@@ -75,6 +75,7 @@ class FunctionError(KeystateError):
 CODES: frozenset[str] = frozenset(
     {
         "KEYSTATE_BAD_SETTING",
+        "KEYSTATE_CANNOT_EDIT",
         "KEYSTATE_CONFIGURATION",
         "KEYSTATE_CORRUPT_FILE",
         "KEYSTATE_DECLARATION",
@@ -93,12 +94,14 @@ CODES: frozenset[str] = frozenset(
         "KEYSTATE_PICKLE_REFUSED",
         "KEYSTATE_PROTOCOL",
         "KEYSTATE_PROVIDER_MISSING",
+        "KEYSTATE_PYTHON_VERSION",
         "KEYSTATE_RAW_STREAM",
         "KEYSTATE_RESERVED_NAME",
         "KEYSTATE_RESULT_TYPE",
         "KEYSTATE_SPARK_CONNECT",
         "KEYSTATE_SPARK_VERSION",
         "KEYSTATE_STATE_CHANGED",
+        "KEYSTATE_STATE_ROW",
         "KEYSTATE_STATE_TYPE",
         "KEYSTATE_TASK_ENDED",
     }

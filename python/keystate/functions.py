@@ -10,10 +10,11 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from keystate._type_variables import IN, IN1, IN2, KEY, OUT, KEY_co
 from keystate.aggregates import AggregateFunction as AggregateFunction
 from keystate.aggregates import Reducer
 from keystate.runtime import KeyedStateStore, RuntimeContext
@@ -30,6 +31,34 @@ from keystate.state import (
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class OutputTag:
+    """Names a side output: ``yield tag, value`` emits to it, beside the main output.
+
+    Args:
+        tag_id: its name, which is what counts: tags of the same name are the same.
+        type: the rows it takes: DDL, DataType or dataclass.
+    """
+
+    def __init__(self, tag_id: str, type: TypeLike) -> None:
+        if not tag_id:
+            raise ValueError("a side output needs a name: OutputTag('late', 'key long, n long')")
+        self.tag_id = tag_id
+        self.type = type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type!r})"
+
+
+#: What a function may return or yield.
+Results: TypeAlias = Iterable[OUT | tuple[OutputTag, Any]] | OUT | tuple[OutputTag, Any] | None
 
 
 class Function:
@@ -50,13 +79,13 @@ class Function:
         """
 
 
-class Context(Protocol):
+class Context(Protocol[KEY_co]):
     """What :meth:`KeyedProcessFunction.process_element` is told of the row's surroundings.
 
     Valid only during the call.
     """
 
-    def get_current_key(self) -> Any:
+    def get_current_key(self) -> KEY_co:
         """The key: the bare value for one key column, a Row for several."""
 
     def timestamp(self) -> int | None:
@@ -73,7 +102,7 @@ class TimeDomain(enum.Enum):
     PROCESSING_TIME = 1
 
 
-class OnTimerContext(Context, Protocol):
+class OnTimerContext(Context[KEY_co], Protocol[KEY_co]):
     """What :meth:`KeyedProcessFunction.on_timer` is told; ``timestamp()`` is the timer's time."""
 
     def time_domain(self) -> TimeDomain:
@@ -112,15 +141,15 @@ class TimerService(Protocol):
         """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
 
 
-class ProcessFunction(Function, ABC):
+class ProcessFunction(Function, ABC, Generic[IN, OUT]):
     """A function of one row of a stream without keys, with any number of results."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | Any:
+    def process_element(self, value: IN, ctx: Context) -> Results[OUT]:
         """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
 
 
-class SinkFunction(Function, ABC):
+class SinkFunction(Function, ABC, Generic[IN]):
     """Takes rows out of the query.
 
     A micro-batch that failed is run again, so a row can come more than once. To write each only
@@ -129,15 +158,18 @@ class SinkFunction(Function, ABC):
     """
 
     @abstractmethod
-    def invoke(self, value: Any, context: Context) -> None:
+    def invoke(self, value: IN, context: Context) -> None:
         """Takes one row."""
 
 
-class KeyedProcessFunction(Function, ABC):
-    """A function of one row and its key's state, with any number of results."""
+class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
+    """A function of one row and its key's state, with any number of results.
+
+    ``KeyedProcessFunction[str, Trade, Alert]`` tells type checkers its key, row and result.
+    """
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | Any:
+    def process_element(self, value: IN, ctx: Context[KEY]) -> Results[OUT]:
         """Processes one row.
 
         Returns or yields any number of results: Row, tuple, dict or dataclass, or a bare value for
@@ -145,8 +177,17 @@ class KeyedProcessFunction(Function, ABC):
         results, a tuple is one. A pair of an :class:`OutputTag` and a result goes to a side output.
         """
 
-    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | Any:
+    def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:
         """Called when a timer fires, with its time in ms and its key's state; results as above."""
+        return None
+
+    def process_initial_state(self, row: Any, ctx: Context) -> None:
+        """Takes one row of the initial state that :meth:`keystate.KeyedStream.process` is given.
+
+        States and timers are those of the row's key. Called for all of these rows before the first
+        row of the stream, in the query's first micro-batch only. It emits nothing.
+        ``ctx.timestamp()`` is ``None``.
+        """
 
 
 class ReadOnlyBroadcastContext(Protocol):
@@ -167,11 +208,13 @@ class ReadOnlyBroadcastContext(Protocol):
         """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
 
 
-class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context, Protocol):
+class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context[KEY_co], Protocol[KEY_co]):
     """What :meth:`KeyedBroadcastProcessFunction.process_element` is told."""
 
 
-class KeyedBroadcastOnTimerContext(KeyedReadOnlyContext, OnTimerContext, Protocol):
+class KeyedBroadcastOnTimerContext(
+    KeyedReadOnlyContext[KEY_co], OnTimerContext[KEY_co], Protocol[KEY_co]
+):
     """What :meth:`KeyedBroadcastProcessFunction.on_timer` is told."""
 
 
@@ -206,15 +249,15 @@ class KeyedBroadcastContext(BroadcastContext, Protocol):
         """
 
 
-class BroadcastProcessFunction(Function, ABC):
+class BroadcastProcessFunction(Function, ABC, Generic[IN1, IN2, OUT]):
     """A function of one row and of broadcast state, without keys."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ReadOnlyBroadcastContext) -> Iterable[Any] | Any:
+    def process_element(self, value: IN1, ctx: ReadOnlyBroadcastContext) -> Results[OUT]:
         """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
 
     @abstractmethod
-    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | Any:
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastContext) -> Results[OUT]:
         """Processes one broadcast element, on every subtask.
 
         Called before the rows of the same micro-batch, in the same order on all subtasks. Results
@@ -222,21 +265,20 @@ class BroadcastProcessFunction(Function, ABC):
         """
 
 
-class KeyedBroadcastProcessFunction(Function, ABC):
+class KeyedBroadcastProcessFunction(Function, ABC, Generic[KEY, IN1, IN2, OUT]):
     """A function of one row, its key's state, and broadcast state."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | Any:
+    def process_element(self, value: IN1, ctx: KeyedReadOnlyContext[KEY]) -> Results[OUT]:
         """Processes one row; results as for :meth:`KeyedProcessFunction.process_element`."""
 
     @abstractmethod
-    def process_broadcast_element(
-        self, value: Any, ctx: KeyedBroadcastContext
-    ) -> Iterable[Any] | Any:
+    def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastContext) -> Results[OUT]:
         """As for :class:`BroadcastProcessFunction`; there is no current key, and no timers."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedBroadcastOnTimerContext) -> Iterable[Any] | Any:
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastOnTimerContext[KEY]) -> Results[OUT]:
         """Called when a timer fires, as for :class:`KeyedProcessFunction`."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -271,51 +313,27 @@ class KeyedBatchFunction(Function, ABC):
         """
 
 
-class MapFunction(Function, ABC):
+class MapFunction(Function, ABC, Generic[IN, OUT]):
     """One result for each row."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any:
+    def map(self, value: IN) -> OUT:
         """Returns the result."""
 
 
-class FlatMapFunction(Function, ABC):
+class FlatMapFunction(Function, ABC, Generic[IN, OUT]):
     """Any number of results for each row."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any] | Any:
+    def flat_map(self, value: IN) -> Results[OUT]:
         """Returns or yields the results, as :meth:`KeyedProcessFunction.process_element` does."""
 
 
-class OutputTag:
-    """Names a side output: ``yield tag, value`` emits to it, beside the main output.
-
-    Args:
-        tag_id: its name, which is what counts: tags of the same name are the same.
-        type: the rows it takes: DDL, DataType or dataclass.
-    """
-
-    def __init__(self, tag_id: str, type: TypeLike) -> None:
-        if not tag_id:
-            raise ValueError("a side output needs a name: OutputTag('late', 'key long, n long')")
-        self.tag_id = tag_id
-        self.type = type
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
-
-    def __hash__(self) -> int:
-        return hash(self.tag_id)
-
-    def __repr__(self) -> str:
-        return f"OutputTag({self.tag_id!r}, {self.type!r})"
-
-
-class FilterFunction(Function, ABC):
+class FilterFunction(Function, ABC, Generic[IN]):
     """Keeps some of the rows."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool:
+    def filter(self, value: IN) -> bool:
         """Returns whether to keep the row."""
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
+from pyspark.util import is_remote_only
 
 from keystate.backends import StateBackend
 from keystate.errors import ConfigurationError
@@ -26,6 +26,8 @@ KEPT_PROVIDER_KEY = "spark.sql.keystate.providerClass"
 FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
+CONNECT_PLUGIN_KEY = "spark.connect.extensions.relation.classes"
+CONNECT_PLUGIN = "org.apache.spark.sql.keystate.KeystateConnectPlugin"
 
 #: For real-time mode, where Spark has it for queries with state.
 _REAL_TIME = {
@@ -94,6 +96,33 @@ def state_store_provider(session: SparkSession) -> str | None:
     return session.conf.get(KEPT_PROVIDER_KEY, None) if chosen is None else chosen
 
 
+def server_settings() -> dict[str, str]:
+    """The settings that a Spark Connect server is started with, to have Keystate.
+
+    ``spark.jars`` is the jar of the installed PySpark's version, on this machine. Where the server
+    has settings of its own for a key that is a list, put these values behind them.
+
+    Raises:
+        ConfigurationError: pyspark's version is not supported, or the jar is missing.
+    """
+    return {**_lists(), CONNECT_PLUGIN_KEY: CONNECT_PLUGIN, **_single()}
+
+
+def _lists() -> dict[str, str]:
+    """Settings that are lists, with what is appended to them."""
+    return {
+        "spark.jars": jar_path(),
+        "spark.sql.extensions": EXTENSION,
+        "spark.sql.streaming.streamingQueryListeners": RESCALER,
+    }
+
+
+def _single() -> dict[str, str]:
+    """Settings that are left as they are if the user set them."""
+    chosen = {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}
+    return chosen if check_spark_version() == "4.2" else chosen | _REAL_TIME
+
+
 def configure(
     builder: SparkSession.Builder,
     *,
@@ -103,10 +132,14 @@ def configure(
 ) -> SparkSession.Builder:
     """Adds Keystate to a session builder: jar, planner extension and state store provider.
 
-    Also a manager of checkpoint files that is quicker than Spark's where the folder is a local one.
+    Also a manager of checkpoint files that is quicker than Spark's where the folder is a local one,
+    and that renames nothing in object stores.
     Lists that the user set, on the builder, for spark-submit or in ``spark-defaults.conf``, are
     appended to, and another provider or manager is left as it is. Python workers use the running
     interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.
+
+    Of a Spark Connect session, ``SparkSession.builder.remote("sc://...")``, only what belongs to a
+    session is set. Its server must have been started with :func:`server_settings`.
 
     Args:
         builder: as in ``keystate.configure(SparkSession.builder).getOrCreate()``.
@@ -118,31 +151,12 @@ def configure(
         ConfigurationError: pyspark's version is not supported, the jar is missing, or a session
             without Keystate is already running in this process.
     """
-    line = check_spark_version()
-    if not isinstance(builder, SparkSession.Builder):
+    check_spark_version()
+    # Spark Connect has a builder of its own, which is no subclass of the other.
+    if type(builder).__qualname__ != SparkSession.Builder.__qualname__:
         raise TypeError(f"expected SparkSession.builder, got {builder!r}")
-    _check_not_running()
     for key, value in conf.items():
         builder.config(key, value)
-    options = builder._options
-    if options.get("spark.remote"):
-        raise ConfigurationError(
-            "Keystate needs a classic Spark session, not Spark Connect",
-            code="KEYSTATE_SPARK_CONNECT",
-        )
-    for key, entry in {
-        "spark.jars": jar_path(),
-        "spark.sql.extensions": EXTENSION,
-        "spark.sql.streaming.streamingQueryListeners": RESCALER,
-    }.items():
-        builder.config(key, _appended(_setting(options, key), entry))
-    for key, name in {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}.items():
-        if _setting(options, key) is None:
-            builder.config(key, name)
-    if line != "4.2":
-        for key, value in _REAL_TIME.items():
-            if _setting(options, key) is None:
-                builder.config(key, value)
     if max_parallelism is not None:
         if not 1 <= max_parallelism <= 32768:
             raise ConfigurationError(
@@ -153,10 +167,49 @@ def configure(
     if state_backend is not None:
         for key, value in state_backend.conf().items():
             builder.config(key, value)
+    if _is_elsewhere(builder._options):
+        for key, value in _single().items():
+            # The server's own settings can't be known yet. Others than Spark SQL's are fixed there.
+            if key not in builder._options and key.startswith("spark.sql."):
+                builder.config(key, value)
+    else:
+        _add_to_jvm(builder)
+    return builder
+
+
+def _is_elsewhere(options: dict[str, Any]) -> bool:
+    """Whether the session is on a Spark Connect server that runs already.
+
+    With the package pyspark-client it can be nowhere else: PySpark says so if no server is named.
+    """
+    if is_remote_only():
+        return True
+    remote = options.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+    return bool(remote) and not str(remote).startswith("local")
+
+
+def _starts_server(options: dict[str, Any]) -> bool:
+    """Whether PySpark starts a Spark Connect server in this process for the session."""
+    remote = options.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    mode = options.get("spark.api.mode") or os.environ.get("SPARK_API_MODE", "")
+    return bool(remote) or str(mode).lower() == "connect"
+
+
+def _add_to_jvm(builder: SparkSession.Builder) -> None:
+    """Sets what the JVM needs that is or will be started in this process."""
+    _check_not_running()
+    options = builder._options
+    lists = _lists()
+    if _starts_server(options):
+        lists[CONNECT_PLUGIN_KEY] = CONNECT_PLUGIN
+    for key, entry in lists.items():
+        builder.config(key, _appended(_setting(options, key), entry))
+    for key, value in _single().items():
+        if _setting(options, key) is None:
+            builder.config(key, value)
     # Outside of spark-submit, PySpark itself heeds the environment only.
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = _setting(options, "spark.pyspark.python") or sys.executable
-    return builder
 
 
 def _setting(options: dict[str, Any], key: str) -> str | None:
@@ -164,13 +217,14 @@ def _setting(options: dict[str, Any], key: str) -> str | None:
     if key in options:
         return str(options[key])
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()
-    if SparkContext._jvm is not None:
-        return SparkConf(_jvm=SparkContext._jvm).get(key)
-    return _spark_defaults().get(key)
+        pyspark.SparkContext._ensure_initialized()
+    if pyspark.SparkContext._jvm is not None:
+        return pyspark.SparkConf(_jvm=pyspark.SparkContext._jvm).get(key)
+    return spark_defaults().get(key)
 
 
-def _spark_defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
+    """The settings in ``spark-defaults.conf``."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
     try:
         lines = Path(folder, "spark-defaults.conf").read_text().splitlines()

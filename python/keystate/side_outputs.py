@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._worker.results import MAIN
@@ -17,16 +16,20 @@ from keystate.functions import OutputTag
 Write = Callable[[DataFrame, int], Any]
 
 
-class ResultDataFrame(ClassicDataFrame):
+class ResultDataFrame(DataFrame):
     """What an operator emits: a DataFrame of its main output, from which side outputs can be had.
 
     Each of these is a DataFrame of its own, and a query that reads one runs the function for it.
     To have several outputs of one run, use :meth:`write_outputs` or :meth:`with_side_outputs`.
     """
 
+    def __new__(cls, run: Callable[[tuple[OutputTag, ...]], DataFrame]) -> ResultDataFrame:  # noqa: D102
+        main = run(())
+        made: ResultDataFrame = object.__new__(_of_kind(type(main)))  # type: ignore[arg-type]
+        vars(made).update(vars(main))
+        return made
+
     def __init__(self, run: Callable[[tuple[OutputTag, ...]], DataFrame]) -> None:
-        main: Any = run(())
-        super().__init__(main._jdf, main.sparkSession)
         self._run = run
 
     def side_output(self, tag: OutputTag) -> DataFrame:
@@ -60,7 +63,9 @@ class ResultDataFrame(ClassicDataFrame):
 
         Args:
             main: is called for each micro-batch with the DataFrame of the main output and the batch
-                id, as by ``foreachBatch``; ``None`` if nobody wants it.
+                id, as by ``foreachBatch``: again, with the same id, for one that is run again. A
+                :class:`~keystate.sinks.FileSink` or :class:`~keystate.sinks.TableSink` writes each
+                once. ``None`` if nobody wants this output.
             side_outputs: the same for each side output.
 
         Returns:
@@ -86,6 +91,12 @@ class ResultDataFrame(ClassicDataFrame):
         return self.with_side_outputs(*side_outputs).writeStream.foreachBatch(write_all)
 
 
+@cache
+def _of_kind(kind: type[DataFrame]) -> type[ResultDataFrame]:
+    """The class of results that are DataFrames of a classic session, or of Spark Connect."""
+    return type(ResultDataFrame.__name__, (ResultDataFrame, kind), {})
+
+
 def _only(df: DataFrame, output: str) -> DataFrame:
     name = f"`{output.replace('`', '``')}`"
-    return df.where(F.col(name).isNotNull()).select(f"{name}.*")
+    return df.where(df[name].isNotNull()).select(f"{name}.*")

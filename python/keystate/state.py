@@ -14,7 +14,7 @@ import enum
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from pyspark.sql.types import DataType
 
@@ -44,7 +44,7 @@ class ValueState(State, Generic[T]):
     """One value."""
 
     @abstractmethod
-    def value(self) -> T | None:
+    def value(self) -> T:
         """The value; the descriptor's default, else ``None``, when there is none."""
 
     @abstractmethod
@@ -354,7 +354,20 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     kind = "value"
     descriptor = "value"
 
-    def __init__(self, name: str, value_type: TypeLike, default: T | None = None) -> None:
+    # With a default there is always a value; else the value may be None.
+
+    @overload
+    def __init__(self, name: str, value_type: TypeLike, default: T) -> None: ...
+
+    @overload
+    def __init__(
+        self: ValueStateDescriptor[V | None], name: str, value_type: type[V], default: None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, value_type: TypeLike, default: None = None) -> None: ...
+
+    def __init__(self, name: str, value_type: TypeLike, default: Any = None) -> None:
         super().__init__(name, value_type)
         self.default = default
 
@@ -364,6 +377,12 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
 
     kind = "list"
     descriptor = "list"
+
+    @overload
+    def __init__(self, name: str, elem_type: type[T]) -> None: ...
+
+    @overload
+    def __init__(self, name: str, elem_type: TypeLike) -> None: ...
 
     def __init__(self, name: str, elem_type: TypeLike) -> None:
         super().__init__(name, elem_type)
@@ -375,6 +394,12 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     kind = "map"
     descriptor = "map"
 
+    @overload
+    def __init__(self, name: str, key_type: type[K], value_type: type[V]) -> None: ...
+
+    @overload
+    def __init__(self, name: str, key_type: TypeLike, value_type: TypeLike) -> None: ...
+
     def __init__(self, name: str, key_type: TypeLike, value_type: TypeLike) -> None:
         super().__init__(name, value_type, key_type)
 
@@ -384,6 +409,16 @@ class SortedMapStateDescriptor(StateDescriptor, Generic[K, V]):
 
     kind = "sorted_map"
     descriptor = "sorted map"
+
+    @overload
+    def __init__(
+        self, name: str, key_type: type[K], value_type: type[V], order: KeyOrder = NATURAL
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, name: str, key_type: TypeLike, value_type: TypeLike, order: KeyOrder = NATURAL
+    ) -> None: ...
 
     def __init__(
         self, name: str, key_type: TypeLike, value_type: TypeLike, order: KeyOrder = NATURAL

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Generic, overload
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate import _bridge
+from keystate._codec import Shape
 from keystate._operator_task import BroadcastElements, Declared, check_late_output, task_function
-from keystate._plans import broadcast_plan, make_plan, process_plan
+from keystate._plans import (
+    async_calls,
+    broadcast_plan,
+    initial_state_plan,
+    make_plan,
+    process_plan,
+)
 from keystate._reduce import LastReduce, RollingReduce
 from keystate._spec import check_distinct
+from keystate._type_variables import ROW
+from keystate._typed import output_schema_of, typed_rows
 from keystate._worker.plan import FunctionPlan, Style
-from keystate.connected import ConnectedStreams, KeyedRows
+from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
+from keystate.connected import ConnectedStreams, KeyedRows, same_types
 from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
@@ -32,9 +43,33 @@ from keystate.functions import (
 )
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import MapStateDescriptor, TypeLike
+from keystate.ttl import Time
+from keystate.windows._assigners import GlobalWindows, WindowAssigner
+from keystate.windows._evictors import CountEvictor
+from keystate.windows._stream import WindowedStream
+from keystate.windows._triggers import CountTrigger, PurgingTrigger
 
 #: A column by its name, or an expression over one row.
 ColumnLike = str | Column
+
+
+@overload
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+) -> KeyedStream[Row]: ...
+
+
+@overload
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+    row_type: type[ROW],
+) -> KeyedStream[ROW]: ...
 
 
 def keyed(
@@ -42,7 +77,8 @@ def keyed(
     *cols: ColumnLike,
     max_parallelism: int | None = None,
     order_by: ColumnLike | Sequence[ColumnLike] = (),
-) -> KeyedStream:
+    row_type: type | None = None,
+) -> KeyedStream[Any]:
     """Groups a streaming or batch DataFrame by key.
 
     Rows with the same key, nulls included, are processed one after the other by the same subtask
@@ -58,12 +94,14 @@ def keyed(
         order_by: the columns by which the rows of a key come sorted within a micro-batch, and in a
             batch query: names, or expressions such as ``F.desc("ts")``. Nulls come first, unless
             the expression says otherwise. Rows that are equal in them come in any order.
+        row_type: a dataclass with a field for each column that the function needs, of the same name
+            and type. The function is given objects of it, and no other columns.
     """
     order = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
-    return KeyedStream(df, cols, max_parallelism, order)
+    return KeyedStream(df, cols, max_parallelism, order, row_type)
 
 
-class _RowStream:
+class _RowStream(Generic[ROW]):
     """A DataFrame whose rows a function takes, grouped by key or not."""
 
     _time_mode: str
@@ -74,7 +112,9 @@ class _RowStream:
         keys: list[Column],
         max_parallelism: int | None = None,
         order: Sequence[Column] = (),
+        shape: Shape | None = None,
     ) -> None:
+        self._shape = shape
         self._df = df
         self._keys = keys
         self._order = order
@@ -82,35 +122,35 @@ class _RowStream:
 
     def flat_map(
         self,
-        fn: FlatMapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
+        fn: FlatMapFunction[ROW] | Callable[[ROW], Any],
+        output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row with any number of results."""
         plan = make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP)
-        return self._apply(plan, output_schema, name, self._time_mode)
+        return self._apply(plan, output_schema_of(fn, output_schema), name, self._time_mode)
 
     def map(
         self,
-        fn: MapFunction | Callable[[Any], Any],
-        output_schema: TypeLike,
+        fn: MapFunction[ROW] | Callable[[ROW], Any],
+        output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
     ) -> DataFrame:
         """Applies a function of each row with one result."""
         plan = make_plan(fn, MapFunction, "map", Style.MAP)
-        return self._apply(plan, output_schema, name, self._time_mode)
+        return self._apply(plan, output_schema_of(fn, output_schema), name, self._time_mode)
 
     def filter(
-        self, fn: FilterFunction | Callable[[Any], bool], *, name: str | None = None
+        self, fn: FilterFunction[ROW] | Callable[[ROW], bool], *, name: str | None = None
     ) -> DataFrame:
         """Keeps the rows for which a function says so."""
         plan = make_plan(fn, FilterFunction, "filter", Style.FILTER)
         return self._apply(plan, self._df.schema, name, self._time_mode)
 
     def add_sink(
-        self, fn: SinkFunction | Callable[..., None], *, name: str | None = None
+        self, fn: SinkFunction[ROW] | Callable[..., None], *, name: str | None = None
     ) -> DataStreamWriter:
         """Ends in a function that takes the rows.
 
@@ -132,7 +172,10 @@ class _RowStream:
         name: str | None,
         time_mode: str,
         late_output: OutputTag | None = None,
+        initial: KeyedRows | None = None,
     ) -> ResultDataFrame:
+        if late_output is not None:
+            check_late_output(late_output, self._df.schema)
         declared = Declared(
             self._df.schema,
             self._df.select(*self._keys).schema,
@@ -140,19 +183,29 @@ class _RowStream:
             name,
             self._max_parallelism,
             time_mode,
-            late_output=late_output,
+            second_type=None if initial is None else initial.df.schema,
+            late_outputs=(late_output,),
+            row_shape=self._shape,
+            second_shape=None if initial is None else initial.shape,
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
             allowed = _bridge.allowed_pickles(self._df.sparkSession)
             whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
             task = task_function(plan, whole)
-            return _bridge.process(self._df, self._keys, task, order=self._order)
+            if initial is None:
+                return _bridge.process(self._df, self._keys, task, order=self._order)
+            return _bridge.process_with_initial_state(
+                [self._df, initial.df],
+                [self._keys, initial.keys],
+                [self._order, initial.order],
+                task,
+            )
 
         return ResultDataFrame(run)
 
 
-class KeyedStream(_RowStream):
+class KeyedStream(_RowStream[ROW]):
     """A DataFrame grouped by key; made by :func:`keyed`."""
 
     _time_mode = "auto"
@@ -163,6 +216,7 @@ class KeyedStream(_RowStream):
         cols: tuple[ColumnLike, ...],
         max_parallelism: int | None = None,
         order: Sequence[ColumnLike] = (),
+        row_type: type | None = None,
     ) -> None:
         _bridge.check_session(df)
         if not cols:
@@ -173,45 +227,135 @@ class KeyedStream(_RowStream):
         for column in (*cols, *order):
             if not isinstance(column, (str, Column)):
                 raise DeclarationError(f"expected the name of a column or a Column, got {column!r}")
-        super().__init__(df, _columns(df, cols), max_parallelism, _columns(df, order))
+        shape = None
+        if row_type is not None:
+            names, shape = typed_rows(df.schema, row_type)
+            df = df if names == df.columns else df.select(*(df[name] for name in names))
+        super().__init__(df, _columns(df, cols), max_parallelism, _columns(df, order), shape)
 
     def process(
         self,
-        fn: KeyedProcessFunction | Callable[..., Any],
-        output_schema: TypeLike,
+        fn: KeyedProcessFunction[Any, ROW]
+        | AsyncKeyedProcessFunction[Any, ROW]
+        | Callable[..., Any],
+        output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
         time_mode: str = "auto",
         late_output: OutputTag | None = None,
+        initial_state: DataFrame | KeyedStream | None = None,
+        capacity: int | None = None,
+        timeout: datetime.timedelta | Time | None = None,
+        retry: AsyncRetryStrategy | None = None,
+        ordered: bool | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
         Args:
-            fn: a :class:`~keystate.functions.KeyedProcessFunction`, or a callable with the
-                arguments of its ``process_element``.
-            output_schema: the rows it emits: DDL, DataType or dataclass.
+            fn: a :class:`~keystate.functions.KeyedProcessFunction`, or an
+                :class:`~keystate.async_functions.AsyncKeyedProcessFunction`, or a callable with the
+                arguments of its ``process_element``, which may be async.
+            output_schema: the rows it emits: DDL, DataType or dataclass. May be left out if the
+                function's class tells it, as ``KeyedProcessFunction[str, Trade, Alert]``.
             name: the operator's name, in messages and in savepoints.
             time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event
                 time when the input has a watermark. In event time, rows behind the watermark are
                 dropped, as by Spark's own stateful operators.
             late_output: a side output with the input's schema, ``OutputTag("late", df.schema)``,
                 to which these rows go instead, if it is read.
+            initial_state: a batch DataFrame with the key columns. Each of its rows is given to
+                ``process_initial_state`` of the function, with the states and timers of its key,
+                before any row of the query's first micro-batch; in a batch query, before all rows.
+                Once that micro-batch is committed it is not read again, and may be left out. If its
+                key columns have other names, or its rows need an order, pass
+                ``keystate.keyed(df, "id", order_by="ts")``.
+            capacity: of an async function, how many rows of a subtask may be in flight; by default
+                100.
+            timeout: of an async function, how long a row may take, with all its attempts. Then
+                ``timeout`` of the function is called.
+            retry: of an async function, when a row is processed again.
+            ordered: of an async function, whether the results of a subtask come in the order of its
+                rows, which is the default, or as calls end. Those of a key are always in order.
 
         Raises:
-            DeclarationError: the function, one of its states or the schema is not well declared.
+            DeclarationError: the function, one of its states or the schema is not well declared;
+                or the initial state is a stream, or its keys do not have the types of the stream's.
         """
-        if late_output is not None:
-            check_late_output(late_output, self._df.schema)
-        return self._apply(process_plan(fn), output_schema, name, time_mode, late_output)
+        schema = output_schema_of(fn, output_schema)
+        calls = async_calls(capacity, timeout, retry, ordered)
+        if initial_state is None:
+            plan = process_plan(fn, calls)
+            return self._apply(plan, schema, name, time_mode, late_output)
+        plan = initial_state_plan(fn, calls)
+        initial = self._initial_rows(initial_state)
+        return self._apply(plan, schema, name, time_mode, late_output, initial)
+
+    def _initial_rows(self, state: DataFrame | KeyedStream) -> KeyedRows:
+        keys = self._df.select(*self._keys).schema
+        if not isinstance(state, KeyedStream):
+            if not isinstance(state, DataFrame):
+                raise DeclarationError(f"initial_state is a batch DataFrame, got {state!r}")
+            missing = [name for name in keys.names if name not in state.columns]
+            if missing:
+                raise DeclarationError(
+                    f"initial_state lacks the key column '{missing[0]}', its columns are "
+                    f"{state.columns}: rename one, or pass keystate.keyed(df, ...) with its keys"
+                )
+            check_distinct(state.schema, "the initial state")
+            state = KeyedStream(state, tuple(state[f"`{name}`"] for name in keys.names))
+        if state._df.isStreaming:
+            raise DeclarationError(
+                "initial_state is a batch DataFrame, not a stream: it is read once, with the first "
+                "micro-batch"
+            )
+        rows = state._keyed_rows()
+        if not same_types(keys, rows.key_type):
+            ours, theirs = (key.simpleString()[len("struct") :] for key in (keys, rows.key_type))
+            raise DeclarationError(
+                "the key columns of initial_state must have the types of the stream's keys, in the "
+                f"same order: those of the stream are {ours}, of initial_state {theirs}; cast them"
+            )
+        return rows
+
+    def window(
+        self, window_assigner: WindowAssigner, *, event_time: str | None = None
+    ) -> WindowedStream:
+        """Groups the rows of a key into windows; see :mod:`keystate.windows`.
+
+        Args:
+            window_assigner: says which windows a row is in.
+            event_time: the column with a row's event time. Of a stream it is the one that the
+                watermark is defined on, and need not be told; a batch DataFrame has no watermark.
+
+        Raises:
+            DeclarationError: the event time column does not fit.
+        """
+        return WindowedStream(window_assigner, self._df, event_time, self._apply)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Groups the rows of a key into windows of so many rows.
+
+        Args:
+            size: the number of rows in a window.
+            slide: after how many rows a window ends; it has the last `size` of them then. If it is
+                left out, windows do not overlap.
+
+        Raises:
+            DeclarationError: a number is less than 1.
+        """
+        windows = self.window(GlobalWindows.create())
+        if slide is None:
+            return windows.trigger(PurgingTrigger.of(CountTrigger.of(size)))
+        return windows.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
 
     @overload
-    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
+    def connect(self, other: KeyedStream[Any]) -> ConnectedStreams: ...
 
     @overload
     def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(
-        self, other: KeyedStream | BroadcastStream
+        self, other: KeyedStream[Any] | BroadcastStream
     ) -> ConnectedStreams | BroadcastConnectedStream:
         """Connects another stream.
 
@@ -227,7 +371,7 @@ class KeyedStream(_RowStream):
         return BroadcastConnectedStream(self, other)
 
     def _keyed_rows(self) -> KeyedRows:
-        return KeyedRows(self._df, self._keys, self._order, self._max_parallelism)
+        return KeyedRows(self._df, self._keys, self._order, self._max_parallelism, self._shape)
 
     def process_batches(
         self,
@@ -253,7 +397,7 @@ class KeyedStream(_RowStream):
         return self._apply(plan, output_schema, name, time_mode)
 
     def reduce(
-        self, fn: ReduceFunction | Callable[[Any, Any], Any], *, name: str | None = None
+        self, fn: ReduceFunction | Callable[[ROW, ROW], Any], *, name: str | None = None
     ) -> DataFrame:
         """Combines the rows of a key, two at a time.
 
@@ -273,7 +417,7 @@ def stream(df: DataFrame) -> DataStream:
     return DataStream(df)
 
 
-class DataStream(_RowStream):
+class DataStream(_RowStream[Row]):
     """A DataFrame without keys; made by :func:`stream`.
 
     Its rows are spread over the subtasks by a hash of all their columns.
@@ -292,8 +436,8 @@ class DataStream(_RowStream):
 
     def process(
         self,
-        fn: ProcessFunction | Callable[..., Any],
-        output_schema: TypeLike,
+        fn: ProcessFunction[Row] | Callable[..., Any],
+        output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
     ) -> ResultDataFrame:
@@ -310,7 +454,7 @@ class DataStream(_RowStream):
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
         plan = make_plan(fn, ProcessFunction, "process_element", Style.PROCESS)
-        return self._apply(plan, output_schema, name, self._time_mode)
+        return self._apply(plan, output_schema_of(fn, output_schema), name, self._time_mode)
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
@@ -340,7 +484,7 @@ class BroadcastStream(BroadcastElements):
 class BroadcastConnectedStream:
     """A stream and a broadcast stream; made by ``connect``."""
 
-    def __init__(self, rows: _RowStream, broadcast: BroadcastStream) -> None:
+    def __init__(self, rows: _RowStream[Any], broadcast: BroadcastStream) -> None:
         if not isinstance(broadcast, BroadcastStream):
             raise DeclarationError(
                 "connect() takes what keystate.broadcast(df, ...) makes, and connects a keyed "
@@ -357,10 +501,11 @@ class BroadcastConnectedStream:
     def process(
         self,
         fn: KeyedBroadcastProcessFunction | BroadcastProcessFunction,
-        output_schema: TypeLike,
+        output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
         time_mode: str = "auto",
+        late_output: OutputTag | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and of each broadcast element.
 
@@ -371,21 +516,26 @@ class BroadcastConnectedStream:
             name: the operator's name.
             time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not that
                 of the broadcast one.
+            late_output: as for :meth:`KeyedStream.process`, of the stream's rows.
 
         Raises:
             DeclarationError: the function does not fit the stream, or one of its states or the
                 schema is not well declared.
         """
         rows = self._rows
+        if late_output is not None:
+            check_late_output(late_output, rows._df.schema)
         plan = broadcast_plan(fn, bool(rows._keys))
         declared = Declared(
             rows._df.schema,
             rows._df.select(*rows._keys).schema,
-            output_schema,
+            output_schema_of(fn, output_schema),
             name,
             rows._max_parallelism,
             time_mode,
             self._broadcast,
+            late_outputs=(late_output,),
+            row_shape=rows._shape,
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:

@@ -213,6 +213,25 @@ def test_hour_that_comes_twice() -> None:
     assert [value.timestamp() for value in read] == [early.timestamp(), late.timestamp()]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Monrovia"])
+def test_timestamps_are_exact(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the microsecond, near 1970 and far from it, and where clocks change."""
+    timestamps = codec(T.TimestampType())
+    chance = np.random.default_rng(1)
+    around = [0, 2**32 * 10**6, -(2**32) * 10**6, 1_729_994_400_000_000, 1_711_846_800_000_000]
+    near = [t + d for t in around for d in range(-3, 4)]
+    far = [int(t) for span in (2**51, 2**54) for t in chance.integers(-span, span, 1000)]
+    micros = [*near, *far, *(t // 10**6 * 10**6 + 999_999 for t in far)]
+    exact = [(t // 10**6, t % 10**6) for t in micros]
+    for _ in in_zone(zone, monkeypatch):
+        array = pa.array(micros, pa.int64()).cast(timestamps.arrow)
+        decoded = timestamps.decode(array)
+        expected = [datetime.fromtimestamp(s).replace(microsecond=us) for s, us in exact]
+        assert [(d, d.fold) for d in decoded] == [(d, d.fold) for d in expected]
+        assert timestamps.encode(decoded).equals(array)
+        assert [timestamps.as_read(d) for d in expected] == expected
+
+
 def ddl(**fields: T.DataType) -> T.StructType:
     return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
 

@@ -17,13 +17,7 @@ class Plan:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir()
-        line = check_spark_version()
-        classes = f"jvm/target/spark{line}/scala-*/test-classes/keystate/faults/*.class"
-        compiled = sorted(ROOT.glob(classes))
-        assert compiled, f"compile the Scala tests first: SPARK={line} ./sbt Test/compile"
-        with zipfile.ZipFile(folder / "faults.jar", "w") as jar:
-            for path in compiled:
-                jar.write(path, f"keystate/faults/{path.name}")
+        classes_jar(folder)
 
     def add(self, name: str, step: str, nth: int, action: str, pattern: str) -> None:
         (self._folder / f"{name}.fault").write_text(f"{step} {nth} {action} {pattern}")
@@ -34,6 +28,19 @@ class Plan:
 
     def happened(self) -> set[str]:
         return {path.stem for path in self._folder.glob("*.happened")}
+
+
+def classes_jar(folder: Path) -> Path:
+    """Makes a jar of the file systems that the Scala tests have for faults."""
+    line = check_spark_version()
+    classes = f"jvm/target/spark{line}/scala-*/test-classes/keystate/faults/*.class"
+    compiled = sorted(ROOT.glob(classes))
+    assert compiled, f"compile the Scala tests first: SPARK={line} ./sbt Test/compile"
+    jar = folder / "faults.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for path in compiled:
+            archive.write(path, f"keystate/faults/{path.name}")
+    return jar
 
 
 def configure(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,21 @@ def wait_while(folder: Path, name: str) -> None:
             time.sleep(0.02)
 
 
+def waiting_saver(folder: Path, name: str) -> Callable[[DataFrame, int], None]:
+    """Saves the output of each micro-batch; with all but the first it waits before that."""
+    save = restart_query.saver(folder)
+
+    def wait_and_save(df: DataFrame, batch: int) -> None:
+        df = df.persist()
+        df.count()
+        if batch > 0:
+            wait_while(folder, f"{name}.sink")
+        save(df, batch)
+        df.unpersist()
+
+    return wait_and_save
+
+
 def start(spark: SparkSession, folder: Path, name: str, kind: str, **trigger: Any) -> Any:
     stream = (
         spark.readStream.schema("key long")
@@ -96,18 +111,8 @@ def start(spark: SparkSession, folder: Path, name: str, kind: str, **trigger: An
     else:
         fn = CountAll() if kind == "operator" else Count()
         counts = keystate.keyed(rows, "key").process(fn, "key long, count long")
-    save = restart_query.saver(folder)
-
-    def wait_and_save(df: DataFrame, batch: int) -> None:
-        df = df.persist()
-        df.count()
-        if batch > 0:
-            wait_while(folder, f"{name}.sink")
-        save(df, batch)
-        df.unpersist()
-
     return (
-        counts.writeStream.foreachBatch(wait_and_save)
+        counts.writeStream.foreachBatch(waiting_saver(folder, name))
         .outputMode("update" if kind == "spark" else "append")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(**trigger)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from tests import quick
+
 
 def builder(master: str, partitions: int | str) -> SparkSession.Builder:
     """To be configured further; knows soon that an executor is gone."""
@@ -13,4 +15,6 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
         .config("spark.sql.shuffle.partitions", str(partitions))
         .config("spark.shuffle.io.maxRetries", "1")
         .config("spark.shuffle.io.retryWait", "100ms")
+        .config("spark.driver.extraJavaOptions", quick.OPTIONS)
+        .config("spark.executor.extraJavaOptions", quick.OPTIONS)
     )

@@ -19,6 +19,10 @@ from tests.fault.drivers import Driver, committed
 TO_THE_END = json.dumps({"availableNow": True})
 ENDLESS = json.dumps({"processingTime": "0 seconds"})
 
+LONG = pytest.mark.skipif("not os.environ.get('SLOW')", reason="long; set SLOW=1")
+# With kills at any moment: at known steps of a commit format 1 is killed in test_kill_points.py.
+KILLED = [pytest.param("1", marks=LONG), "2"]
+
 
 @pytest.fixture(params=["1", "2"])
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
@@ -26,6 +30,7 @@ def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
     return str(request.param)
 
 
+@pytest.mark.parametrize("checkpoint_format", KILLED, indirect=True)
 def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """JVM and workers die too."""
     seed = random.randrange(10**9)
@@ -66,6 +71,7 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     assert query.emitted(tmp_path) == expected
 
 
+@pytest.mark.parametrize("checkpoint_format", KILLED, indirect=True)
 def test_two_queries_on_one_checkpoint(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """Two drivers: one is fenced off or fails on Spark's logs; the other's state is right."""
     expected = query.make_input(tmp_path, seed=1)

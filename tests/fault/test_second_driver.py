@@ -30,7 +30,8 @@ class Case:
     Attributes:
         at: where the first one waits until the second one has rescaled the query.
         fenced: whether the first one sees the second one; else as if it had looked before.
-        restarts: numbers of partitions to start it with after both; None for the checkpoint's.
+        restarts: numbers of partitions to start it with after both; None for the checkpoint's. Of
+            several only the first, unless SLOW is set.
     """
 
     folder: Path
@@ -83,8 +84,8 @@ def test_second_driver_with_other_partitions(
     """
     cases = [
         Case(tmp_path / "keyed", "1", "keyed", "rows", False, (3, 4, None)),
-        Case(tmp_path / "spark", "1", "spark", "rows", False, (3, 4, None)),
-        Case(tmp_path / "keyed2", "2", "keyed", "rows", False, (3, None)),
+        Case(tmp_path / "spark", "1", "spark", "rows", False, (4, 3, None)),
+        Case(tmp_path / "keyed2", "2", "keyed", "rows", False, (None, 3)),
         Case(tmp_path / "spark2", "2", "spark", "rows", False, (4,)),
         Case(tmp_path / "operator", "2", "operator", "rows", False, (3, 4)),
         Case(tmp_path / "saved", "1", "keyed", "sink", False, (4,)),
@@ -130,7 +131,7 @@ def test_second_driver_with_other_partitions(
         query.feed(case.folder, 2)
         settings(**{restart_query.FORMAT: case.version})
         before = case.folder.rename(tmp_path / f"{case.folder.name} before")
-        for partitions in case.restarts:
+        for partitions in case.restarts if "SLOW" in os.environ else case.restarts[:1]:
             # In its own place: the file source's log has absolute paths.
             shutil.rmtree(case.folder, ignore_errors=True)
             shutil.copytree(before, case.folder)
@@ -150,34 +151,37 @@ def test_second_driver_with_other_partitions(
             assert admin.inspect(str(case.checkpoint))["partitions"] == (partitions or 4)
 
 
-@pytest.mark.parametrize(("version", "busy"), [("1", False), ("2", True)])
 def test_rescale_and_savepoint_of_a_query_of_another_process(
-    version: str, busy: bool, spark: Any, settings: Callable[..., None], tmp_path: Path
+    spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
     """They are refused while its process lives; from another machine a rescale fences it off.
 
     Be the query waiting for rows, or in the middle of a batch.
     """
-    case = Case(tmp_path, version, "keyed", "rows", True, ())
-    with Driver("second_driver_query.py", tmp_path / "a.log", "a", 4, case.argument) as other:
-        query.feed(tmp_path, 0)
-        other.wait_for(lambda: committed(tmp_path) == 1)
-        if busy:
-            case.hold("a", case.at)
-            query.feed(tmp_path, 1)
-            other.wait_for(lambda: case.is_held("a", case.at))
-        rescale_and_savepoint(tmp_path)
-        if busy:
-            (tmp_path / f"a.{case.at}").unlink()
-        else:
-            query.feed(tmp_path, 1)
-        other.wait_for(lambda: bool(case.error("a")))
-    assert "KEYSTATE_FENCED" in case.error("a") and "rescale to 3 partitions" in case.error("a")
-    settings(**{restart_query.FORMAT: version})
-    query.start(spark, tmp_path, "c", "keyed", availableNow=True).awaitTermination()
-    each = 2 * query.ROWS // query.KEYS
-    assert last_counts(tmp_path) == dict.fromkeys(range(query.KEYS), each)
-    assert admin.verify(str(case.checkpoint)) == []
+    idle = Case(tmp_path / "idle", "1", "keyed", "rows", True, ())
+    busy = Case(tmp_path / "busy", "2", "keyed", "rows", True, ())
+    cases = (idle, busy)
+    for case in cases:
+        case.folder.mkdir()
+        query.feed(case.folder, 0)
+    arguments = [case.argument for case in cases]
+    with Driver("second_driver_query.py", tmp_path / "a.log", "a", 4, *arguments) as other:
+        other.wait_for(lambda: all(committed(case.folder) == 1 for case in cases))
+        busy.hold("a", busy.at)
+        query.feed(busy.folder, 1)
+        other.wait_for(lambda: busy.is_held("a", busy.at))
+        for case in cases:
+            rescale_and_savepoint(case.folder)
+        (busy.folder / f"a.{busy.at}").unlink()
+        query.feed(idle.folder, 1)
+        other.wait_for(lambda: all(case.error("a") for case in cases))
+    for case in cases:
+        assert "KEYSTATE_FENCED" in case.error("a") and "rescale to 3 partitions" in case.error("a")
+        settings(**{restart_query.FORMAT: case.version})
+        query.start(spark, case.folder, "c", "keyed", availableNow=True).awaitTermination()
+        each = 2 * query.ROWS // query.KEYS
+        assert last_counts(case.folder) == dict.fromkeys(range(query.KEYS), each)
+        assert admin.verify(str(case.checkpoint)) == []
 
 
 def rescale_and_savepoint(folder: Path) -> None:

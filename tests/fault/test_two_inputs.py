@@ -14,7 +14,17 @@ from tests.fault import two_inputs_query as query
 from tests.fault.drivers import Driver, committed
 
 
-@pytest.mark.parametrize(("backend", "checkpoint_format"), [("hashmap", "2"), ("rocksdb", "1")])
+@pytest.mark.parametrize(
+    ("backend", "checkpoint_format"),
+    [
+        ("hashmap", "2"),
+        pytest.param(
+            "rocksdb",
+            "1",
+            marks=pytest.mark.skipif("not os.environ.get('SLOW')", reason="long; set SLOW=1"),
+        ),
+    ],
+)
 def test_killed_drivers_and_rescales(
     backend: str,
     checkpoint_format: str,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate import admin
+from pyspark.sql import Row
 
 from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
 
@@ -48,3 +50,29 @@ def test_a_checkpoint_of_an_earlier_build_goes_on(
     move(fed.checkpoint, "CHECKPOINT", f"file:{fed.checkpoint}")
     fed.feed(last)
     assert sorted(map(tuple, fed.run(build))) == expected
+
+
+def without_text(found: Any) -> Any:
+    return found.n if isinstance(found, Row) else found
+
+
+def test_a_key_is_looked_up_in_files_of_every_form(spark: Any, tmp_path: Path) -> None:
+    """All have the state of the same batches, some with longer texts."""
+    looked_up: dict[str, Any] = {}
+    for archive in ARCHIVES:
+        with tarfile.open(HERE / archive) as tar:
+            tar.extractall(tmp_path / archive, filter="data")
+        checkpoint = str(tmp_path / archive / "checkpoint")
+        looked_up[archive] = {
+            (state, key): without_text(
+                admin.lookup(checkpoint, state=state, operator=0, key=f"key {key}")
+            )
+            for state in ("value", "list", "map", "sorted", "total")
+            for key in (0, 1, 2, 150, 299, 300)
+        }
+    first = looked_up[ARCHIVES[0]]
+    assert [place for place, found in first.items() if found is None] == [
+        (state, 300) for state in ("value", "list", "map", "sorted", "total")
+    ]
+    for archive, found in looked_up.items():
+        assert found == first, archive

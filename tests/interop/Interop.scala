@@ -1,5 +1,6 @@
 // The functions of test_interop.py in Scala, each applied to a DataFrame.
 import keystate._
+import keystate.windows._
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.json4s.jackson.JsonMethods
 
@@ -78,7 +79,8 @@ class Convert extends KeyedBroadcastProcessFunction[String, Row, Row, (String, D
   override def processBroadcastElement(row: Row, ctx: Context, out: Out): Unit = {
     val state = ctx.getBroadcastState(rates)
     val currency = row.getAs[String]("currency")
-    if (row.isNullAt(1)) state.remove(currency) else state.put(currency, Rate(row.getDouble(1), "scala"))
+    if (row.isNullAt(1)) state.remove(currency)
+    else state.put(currency, Rate(row.getDouble(1), "scala"))
   }
 
   override def processElement(row: Row, ctx: ReadOnlyContext, out: Out): Unit = {
@@ -184,7 +186,8 @@ class TtlStates extends KeyedProcessFunction[Long, Row, (Long, Int, String)] {
       case one => List(one)
     }
     val arguments =
-      if (kind == "map" && Set("put", "get", "contains")(operation)) given.head.toString :: given.tail
+      if (kind == "map" && Set("put", "get", "contains")(operation))
+        given.head.toString :: given.tail
       else given
     val state = states((kind, row.getAs[String]("config")))
     val result = Steps.perform(state, operation, arguments) match {
@@ -228,7 +231,46 @@ class Trips extends KeyedProcessFunction[String, Row, (String, String)] {
   }
 }
 
+class RowSum extends AggregateFunction[Row, Long, Long] {
+  override def createAccumulator(): Long = 0
+  override def add(row: Row, sum: Long): Long = sum + row.getAs[Long]("value")
+  override def getResult(sum: Long): Long = sum
+  override def merge(a: Long, b: Long): Long = a + b
+}
+
+/** The sum of a window's values, and how many there are. */
+class RowSums[W <: Window] extends WindowFunction[Row, (Long, Int), String, W] {
+  override def apply(
+      key: String,
+      window: W,
+      rows: Iterable[Row],
+      out: Collector[(Long, Int)]
+  ): Unit =
+    out.collect((rows.map(_.getAs[Long]("value")).sum, rows.size))
+}
+
 object Interop {
+
+  /** @param kind
+    *   which windows; they are those of test_windows_in_turns
+    */
+  def windows(rows: DataFrame, kind: Array[String]): DataFrame = {
+    val keyed = rows.withWatermark("time", "0 seconds").keyed("key")
+    kind.head match {
+      case "tumbling" =>
+        keyed
+          .window(TumblingEventTimeWindows.of(Time.seconds(10)))
+          .aggregate(new RowSum)
+          .toDF("sum")
+      case "sessions" =>
+        keyed
+          .window(EventTimeSessionWindows.withGap(Time.seconds(10)))
+          .allowedLateness(Time.seconds(20))
+          .apply(new RowSums[TimeWindow])
+          .toDF("sum", "size")
+      case "counts" => keyed.countWindow(3, 2).apply(new RowSums[GlobalWindow]).toDF("sum", "size")
+    }
+  }
 
   /** @param types
     *   name, DDL and whether it can be a key, of one type after the other

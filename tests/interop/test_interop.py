@@ -20,15 +20,18 @@ from keystate import (
     ProcessFunction,
     ReducingStateDescriptor,
     SortedMapStateDescriptor,
+    Time,
     ValueStateDescriptor,
 )
 from keystate.functions import AggregateFunction
+from keystate.windows import EventTimeSessionWindows, TumblingEventTimeWindows, WindowFunction
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 
 from tests.contract import behaviour_cases
 from tests.contract.test_ttl import ROWS, check, interpret, table
 from tests.contract.type_cases import CASES, as_key, same
+from tests.contract.window_cases import Sum
 from tests.timed import run_at
 
 Query = Callable[..., Callable[[Any], Any]]
@@ -333,6 +336,72 @@ def test_behaviour_in_turns(
         emitted += fed.run(builds[i % 2])
     expected = sorted(row for batch in cases.results for row in batch)
     assert sorted(map(tuple, _as_python_writes_it(emitted))) == expected
+
+
+class RowSums(WindowFunction):
+    """The sum of a window's values, and how many there are."""
+
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        values = [row.value for row in inputs]
+        return sum(values), len(values)
+
+
+SUMS = "sum long, size int"
+WINDOWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tumbling": (
+        lambda stream: stream.window(TumblingEventTimeWindows.of(Time.seconds(10))),
+        lambda windows: windows.aggregate(Sum(), "long", "sum long"),
+    ),
+    "sessions": (
+        lambda stream: stream.window(
+            EventTimeSessionWindows.with_gap(Time.seconds(10))
+        ).allowed_lateness(Time.seconds(20)),
+        lambda windows: windows.apply(RowSums(), SUMS),
+    ),
+    "counts": (
+        lambda stream: stream.count_window(3, 2),
+        lambda windows: windows.apply(RowSums(), SUMS),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("tumbling", [[(1,)], [(2,), (4,)], [(24,), (32,)]]),
+        ("sessions", [[], [(2, 1), (5, 2)], [(13, 3), (24, 2), (32, 1)]]),
+        ("counts", [[], [(5, 2)], [(24, 2), (44, 3)]]),
+    ],
+)
+def test_windows_in_turns(
+    kind: str,
+    expected: list[Any],
+    stream: Callable[..., Any],
+    scala: Query,
+    settings: Callable[..., None],
+) -> None:
+    """After each restart the other language goes on, with other partitions."""
+    fed = stream("key string, value long, time timestamp")
+
+    def in_python(df: Any) -> Any:
+        made, applied = WINDOWS[kind]
+        return applied(made(keystate.keyed(df.withWatermark("time", "0 seconds"), "key")))
+
+    def at(second: int) -> datetime:
+        return datetime.fromtimestamp(second)
+
+    batches = [
+        [("a", 1, at(8)), ("b", 2, at(14))],
+        [("a", 4, at(12)), ("c", 8, at(25))],
+        [("c", 16, at(27)), ("a", 8, at(16)), ("a", 32, at(31)), ("z", 1, at(60))],
+    ]
+    partitions = ["2", "5", "3"]
+    found = []
+    for batch, build, number in zip(batches, [in_python, scala("windows", kind)] * 2, partitions):
+        settings(**{"spark.sql.shuffle.partitions": number})
+        fed.feed(batch)
+        found.append(sorted(map(tuple, fed.run(build))))
+    assert found == expected
 
 
 def test_time_to_live_in_turns(stream: Callable[..., Any], scala: Query) -> None:

@@ -9,9 +9,17 @@ from typing import Any
 import keystate
 import pytest
 from keystate import ConfigurationError
-from keystate.session import EXTENSION, FILE_MANAGER, FILE_MANAGER_KEY, PROVIDER, PROVIDER_KEY
+from keystate.session import (
+    CONNECT_PLUGIN,
+    CONNECT_PLUGIN_KEY,
+    EXTENSION,
+    FILE_MANAGER,
+    FILE_MANAGER_KEY,
+    PROVIDER,
+    PROVIDER_KEY,
+)
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +29,8 @@ def no_session_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_API_MODE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def configured(options: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
@@ -89,20 +98,32 @@ def test_jar_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         configured()
 
 
-def test_spark_connect_is_refused() -> None:
-    class Connected(DataFrame):
-        def __new__(cls) -> Any:
-            return object.__new__(cls)
+def test_a_session_of_a_spark_connect_server() -> None:
+    """It gets what a session can set; the rest is for the server."""
+    options = configured(
+        {"spark.remote": "sc://somewhere"},
+        state_backend=keystate.EmbeddedRocksDBStateBackend(),
+        max_parallelism=7,
+    )
+    assert options[PROVIDER_KEY] == PROVIDER
+    assert options["spark.keystate.backend"] == "rocksdb"
+    assert options["spark.keystate.maxParallelism"] == "7"
+    assert not {"spark.jars", "spark.sql.extensions", CONNECT_PLUGIN_KEY} & options.keys()
+    other = {"spark.remote": "sc://somewhere", PROVIDER_KEY: "com.other.Provider"}
+    assert configured(other)[PROVIDER_KEY] == "com.other.Provider"
 
-        def __init__(self) -> None:
-            pass
 
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(name)
+@pytest.mark.parametrize("chosen", [{"spark.remote": "local[2]"}, {"spark.api.mode": "connect"}])
+def test_a_spark_connect_server_in_this_process(chosen: dict[str, str]) -> None:
+    options = configured({**chosen, CONNECT_PLUGIN_KEY: "com.other.Plugin"})
+    assert options[CONNECT_PLUGIN_KEY] == f"com.other.Plugin,{CONNECT_PLUGIN}"
+    rest = keystate.server_settings()
+    del rest[CONNECT_PLUGIN_KEY]
+    assert rest.items() <= options.items()
 
-    with pytest.raises(ConfigurationError, match="Spark Connect"):
-        configured({"spark.remote": "sc://somewhere"})
-    with pytest.raises(ConfigurationError, match="this DataFrame is from Spark Connect"):
-        keystate.keyed(Connected(), "key")
+
+def test_what_can_not_be_configured() -> None:
     with pytest.raises(TypeError, match="expected a DataFrame, got list"):
         keystate.keyed([], "key")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"expected SparkSession\.builder"):
+        keystate.configure(SparkSession)  # type: ignore[arg-type]

@@ -66,6 +66,8 @@ def test_misfits_name_state_and_key(spark: Any, inline: str, settings: Callable[
     rows = [("k0", False), ("k1", True), ("k2", False)]
     df = spark.createDataFrame(rows, "key string, x boolean").coalesce(1)
     for case, (action, messages) in MISFITS.items():
+        if inline == "0" and "map" not in case:
+            continue  # what comes with the rows makes no difference to the others
         out = keystate.keyed(df, "key").process(Does(action), "key string")
         with pytest.raises(PythonException) as failure:
             out.collect()

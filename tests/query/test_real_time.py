@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
+    AsyncKeyedProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     OutputTag,
@@ -92,6 +94,13 @@ def test_results_and_state_over_batches(
     expected = [(key, n) for key, total in totals.items() for n in range(1, total + 1)]
     assert sorted(map(tuple, lines(tmp_path / "out"))) == sorted(expected)
     assert sum(p.numInputRows > 0 for p in query.recentProgress) > 1, "all came in one batch"
+    for progress in query.recentProgress:
+        told = progress.stateOperators[0].customMetrics
+        if progress.numInputRows:
+            assert 0 < told["keystateWorkerUs.p50"] <= told["keystateLatencyUs.p50"]
+            assert told["keystateLatencyUs.p50"] <= told["keystateLatencyUs.max"] < 60_000_000
+        else:
+            assert told["keystateLatencyUs.max"] == 0
     assert state(spark, tmp_path) == totals
 
 
@@ -111,6 +120,44 @@ def test_rows_are_processed_while_the_batch_lasts(
     started = time.monotonic()
     query.stop()
     assert time.monotonic() - started < 10
+
+
+class AsyncCount(AsyncKeyedProcessFunction):
+    """Emits each key's count after a while, and again by a timer."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    async def process_element(self, row: Any, ctx: Any) -> Any:
+        n = self.count.value() + 1
+        await asyncio.sleep(0.01)
+        self.count.update(n)
+        ctx.timer_service().register_processing_time_timer(0)
+        return row.key, n
+
+    async def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        n = self.count.value()
+        await asyncio.sleep(0.01)
+        yield -ctx.get_current_key(), n
+
+
+def test_async_functions(spark: SparkSession, running: list[Any], tmp_path: Path) -> None:
+    source = Source(spark)
+    out = keystate.keyed(source.rows(), "key").process(AsyncCount(), "key long, n long")
+    query = start(out, tmp_path, "2 seconds")
+    running.append(query)
+    rows = [(1 + i % 20, i) for i in range(400)]
+    for i in range(0, 400, 100):
+        source.add(rows[i : i + 100])
+    expected = {(key, n) for key in range(1, 21) for n in range(1, 21)}
+    last = {(-key, 20) for key in range(1, 21)}
+    wait_for(query, lambda: {*map(tuple, lines(tmp_path / "out"))} >= expected | last)
+    ended = batches(query)
+    wait_for(query, lambda: batches(query) > ended)
+    query.stop()
+    emitted = [tuple(line) for line in lines(tmp_path / "out")]
+    assert sorted(line for line in emitted if line[0] > 0) == sorted(expected)
+    assert state(spark, tmp_path) == dict.fromkeys(range(1, 21), 20)
 
 
 def test_the_mode_changes_at_a_restart(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import keystate
 import pyspark
 import pytest
 from keystate import ConfigurationError, session
 from pyspark.sql import SparkSession
+
+from tests import quick
 
 SCRIPT = """
 import sys
@@ -31,12 +36,16 @@ print("worker", keystate.keyed(df, "key").process(where, "string").collect()[0][
 """
 
 
-def run(folder: Path, made: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs a script of a user's in a folder of its own, where `python3` is not this interpreter."""
+WITHOUT = "import sys; sys.modules.update(pandas=None, numpy=None)"
+
+
+def start(folder: Path, made: str, before: str = "") -> subprocess.Popen[str]:
+    """Starts a script of a user's in a folder of its own, where `python3` is not this one."""
     other = folder / "bin"
-    other.mkdir(exist_ok=True)
+    other.mkdir(parents=True)
     (other / "python3").write_text("#!/bin/sh\nexit 1\n")
     (other / "python3").chmod(0o755)
+    (folder / "sitecustomize.py").write_text(WITHOUT + "\n")  # for the workers
     script = folder / "script.py"
     script.write_text(SCRIPT.format(session=made, before=before))
     environment = {
@@ -45,39 +54,64 @@ def run(folder: Path, made: str, before: str = "") -> subprocess.CompletedProces
         if key not in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
         and not key.startswith(("SPARK", "_PYSPARK", "PYSPARK"))
     }
+    environment |= quick.ENVIRONMENT
     environment["PATH"] = f"{other}{os.pathsep}{environment['PATH']}"
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, str(script)],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
     )
 
 
-def test_workers_use_the_running_interpreter(tmp_path: Path) -> None:
-    done = run(tmp_path, "keystate.configure(builder)")
-    assert f"worker {sys.executable}" in done.stdout, done.stderr
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Scripts that set their sessions up in different ways, which run at the same time."""
+    folder = tmp_path_factory.mktemp("scripts")
+    ways = {
+        "configured": (
+            "keystate.configure(builder)",
+            f"{WITHOUT}; import os; os.environ['PYTHONPATH'] = {str(folder / 'configured')!r}",
+        ),
+        "no extension": ("builder.config('spark.jars', keystate.jar_path())",),
+        "no jar": ("builder",),
+    }
+    ours = Path(keystate.jar_path())
+    others = [path for path in ours.parent.glob("keystate-*.jar") if path != ours]
+    if others:
+        jar, extension = str(others[0]), session.EXTENSION
+        ways["another jar"] = (
+            f"builder.config('spark.jars', {jar!r}).config('spark.sql.extensions', {extension!r})",
+        )
+    with ExitStack() as running:
+        yield {
+            name: running.enter_context(start(folder / name, *way)) for name, way in ways.items()
+        }
 
 
-def test_needs_no_pandas_and_no_numpy(tmp_path: Path) -> None:
-    without = "import sys; sys.modules.update(pandas=None, numpy=None)"
-    (tmp_path / "sitecustomize.py").write_text(without + "\n")  # for the workers
-    before = f"{without}; import os; os.environ['PYTHONPATH'] = {str(tmp_path)!r}"
-    done = run(tmp_path, "keystate.configure(builder)", before)
-    assert f"worker {sys.executable}" in done.stdout, done.stderr
+def test_workers_use_the_running_interpreter_and_no_pandas_nor_numpy(scripts: Any) -> None:
+    out, error = scripts["configured"].communicate(timeout=300)
+    assert f"worker {sys.executable}" in out, error
 
 
-def test_extension_missing(tmp_path: Path) -> None:
-    done = run(tmp_path, "builder.config('spark.jars', keystate.jar_path())")
-    assert "ConfigurationError: spark.sql.extensions lacks" in done.stderr
-    assert "keystate.configure(SparkSession.builder)" in done.stderr
+def test_extension_missing(scripts: Any) -> None:
+    _, error = scripts["no extension"].communicate(timeout=300)
+    assert "ConfigurationError: spark.sql.extensions lacks" in error
+    assert "keystate.configure(SparkSession.builder)" in error
 
 
-def test_jar_missing(tmp_path: Path) -> None:
-    done = run(tmp_path, "builder")
-    assert "ConfigurationError: Keystate's jar is not on the session's class path" in done.stderr
+def test_jar_missing(scripts: Any) -> None:
+    _, error = scripts["no jar"].communicate(timeout=300)
+    assert "ConfigurationError: Keystate's jar is not on the session's class path" in error
+
+
+def test_a_jar_for_another_spark(scripts: Any) -> None:
+    if "another jar" not in scripts:
+        pytest.skip("only one jar is built")
+    _, error = scripts["another jar"].communicate(timeout=300)
+    assert "[KEYSTATE_SPARK_VERSION] This jar of Keystate is for Spark" in error
 
 
 def test_lists_are_appended_to(spark: SparkSession) -> None:
@@ -126,16 +160,6 @@ def test_the_jar_is_that_of_the_installed_spark(
     for other in ("4.2", "4.3"):
         (jars / f"keystate-spark{other}_2.13-0.1.0.jar").touch()
     assert keystate.jar_path() == str(jars / f"keystate-spark{line}_2.13-0.1.0.jar")
-
-
-def test_a_jar_for_another_spark(tmp_path: Path) -> None:
-    ours = keystate.jar_path()
-    others = [path for path in Path(ours).parent.glob("keystate-*.jar") if str(path) != ours]
-    if not others:
-        pytest.skip("only one jar is built")
-    jar = f".config('spark.jars', {str(others[0])!r})"
-    done = run(tmp_path, f"builder{jar}.config('spark.sql.extensions', {session.EXTENSION!r})")
-    assert "[KEYSTATE_SPARK_VERSION] This jar of Keystate is for Spark" in done.stderr
 
 
 def test_deprecated_backends() -> None:

@@ -12,6 +12,8 @@ import pytest
 from keystate import (
     BroadcastProcessFunction,
     DeclarationError,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
     OutputTag,
@@ -19,6 +21,8 @@ from keystate import (
 )
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F
+
+from tests.two_streams import TwoStreams
 
 ODD = OutputTag("odd", "key long, n long")
 BIG = OutputTag("big one", "long")
@@ -238,3 +242,108 @@ def test_what_late_output_can_be(spark: Any) -> None:
     with pytest.raises(DeclarationError, match="late rows are struct<key:bigint,value:bigint,ti"):
         timed_counts(df, late_output=OutputTag("late", "key long"))
     assert timed_counts(df, late_output=LATE).side_output(LATE).collect() == []
+
+
+class BothLate(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.value
+
+    def process_element2(self, row: Any, ctx: Any) -> Any:
+        yield row.key, -row.x
+
+
+OTHER = "key long, x long, at timestamp"
+LATE_TOO = OutputTag("late_too", OTHER)
+
+
+def two_inputs(first: Any, second: Any, **options: Any) -> Any:
+    connected = keystate.keyed(first.withWatermark("time", "0 seconds"), "key").connect(
+        keystate.keyed(second.withWatermark("at", "0 seconds"), "key")
+    )
+    return connected.process(BothLate(), "key long, n long", **options)
+
+
+@pytest.mark.parametrize("late_output", [(LATE, LATE_TOO), (LATE, None), (None, LATE_TOO)])
+def test_late_rows_of_two_inputs(late_output: Any, stream: Callable[..., Any]) -> None:
+    streams = TwoStreams(stream, TIMED, OTHER)
+    streams.feed(
+        ([(1, 1, at(100))], [(1, 1, at(100))]),
+        ([(1, 2, at(200))], [(1, 2, at(200))]),
+        ([(1, 3, at(50)), (1, 4, at(250))], [(3, 5, at(60)), (2, 6, at(260))]),
+    )
+    tags = [tag for tag in late_output if tag is not None]
+    emitted = [
+        row
+        for batch in streams.run(
+            lambda first, second: two_inputs(
+                first, second, late_output=late_output
+            ).with_side_outputs(*tags)
+        )
+        for row in batch
+    ]
+    main = sorted(row.main.n for row in emitted if row.main is not None)
+    assert main == [-6, -2, -1, 1, 2, 4]
+    if LATE in tags:
+        assert [row.late.value for row in emitted if row.late is not None] == [3]
+    if LATE_TOO in tags:
+        assert [row.late_too.x for row in emitted if row.late_too is not None] == [5]
+    dropped = sum(p.stateOperators[0].numRowsDroppedByWatermark for p in streams.progress)
+    assert dropped == 2 - len(tags)
+
+
+def test_late_rows_of_both_inputs_in_one_output(stream: Callable[..., Any]) -> None:
+    streams = TwoStreams(stream, TIMED, TIMED)
+    streams.feed(
+        ([(1, 1, at(100))], [(1, 1, at(100))]),
+        ([(1, 2, at(200))], [(1, 2, at(200))]),
+        ([(1, 3, at(50))], [(3, 5, at(60))]),
+    )
+
+    def build(first: Any, second: Any) -> Any:
+        keyed = [
+            keystate.keyed(each.withWatermark("time", "0 seconds"), "key")
+            for each in (first, second)
+        ]
+        out = keyed[0].connect(keyed[1]).process(Repeat(), TIMED, late_output=LATE)
+        return out.side_output(LATE)
+
+    assert sorted(row.value for batch in streams.run(build) for row in batch) == [3, 5]
+
+
+class Repeat(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row
+
+    process_element2 = process_element1
+
+
+def test_what_the_late_output_of_two_inputs_can_be(spark: Any) -> None:
+    first, second = spark.createDataFrame([], TIMED), spark.createDataFrame([], OTHER)
+    with pytest.raises(DeclarationError, match="late rows are struct<key:bigint,x:bigint"):
+        two_inputs(first, second, late_output=LATE)
+    with pytest.raises(DeclarationError, match="or a pair of those"):
+        two_inputs(first, second, late_output=(LATE,))
+    with pytest.raises(DeclarationError, match="late_output is an OutputTag, got 'late'"):
+        two_inputs(first, second, late_output="late")
+
+
+def test_late_rows_of_a_stream_with_broadcast(spark: Any, stream: Callable[..., Any]) -> None:
+    class Known(KeyedBroadcastProcessFunction):
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            return row.key, row.value
+
+        def process_broadcast_element(self, row: Any, ctx: Any) -> Any:
+            return None
+
+    names = spark.createDataFrame([(1, "one")], "id long, name string")
+    fed = stream(TIMED)
+    fed.feed(*TIMED_BATCHES)
+    late = fed.run(
+        lambda df: (
+            keystate.keyed(df.withWatermark("time", "10 seconds"), "key")
+            .connect(keystate.broadcast(names, NAMES))
+            .process(Known(), "key long, n long", late_output=LATE)
+            .side_output(LATE)
+        )
+    )
+    assert sorted(row.value for row in late) == [8, 9]

@@ -124,7 +124,19 @@ BATCHES: list[list[Any]] = [
 ]
 
 
-@pytest.mark.parametrize("query", [in_rows, in_pandas])
+slow = pytest.mark.skipif("not os.environ.get('SLOW')", reason="takes half a minute; set SLOW=1")
+
+
+@pytest.mark.parametrize(
+    ("query", "checkpoint_format"),
+    [
+        pytest.param(in_rows, "1", marks=slow),
+        (in_rows, "2"),
+        (in_pandas, "1"),
+        pytest.param(in_pandas, "2", marks=slow),
+    ],
+    indirect=["checkpoint_format"],
+)
 def test_state_over_restarts(
     query: Any, spark: Any, stream: Any, settings: Any, checkpoint_format: None
 ) -> None:

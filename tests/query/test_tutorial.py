@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
+
+from tests import quick
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorial.ipynb"
 
 
-def test_tutorial(tmp_path: Path) -> None:
+def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its asserts hold, and each run of the query draws a chart."""
+    for name, value in quick.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=150, resources={"metadata": {"path": tmp_path}}).execute()
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

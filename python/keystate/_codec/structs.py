@@ -35,14 +35,18 @@ class StructCodec(Codec):
         if shape.cls is not None:
             cls = self._class = shape.cls
             self._make = lambda values: cls(*values)
+        # Values of these classes have the fields in their order.
+        self._ordered = {tuple, self._class} if issubclass(self._class, tuple) else {tuple}
         self.plain = None
         self.as_key = self._as_key
         self.key_class = None
+        self._key_forms = [field.as_key for field in fields]
+        self._decoded_is_key = not any(self._key_forms)
 
     def as_read(self, value: Any) -> Any:
         if value is None:
             return None
-        return self.tuple_as_read(value if type(value) is tuple else self._tuple(value))
+        return self.tuple_as_read(value if type(value) in self._ordered else self._tuple(value))
 
     @cached_property
     def tuple_as_read(self) -> Form:
@@ -90,20 +94,21 @@ class StructCodec(Codec):
         raise Misfit(row, f"{self.name} ({len(self.fields)} fields)")
 
     def _as_key(self, value: Any) -> Any:
-        if value is None:
-            return None
-        forms = [field.as_key for field in self.fields]
-        row = self._tuple(value)
-        return self._make(tuple(v if form is None else form(v) for form, v in zip(forms, row)))
+        if value is None or (self._decoded_is_key and type(value) is self._class):
+            return value
+        row = zip(self._key_forms, self._tuple(value))
+        return self._make(tuple(v if form is None else form(v) for form, v in row))
 
     def key(self, value: Any) -> Any:
         if value is None:
             return None
-        (row,) = self._tuples([value])
+        row = value
+        if self._required or type(row) not in self._ordered or len(row) != len(self.fields):
+            (row,) = self._tuples([value])
         parts = []
         for name, field, part in zip(self.names, self.fields, row):
             try:
-                parts.append(field.key(part))
+                parts.append(part if type(part) is field.key_class else field.key(part))
             except Misfit as e:
                 raise e.within(f"field '{name}'") from None
         return self._make(tuple(parts))
@@ -142,7 +147,7 @@ class StructCodec(Codec):
     def _tuples(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
         """These rows as tuples of the fields' values in their order."""
         width = len(self.fields)
-        if not set(map(type, rows)) <= {self._class, tuple} or not issubclass(self._class, tuple):
+        if not set(map(type, rows)) <= self._ordered:
             rows = [self._tuple(row) for row in rows]
         if set(map(len, rows)) - {width}:
             self._wrong_length(next(row for row in rows if len(row) != width))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,12 @@ from pyspark.sql import types as T
 from keystate._codec.base import Codec
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import LONG
+
+#: Seconds and microseconds up to which a float is exact to the microsecond: until the year 2106.
+_EXACT_SECONDS = 2**32
+_EXACT_MICROS = _EXACT_SECONDS * 1_000_000
+
+_fromtimestamp = datetime.datetime.fromtimestamp
 
 
 class DateCodec(Codec):
@@ -107,6 +114,10 @@ class TimestampCodec(Codec):
         if not isinstance(value, datetime.datetime):
             raise Misfit(value, self.name)
         try:
+            if value.tzinfo is None:
+                seconds = value.timestamp()
+                if -_EXACT_SECONDS < seconds < _EXACT_SECONDS:
+                    return math.floor(seconds) * 1_000_000 + value.microsecond
             seconds = int(instant(value)[0])
         except (OverflowError, ValueError):
             raise Misfit(value, self.name) from None
@@ -116,5 +127,7 @@ class TimestampCodec(Codec):
 def _local(micros: int | None) -> datetime.datetime | None:
     if micros is None:
         return None
-    local = datetime.datetime.fromtimestamp(micros // 1_000_000)
+    if -_EXACT_MICROS < micros < _EXACT_MICROS:
+        return _fromtimestamp(micros / 1_000_000)
+    local = _fromtimestamp(micros // 1_000_000)
     return local.replace(microsecond=micros % 1_000_000)

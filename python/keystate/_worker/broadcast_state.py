@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit
-from keystate._spec import StateSpec
+from keystate._spec import DELAY_KEY, StateSpec
 from keystate._worker.context import PlainRowContext, RowContext, event_time
 from keystate._worker.encoding import encode_all
 from keystate._worker.map_copy import MapCopy, ReadOnlyMapCopy
@@ -17,9 +17,6 @@ from keystate._worker.messages import empty_column, list_column
 from keystate._worker.protocol import Part, broadcast_column
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.state import StateDescriptor
-
-#: The metadata of the column that a watermark goes by.
-_DELAY_KEY = "spark.watermarkDelayMs"
 
 
 class ReadBroadcastState(ReadOnlyMapCopy):
@@ -148,7 +145,7 @@ class BroadcastElementContext:
         self.row: Any = None
         self._rows = rows
         self._event_time = next(
-            (i for i, field in enumerate(row_type.fields) if _DELAY_KEY in (field.metadata or {})),
+            (i for i, field in enumerate(row_type.fields) if DELAY_KEY in (field.metadata or {})),
             None,
         )
         self.states: dict[str, WorkerBroadcastState] = {}

@@ -33,6 +33,7 @@ class RowContext:
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
         self.control: dict[str, Any] = {}
+        self.field_names: list[str] | None = None  # of rows that are no tuples
         self._streaming = True
         self._event_time_column: int | None = None
         self._watermark: int | None = None
@@ -61,7 +62,7 @@ class RowContext:
         column = self._event_time_column
         if column is None or self.row is None:
             return None
-        return event_time(self.row[column])
+        return event_time(field_of(self.row, column, self.field_names))
 
     def time_domain(self) -> TimeDomain:
         """Which clock the timer that fires goes by."""
@@ -133,6 +134,17 @@ class RowContext:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def field_of(row: Any, column: int, names: list[str] | None) -> Any:
+    """The value of a row's column.
+
+    Args:
+        row: a Row, or an object of a dataclass.
+        column: its index.
+        names: those of all columns, if it is an object.
+    """
+    return row[column] if names is None else getattr(row, names[column])
 
 
 def event_time(time: Any) -> int | None:

@@ -44,7 +44,9 @@ class KeyedOperator:
         self._plan = plan
         self._keyed = bool(key_type.fields)
         self._context = self._make_context()
-        self._rows = codec(row_type)
+        self._rows = codec(row_type, spec.row_shape)
+        if spec.row_shape is not None:
+            self._context.field_names = row_type.names
         self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
@@ -56,7 +58,7 @@ class KeyedOperator:
                 plan.function, spec, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)
-        self._guard(lambda: plan.open(runtime))
+        self._guard(lambda: self._open(runtime))
         missing = [s.name for s in spec.states if s.name not in runtime.states]
         if missing:
             raise KeystateError(
@@ -76,6 +78,9 @@ class KeyedOperator:
         self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
         self._call = plan.call()
         self._generation = 0
+
+    def _open(self, runtime: WorkerRuntimeContext) -> None:
+        self._plan.open(runtime)
 
     # -- the conversation with the JVM ----------------------------------------------------------
 
@@ -231,12 +236,7 @@ class KeyedOperator:
     def _fire(self, message: Columns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
-        due = zip(
-            INTEGERS.decode(message.elements(Message.TIMER_SLOTS)),
-            message.elements(Message.TIMER_DOMAINS).to_pylist(),
-            message.elements(Message.TIMER_TIMES).to_pylist(),
-        )
-        for slot, domain, time in due:
+        for slot, domain, time in self._due(message):
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
                 result = self._on_timer(time, context)
@@ -244,6 +244,14 @@ class KeyedOperator:
                     results.extend(result)
                 elif result is not None:
                     collect(result, results)
+
+    def _due(self, message: Columns) -> Iterator[tuple[int, int, int]]:
+        """Slot, domain and time of the timers that are due."""
+        return zip(
+            INTEGERS.decode(message.elements(Message.TIMER_SLOTS)),
+            message.elements(Message.TIMER_DOMAINS).to_pylist(),
+            message.elements(Message.TIMER_TIMES).to_pylist(),
+        )
 
     def _guard(self, call: Callable[[], None]) -> None:
         """Runs the user's code; an error of it is reported with its own traceback first."""

@@ -16,6 +16,7 @@ from keystate._worker.states import (
     WorkerValueState,
 )
 from keystate._worker.ttl import noting
+from keystate._worker.window_map import WindowMapDescriptor, WorkerWindowMapState
 from keystate.state import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -35,6 +36,7 @@ _CLASSES: dict[type[StateDescriptor], Any] = {
     ListStateDescriptor: WorkerListState,
     MapStateDescriptor: WorkerMapState,
     SortedMapStateDescriptor: WorkerSortedMapState,
+    WindowMapDescriptor: WorkerWindowMapState,
 }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from keystate.async_functions import AsyncRetryStrategy
+
 
 class Style(enum.Enum):
     """What a function is given, and what it returns."""
@@ -21,8 +23,29 @@ class Style(enum.Enum):
     FILTER = "filter"
     #: Row and context, no result.
     SINK = "sink"
+    #: Row and context with the row's event time in ms, many results; late rows too.
+    WINDOWS = "windows"
     #: Many rows at once.
     BATCHES = "batches"
+    #: Row and context, many results that are awaited.
+    ASYNC = "async"
+
+
+@dataclass(frozen=True)
+class AsyncCalls:
+    """How calls of an async function overlap, and what becomes of those that fail or take long.
+
+    Attributes:
+        capacity: the most rows of a subtask in flight.
+        timeout: how long a row may take, in seconds; ``None`` for as long as it needs.
+        retry: when a row is processed again; ``None`` if never.
+        ordered: whether results come in the order of their rows, or as calls end.
+    """
+
+    capacity: int = 100
+    timeout: float | None = None
+    retry: AsyncRetryStrategy | None = None
+    ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,6 +59,8 @@ class FunctionPlan:
         on_timer: the method that takes a timer; empty when the function has no timers.
         on_broadcast: the method that takes a broadcast element; empty when there are none.
         second: the method that takes a row of the second input; empty when there is one input.
+        initial: whether the second input is initial state.
+        calls: how its calls overlap, if it is an async function.
     """
 
     function: Any
@@ -44,6 +69,8 @@ class FunctionPlan:
     on_timer: str = ""
     on_broadcast: str = ""
     second: str = ""
+    initial: bool = False
+    calls: AsyncCalls | None = None
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""
@@ -57,12 +84,14 @@ class FunctionPlan:
         called: Callable[..., Any] = getattr(self.function, self.second)
         return called
 
-    def open(self, context: Any) -> None:
-        """Opens the function, if it is more than a callable."""
-        if hasattr(self.function, "open"):
-            self.function.open(context)
+    def open(self, context: Any) -> Any:
+        """Opens the function, if it is more than a callable.
 
-    def close(self) -> None:
+        Returns:
+            What that returned: of an async function it may have to be awaited.
+        """
+        return self.function.open(context) if hasattr(self.function, "open") else None
+
+    def close(self) -> Any:
         """Closes it likewise."""
-        if hasattr(self.function, "close"):
-            self.function.close()
+        return self.function.close() if hasattr(self.function, "close") else None

@@ -94,6 +94,7 @@ class Control:
     BATCH_ID: Final = "batch_id"
     QUERY_RUN: Final = "query_run"
     WATERMARK: Final = "watermark"
+    LATE_WATERMARK: Final = "late_watermark"
     PROCESSING_TIME: Final = "processing_time"
     REAL_TIME: Final = "real_time"
     EVENT_TIME_COLUMN: Final = "event_time_column"

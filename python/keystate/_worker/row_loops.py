@@ -37,6 +37,18 @@ def _process(
                 collect(result, results)
 
 
+def _windows(
+    call: Call, context: Any, slots: Iterable[int], rows: list[Any], results: list[Any]
+) -> None:
+    extend = results.extend
+    times = context.event_times
+    for context.slot, row, context.event_time in zip(slots, rows, times):
+        context.row = row
+        result = call(row, context)
+        if result is not None:
+            extend(result)
+
+
 def _flat_map(
     call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
 ) -> None:
@@ -82,6 +94,7 @@ def _filter(
 #: live by event time, and errors, look at it there.
 LOOPS: dict[Style, Callable[[Call, RowContext, Iterable[int], list[Any], list[Any]], None]] = {
     Style.PROCESS: _process,
+    Style.WINDOWS: _windows,
     Style.FLAT_MAP: _flat_map,
     Style.MAP: _map,
     Style.FILTER: _filter,

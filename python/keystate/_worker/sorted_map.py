@@ -37,12 +37,13 @@ class SortedMapCell(MapCell):
     def __init__(self, entries: Iterable[tuple[Any, Any]]) -> None:
         super().__init__(entries)
         self.order: list[Any] = list(self)  # they come sorted
-        self.live: list[ref[LiveEntries]] = []
+        self.live: Any = ()  # a list once there is one
 
     def entries(self, first: int, last: int, reverse: bool) -> Iterator[tuple[Any, Any]]:
         """The entries at these places of the order, as they are now."""
         places = range(first, last)
         entries = LiveEntries(self, iter(reversed(places) if reverse else places))
+        self.live = self.live or []
         self.live.append(ref(entries, self.live.remove))
         return entries
 

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from keystate._spec import OperatorSpec
 from keystate._worker.broadcast_operator import BroadcastOperator
+from keystate._worker.initial_state import InitialStateOperator
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan, Style
@@ -97,14 +98,22 @@ class TaskFunction:
         if self.broadcast_type is not None:
             return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
         if self.second_type is not None:
-            return TwoInputOperator(self.second_type, plan, self.spec, *types, control)
-        operator = _batch_operator() if plan.style is Style.BATCHES else KeyedOperator
+            of_two = InitialStateOperator if plan.initial else TwoInputOperator
+            return of_two(self.second_type, plan, self.spec, *types, control)
+        operator = _operator(*_LATE[plan.style]) if plan.style in _LATE else KeyedOperator
         return operator(plan, self.spec, *types, control)
 
 
-def _batch_operator() -> type[KeyedOperator]:
-    """The operator of functions of batches, loaded late: it needs numpy, which others don't."""
-    operator: type[KeyedOperator] = import_module("keystate._worker.batches").BatchOperator
+#: Operators that are loaded late: they need what others don't, such as numpy or asyncio.
+_LATE = {
+    Style.WINDOWS: ("keystate._worker.windowed_operator", "WindowedOperator"),
+    Style.BATCHES: ("keystate._worker.batches", "BatchOperator"),
+    Style.ASYNC: ("keystate._worker.async_operator", "AsyncOperator"),
+}
+
+
+def _operator(module: str, name: str) -> type[KeyedOperator]:
+    operator: type[KeyedOperator] = getattr(import_module(module), name)
     return operator
 
 

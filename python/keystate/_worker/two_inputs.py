@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec
 from keystate._spec import OperatorSpec
-from keystate._worker.context import RowContext, event_time
+from keystate._worker.context import RowContext, event_time, field_of
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import INTEGERS, Columns
 from keystate._worker.plan import FunctionPlan
@@ -22,7 +22,7 @@ from keystate._worker.protocol import Control, Message
 from keystate._worker.row_loops import LOOPS, Call
 
 
-class _Rows(NamedTuple):
+class TwoInputRows(NamedTuple):
     """A message's rows: of each input, and for each row the index of its input."""
 
     first: list[Any]
@@ -36,6 +36,7 @@ class TwoInputContext(RowContext):
     def __init__(self) -> None:
         super().__init__()
         self.input = 0
+        self.second_field_names: list[str] | None = None
         self._event_time_columns: tuple[int | None, int | None] = (None, None)
 
     def hear(self, control: dict[str, Any]) -> None:
@@ -49,7 +50,8 @@ class TwoInputContext(RowContext):
         column = self._event_time_columns[self.input]
         if column is None or self.row is None:
             return None
-        return event_time(self.row[column])
+        names = self.second_field_names if self.input else self.field_names
+        return event_time(field_of(self.row, column, names))
 
 
 class TwoInputOperator(KeyedOperator):
@@ -68,7 +70,9 @@ class TwoInputOperator(KeyedOperator):
         control: dict[str, Any],
     ) -> None:
         super().__init__(plan, spec, key_type, row_type, output_type, control)
-        self._second_rows = codec(second_type)
+        self._second_rows = codec(second_type, spec.second_shape)
+        if spec.second_shape is not None:
+            self._context.second_field_names = second_type.names
         self._call_second = plan.call_second()
 
     def _make_context(self) -> RowContext:
@@ -78,9 +82,9 @@ class TwoInputOperator(KeyedOperator):
         first = self._rows.decode(message.elements(Message.ROWS))
         second = self._second_rows.decode(message.elements(Message.SECOND_ROWS))
         inputs = INTEGERS.decode(message.elements(Message.INPUTS)) if first and second else []
-        return _Rows(first, second, inputs)
+        return TwoInputRows(first, second, inputs)
 
-    def _run(self, slots: Any, rows: _Rows, results: list[Any]) -> None:
+    def _run(self, slots: Any, rows: TwoInputRows, results: list[Any]) -> None:
         loop, context = LOOPS[self._plan.style], self._context
         if not rows.second:
             context.input = 0
@@ -96,7 +100,7 @@ class TwoInputOperator(KeyedOperator):
         calls, context = (self._call, self._call_second), self._context
         return lambda *arguments: calls[context.input](*arguments)
 
-    def _moving(self, slots: list[int], rows: _Rows) -> Iterator[int]:
+    def _moving(self, slots: list[int], rows: TwoInputRows) -> Iterator[int]:
         """The slots; with each the context moves to the input of its row."""
         context = self._context
         for slot, context.input in zip(slots, rows.inputs):
@@ -105,10 +109,14 @@ class TwoInputOperator(KeyedOperator):
     def _where(self) -> str:
         where = super()._where()
         of_row = self._context.row is not None and self._context.timer is None
-        return f"{where} of input {self._context.input + 1}" if of_row else where
+        return f"{where}{self._of_input()}" if of_row else where
+
+    def _of_input(self) -> str:
+        """Says of a row in messages which input it is of."""
+        return f" of input {self._context.input + 1}"
 
 
-def _mixed(rows: _Rows) -> list[Any]:
+def _mixed(rows: TwoInputRows) -> list[Any]:
     """The rows of both inputs in their order."""
     following = (iter(rows.first).__next__, iter(rows.second).__next__)
     return [following[which]() for which in rows.inputs]

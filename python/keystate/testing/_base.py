@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from keystate.errors import DeclarationError
-from keystate.functions import TimeDomain
+from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._job import Clock, Held, Job
 from keystate.testing._rows import Rows
 from keystate.testing._settings import Settings
@@ -28,15 +29,22 @@ class OperatorHarness:
         self._clock = Clock(-1, 0 if settings.by_event_time else None, 0)
         self._dropped = 0
         self._output: list[Row] = []
+        self._side_outputs: dict[str, list[Row]] = {t.tag_id: [] for t in settings.side_outputs}
 
     def _no_rows(self) -> Rows:
         """The rows of a micro-batch that has none."""
         raise NotImplementedError
 
-    def _restore(self, snapshot: Snapshot) -> None:
-        self._clock = Clock(**snapshot.clock)
+    @classmethod
+    def _restored(cls: type[H], snapshot: Snapshot, fn: Any, parallelism: int, **changed: Any) -> H:
+        """A harness with a snapshot's arguments, but for those in `changed` that are not None."""
+        arguments = {name: value for name, value in changed.items() if value is not None}
+        make: Any = cls  # each class has arguments of its own
+        harness: H = make(fn, parallelism=parallelism, **{**snapshot.settings, **arguments})
+        harness._clock = Clock(**snapshot.clock)
         held = Held(snapshot.states, snapshot.timers, snapshot.operator, snapshot.broadcast)
-        self._job.restore(held, self._clock)
+        harness._job.restore(held, harness._clock)
+        return harness
 
     # -- life cycle ------------------------------------------------------------------------------
 
@@ -68,7 +76,7 @@ class OperatorHarness:
         A watermark before the current one leaves that as it is.
         """
         clock = self._clock._replace(watermark=self._new_watermark(watermark))
-        return self._run(self._no_rows(), 0, clock)
+        return self._run(self._no_rows(), (), clock)
 
     def set_processing_time(self, time: int) -> list[Row]:
         """Runs a micro-batch without rows at this time, in ms; returns what its timers emit.
@@ -76,7 +84,7 @@ class OperatorHarness:
         The time stays for the micro-batches that follow. It starts at 0.
         """
         self._set_clock(time)
-        return self._run(self._no_rows(), 0, self._clock)
+        return self._run(self._no_rows(), (), self._clock)
 
     def _new_watermark(self, watermark: int) -> int:
         now = self._clock.watermark
@@ -105,15 +113,37 @@ class OperatorHarness:
         return clock
 
     def _run(
-        self, rows: Rows, dropped: int, clock: Clock, elements: pa.Array | None = None
+        self,
+        rows: Rows,
+        late: Sequence[list[Row]],
+        clock: Clock,
+        elements: pa.Array | None = None,
     ) -> list[Row]:
-        """Runs a micro-batch at these times; `dropped` rows came too late for it."""
+        """Runs a micro-batch at these times; `late` has the rows of each input that are late."""
         clock = clock._replace(batch_id=self._clock.batch_id + 1)
-        results = self._job.run(rows, elements, clock, self._clock)
+        results = self._main(self._job.run(rows, elements, clock, self._clock))
         self._clock = clock
-        self._dropped += dropped
         self._output += results
+        for tag, mine in zip(self._settings.late_outputs, late):
+            kept = None if tag is None else self._side_outputs.get(tag.tag_id)
+            if kept is None:
+                self._dropped += len(mine)
+            else:
+                kept += mine
         return results
+
+    def _main(self, results: list[Row]) -> list[Row]:
+        """Those of the main output; the others are kept."""
+        if not self._side_outputs:
+            return results
+        main = []
+        for main_row, *others in results:
+            if main_row is not None:
+                main.append(main_row)
+            for kept, row in zip(self._side_outputs.values(), others):
+                if row is not None:
+                    kept.append(row)
+        return main
 
     # -- looking at it ---------------------------------------------------------------------------
 
@@ -125,6 +155,12 @@ class OperatorHarness:
         """The same, and begins anew."""
         taken, self._output = self._output, []
         return taken
+
+    def side_output(self, tag: OutputTag) -> list[Row]:
+        """What was emitted to a side output since the beginning."""
+        if tag.tag_id not in self._side_outputs:
+            raise DeclarationError(f"give the harness side_outputs with {tag!r}")
+        return list(self._side_outputs[tag.tag_id])
 
     def state(self, key: Any, name: str) -> Any:
         """What is stored of a key's state; a copy.
@@ -172,7 +208,7 @@ class OperatorHarness:
 
     @property
     def num_late_rows(self) -> int:
-        """How many rows were dropped for coming behind the watermark."""
+        """How many rows were dropped for coming behind the watermark. Late outputs drop none."""
         return self._dropped
 
     @property

@@ -66,6 +66,8 @@ class Job:
         ]
         _check_watermark(self.stores, settings)
         self.timers = Timers()
+        #: Whether rows behind the watermark are not dropped.
+        self.takes_late_rows = task.spec.takes_late_rows
         most = settings.max_parallelism
         self._operator_states = OperatorStates(task.spec, parallelism, most)
         self.broadcast = [BroadcastStates(task.spec.broadcast) for _ in range(parallelism)]
@@ -162,7 +164,8 @@ class Job:
                     emitted[index] += self._run_broadcast(index, elements, clock)
             for index, each in sorted(work.items()):
                 mine = rows.take(each.rows)
-                now = {**clock.told(), **self._told(index)}
+                late = {Control.LATE_WATERMARK: before.watermark}
+                now = {**clock.told(), **late, **self._told(index)}
                 outcomes[index] = self._subtasks[index].run(each, mine, self.stores, now)
         except BaseException:
             if held is not None:

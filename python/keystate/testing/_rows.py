@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, codec, struct_codec
@@ -122,13 +123,12 @@ class InputRows(Encoder):
         ]
         return list(zip(*columns))
 
-    def on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, int]:
-        """The rows that are not late, and how many are."""
+    def on_time(self, rows: pa.Array, watermark: int | None) -> tuple[pa.Array, list[Row]]:
+        """The rows that are not late, and those that are."""
         if watermark is None or self._event_time is None or len(rows) == 0:
-            return rows, 0
+            return rows, []
         times = rows.field(self._event_time)
         if pa.types.is_struct(times.type):
             times = times.field(1)  # a window's end
         late = pc.less_equal(times.cast(pa.int64()), watermark * 1000).fill_null(False)
-        on_time = rows.filter(pc.invert(late))
-        return on_time, len(rows) - len(on_time)
+        return rows.filter(pc.invert(late)), self._codec.decode(rows.filter(late))

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._operator_task import BroadcastElements, Declared, task_function
-from keystate._plans import broadcast_plan, function_plan, two_input_plan
+from keystate._codec import Shape
+from keystate._operator_task import (
+    BroadcastElements,
+    Declared,
+    check_late_output,
+    task_function,
+)
+from keystate._plans import broadcast_plan, function_plan, initial_state_plan, two_input_plan
 from keystate._spec import resolve_schema
+from keystate._typed import typed_rows
+from keystate._worker.plan import AsyncCalls
 from keystate._worker.protocol import Control
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
+from keystate.functions import OutputTag
 from keystate.state import MapStateDescriptor, TypeLike
+from keystate.windows import WindowedRows
+
+#: Where late rows go: of one input, or of each of two.
+LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
 
 
 @dataclass(frozen=True)
@@ -33,10 +47,16 @@ class Settings:
     broadcast_states: tuple[MapStateDescriptor[Any, Any], ...]
     pickle_allow: tuple[str, ...]
     order_by: list[str]
+    side_outputs: tuple[OutputTag, ...] = ()
+    initial_state_schema: TypeLike | None = None
+    row_type: type | None = field(default=None, kw_only=True)
+    late_output: LateOutput = field(default=None, kw_only=True)
+    calls: AsyncCalls | None = field(default=None, kw_only=True)
 
     def as_arguments(self) -> dict[str, Any]:
-        """As a harness takes them by name; can be pickled."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """As a harness takes them by name; can be pickled. What belongs to the function is not."""
+        names = {f.name for f in dataclasses.fields(self)} - {"calls"}
+        return {name: getattr(self, name) for name in names}
 
     def check(self, parallelism: int) -> None:
         """Raises DeclarationError for what does not fit together."""
@@ -51,6 +71,9 @@ class Settings:
             self._column(name, "order")
         if self.event_time is not None:
             self._column(self.event_time, "event time")
+        for tag, row_type in zip(self.late_outputs, self.row_types):
+            if tag is not None:
+                check_late_output(tag, row_type)
         if self.time_mode == "event_time" and not self.by_event_time:
             raise DeclarationError(
                 "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
@@ -68,8 +91,38 @@ class Settings:
 
     @property
     def all_key_columns(self) -> list[list[int]]:
-        """The same of each input."""
-        return [self.key_columns]
+        """The same of each input; initial state is the second."""
+        schema = self.initial_type
+        if schema is None:
+            return [self.key_columns]
+        found = [column_of(schema, name, "key", "the initial state") for name in self.key_cols]
+        types = [
+            [of.fields[i].dataType.simpleString() for i in columns]
+            for of, columns in ((self.input_schema, self.key_columns), (schema, found))
+        ]
+        if types[0] != types[1]:
+            raise DeclarationError(
+                "the key columns of the initial state must have the types of the input's: those "
+                f"are {types[0]}, of the initial state {types[1]}"
+            )
+        return [self.key_columns, found]
+
+    @property
+    def row_types(self) -> list[T.StructType]:
+        """The rows of each input."""
+        return [self.input_schema]
+
+    @property
+    def late_outputs(self) -> list[OutputTag | None]:
+        """Where the late rows of each input go."""
+        given = self.late_output
+        return list(given) if isinstance(given, tuple) else [given] * len(self.row_types)
+
+    @cached_property
+    def initial_type(self) -> T.StructType | None:
+        """The rows of the initial state, if there is one."""
+        schema = self.initial_state_schema
+        return None if schema is None else resolve_schema(schema, "the initial state schema")
 
     def event_time_columns(self) -> dict[str, int | None]:
         """What tasks are told of event time."""
@@ -101,9 +154,15 @@ class Settings:
     def task(self, function: Any) -> TaskFunction:
         """What a query would run in its tasks."""
         row_type, keyed = self.input_schema, bool(self.key_cols)
-        plan = (
-            broadcast_plan(function, keyed) if self.broadcast else function_plan(function, row_type)
-        )
+        if isinstance(function, WindowedRows):
+            self._check_windows()
+            plan = function.plan(row_type, self.event_time_column)
+        elif self.initial_type is not None:
+            plan = initial_state_plan(function)
+        elif self.broadcast:
+            plan = broadcast_plan(function, keyed)
+        else:
+            plan = function_plan(function, row_type, self.calls)
         return task_function(
             plan,
             Declared(
@@ -115,8 +174,32 @@ class Settings:
                 self.time_mode,
                 self.broadcast,
                 pickles=self.pickle_allow,
+                side_outputs=self.side_outputs,
+                second_type=self.initial_type,
+                row_shape=self._row_shape(),
             ),
         )
+
+    def _check_windows(self) -> None:
+        if self.initial_type is not None:
+            raise DeclarationError(
+                "windows have no initial state: give them the rows that it would be made of"
+            )
+        if self.late_output is not None:
+            raise DeclarationError(
+                "windows take late rows: use side_output_late_data(tag) instead of late_output"
+            )
+
+    def _row_shape(self) -> Shape | None:
+        if self.row_type is None:
+            return None
+        names, shape = typed_rows(self.input_schema, self.row_type)
+        if names != self.input_schema.fieldNames():
+            raise DeclarationError(
+                f"row_type {self.row_type.__name__} has the fields {names}, and the input schema "
+                f"the columns {self.input_schema.fieldNames()}"
+            )
+        return shape
 
     def _column(self, name: str, purpose: str) -> int:
         return column_of(self.input_schema, name, purpose, "the input")
@@ -148,6 +231,8 @@ class TwoInputSettings(Settings):
             "time_mode": self.time_mode,
             "name": self.name,
             "pickle_allow": self.pickle_allow,
+            "side_outputs": self.side_outputs,
+            "late_output": self.late_output,
         }
 
     def check(self, parallelism: int) -> None:
@@ -167,6 +252,10 @@ class TwoInputSettings(Settings):
     @property
     def all_key_columns(self) -> list[list[int]]:
         return [self.key_columns, [self._second(name, "key") for name in self.second_key_cols]]
+
+    @property
+    def row_types(self) -> list[T.StructType]:
+        return [self.input_schema, self.second_schema]
 
     def event_time_columns(self) -> dict[str, int | None]:
         second = self.second_event_time_column
@@ -202,12 +291,18 @@ class TwoInputSettings(Settings):
             self.max_parallelism,
             self.time_mode,
             pickles=self.pickle_allow,
+            side_outputs=self.side_outputs,
             second_type=self.second_schema,
         )
         return task_function(two_input_plan(function), declared)
 
     def _second(self, name: str, purpose: str) -> int:
         return column_of(self.second_schema, name, purpose, "the second input")
+
+
+def names_of(columns: str | Sequence[str]) -> list[str]:
+    """Columns of which one may be told by its bare name."""
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 def column_of(schema: T.StructType, name: str, purpose: str, place: str) -> int:

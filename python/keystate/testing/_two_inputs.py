@@ -8,10 +8,11 @@ from typing import Any
 from pyspark.sql import Row
 
 from keystate._spec import resolve_schema
+from keystate.functions import OutputTag
 from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
 from keystate.testing._rows import InputRows, Rows
-from keystate.testing._settings import TwoInputSettings
+from keystate.testing._settings import LateOutput, TwoInputSettings, names_of
 from keystate.testing._snapshot import Snapshot
 
 
@@ -38,6 +39,9 @@ class KeyedTwoInputHarness(OperatorHarness):
         time_mode: as for :meth:`keystate.KeyedStream.process`.
         name: the operator's name.
         pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+        side_outputs: as for :class:`KeyedProcessHarness`.
+        late_output: likewise; of both inputs, or a pair of one for the first input and one for the
+            second, each of which may be ``None``.
 
     Raises:
         DeclarationError: the function, one of its states or a schema is not well declared.
@@ -62,10 +66,12 @@ class KeyedTwoInputHarness(OperatorHarness):
         time_mode: str = "auto",
         name: str | None = None,
         pickle_allow: Sequence[str] = (),
+        side_outputs: Sequence[OutputTag] = (),
+        late_output: LateOutput = None,
     ) -> None:
         settings = TwoInputSettings(
             resolve_schema(input_schema1, "the first input schema"),
-            _names(key_cols1),
+            names_of(key_cols1),
             resolve_schema(output_schema, "the output schema"),
             max_parallelism,
             event_time1,
@@ -74,12 +80,15 @@ class KeyedTwoInputHarness(OperatorHarness):
             None,
             (),
             tuple(pickle_allow),
-            _names(order_by1),
+            names_of(order_by1),
+            tuple(side_outputs),
+            None,
             resolve_schema(input_schema2, "the second input schema"),
-            _names(key_cols2),
+            names_of(key_cols2),
             event_time2,
-            _names(order_by2),
+            names_of(order_by2),
             (ordered_by, ordered_by) if isinstance(ordered_by, str) else ordered_by,
+            late_output=late_output,
         )
         first, second = settings.orders()
         misfit = "a row does not fit the {} input schema"
@@ -107,12 +116,7 @@ class KeyedTwoInputHarness(OperatorHarness):
         output_schema: TypeLike | None = None,
     ) -> KeyedTwoInputHarness:
         """A harness that goes on from a snapshot; see :meth:`KeyedProcessHarness.restore`."""
-        settings = dict(snapshot.settings)
-        if output_schema is not None:
-            settings["output_schema"] = output_schema
-        harness = cls(fn, parallelism=parallelism, **settings)
-        harness._restore(snapshot)
-        return harness
+        return cls._restored(snapshot, fn, parallelism, output_schema=output_schema)
 
     def process1(self, row: Any, timestamp: int | None = None) -> list[Row]:
         """Runs a micro-batch of one row of the first input; returns what it emits.
@@ -138,7 +142,7 @@ class KeyedTwoInputHarness(OperatorHarness):
     ) -> list[Row]:
         """Runs a micro-batch of rows of both inputs; returns what it emits, subtask by subtask.
 
-        Late rows of an input with event time are dropped, as by
+        Late rows of an input with event time are dropped or go to its late output, as by
         :meth:`KeyedProcessHarness.process_batch`.
 
         Args:
@@ -160,8 +164,8 @@ class KeyedTwoInputHarness(OperatorHarness):
     def _no_rows(self) -> Rows:
         return Rows([each.encode([]) for each in self._inputs], [])
 
-    def _arranged(self, arrays: Sequence[Any]) -> tuple[Rows, int]:
-        """The rows that are not late, in their order, and how many were late."""
+    def _arranged(self, arrays: Sequence[Any]) -> tuple[Rows, list[list[Row]]]:
+        """The rows that are not late, in their order, and those of each input that are."""
         watermark = self._clock.watermark
         on_time = [each.on_time(rows, watermark) for each, rows in zip(self._inputs, arrays)]
         kept = [each.ordered(rows) for each, (rows, _) in zip(self._inputs, on_time)]
@@ -171,8 +175,4 @@ class KeyedTwoInputHarness(OperatorHarness):
                 [keys[0] for keys in each.sort_keys(rows)] for each, rows in zip(self._inputs, kept)
             ]
             order.sort(key=lambda place: times[place[0]][place[1]])
-        return Rows(kept, order), sum(dropped for _, dropped in on_time)
-
-
-def _names(columns: str | Sequence[str]) -> list[str]:
-    return [columns] if isinstance(columns, str) else list(columns)
+        return Rows(kept, order), [late for _, late in on_time]

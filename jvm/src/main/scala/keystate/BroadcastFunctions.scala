@@ -43,7 +43,7 @@ trait BroadcastState[K, V] extends ReadOnlyBroadcastState[K, V] with State {
 }
 
 /** What is known of elements of either kind. Times are in milliseconds since the epoch. */
-trait BroadcastBaseContext {
+trait BroadcastBaseContext extends SideOutputContext {
 
   /** The element's event time. Null when its Dataset has no watermark, or the column that it goes
     * by is null.

@@ -48,7 +48,7 @@ trait AggregateFunction[IN, ACC, OUT] extends Serializable {
   /** The result of what was added. */
   def getResult(accumulator: ACC): OUT
 
-  /** Two accumulators as one. Flink calls it when windows merge; Keystate never does. */
+  /** Two accumulators as one. It is called when windows are merged, as sessions are. */
   def merge(first: ACC, second: ACC): ACC
 }
 
@@ -105,6 +105,23 @@ abstract class RichFunction extends Serializable {
 
   /** Called by Keystate before `open`. */
   def setRuntimeContext(context: RuntimeContext): Unit = this.context = context
+}
+
+private[keystate] object RichFunction {
+
+  /** Opens a function if it has a life cycle. */
+  def open(function: AnyRef, context: RuntimeContext): Unit = function match {
+    case rich: RichFunction =>
+      rich.setRuntimeContext(context)
+      rich.open(context)
+    case _ =>
+  }
+
+  /** Closes a function if it has a life cycle. */
+  def close(function: AnyRef): Unit = function match {
+    case rich: RichFunction => rich.close()
+    case _ =>
+  }
 }
 
 /** A [[MapFunction]] with a life cycle and state. */
@@ -172,8 +189,17 @@ object TimeDomain {
   case object PROCESSING_TIME extends TimeDomain
 }
 
+/** Emits to side outputs. */
+trait SideOutputContext {
+
+  /** Emits a result to a side output, which `data.getSideOutput(tag)` has; it is dropped if that is
+    * not read. As for [[Collector.collect]], it is copied at once.
+    */
+  def output[T](tag: OutputTag[T], result: T): Unit
+}
+
 /** What is known of the element or timer at hand. To be used within the call that got it. */
-trait ElementContext {
+trait ElementContext extends SideOutputContext {
 
   /** In milliseconds since the epoch, the timer's time or the element's event time. That is null
     * when the input has no watermark, or the element has null in the column that the watermark goes
@@ -217,6 +243,22 @@ abstract class KeyedProcessFunction[K, IN, OUT] extends RichFunction {
     *   the time that the timer was set for
     */
   def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[OUT]): Unit = ()
+}
+
+/** What a [[KeyedProcessFunction]] adds to begin with state that was computed elsewhere.
+  *
+  * @tparam S
+  *   the elements of the initial state
+  */
+trait InitialStateFunction[K, S] {
+
+  /** Called for each element of the initial state, with the states and timers of its key, before
+    * any element of the stream. It emits nothing.
+    *
+    * @param ctx
+    *   its `timestamp` is null, unless the Dataset has a watermark
+    */
+  def processInitialState(value: S, ctx: ProcessContext[K]): Unit
 }
 
 /** A function of elements without keys, and so without keyed state and timers. For operator state

@@ -1,5 +1,6 @@
 package keystate
 
+import scala.reflect.ClassTag
 import scala.reflect.runtime.universe.TypeTag
 
 import org.apache.spark.sql.{Encoder, Row}
@@ -41,6 +42,12 @@ object TypeInformation extends LowPriorityTypes {
 
   /** The type of a class that Spark has an encoder for from Java: boxed types, strings, beans. */
   def of[T](cls: Class[T]): TypeInformation[T] = make(() => Encodings.ofClass(cls))
+
+  /** A case class of Keystate's own, some of whose fields are of the user's types. Each of them may
+    * be null, also those of numbers.
+    */
+  private[keystate] def struct[T: ClassTag](fields: (String, TypeInformation[_])*) =
+    make(() => Encodings.ofFields[T](fields.map { case (name, of) => name -> of.encoder }))
 
   private[keystate] def make[T](find: () => Encoder[T]): TypeInformation[T] =
     new TypeInformation(find)

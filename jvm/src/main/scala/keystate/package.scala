@@ -22,6 +22,8 @@ package object keystate {
   type BroadcastStream[B] = stream.BroadcastStream[B]
   type ConnectedKeyedStreams[A, B, K] = stream.ConnectedKeyedStreams[A, B, K]
   type ConnectedKeyedDatasets[A, B] = stream.ConnectedKeyedDatasets[A, B]
+  type WindowedStream[T, K, W <: windows.Window] = stream.WindowedStream[T, K, W]
+  type WindowedDataset[T, W <: windows.Window] = stream.WindowedDataset[T, W]
 
   /** What Keystate's errors are; `code` tells which one, and docs/errors.md what to do. */
   type KeystateException = errors.KeystateException

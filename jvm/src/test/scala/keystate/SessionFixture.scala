@@ -9,6 +9,7 @@ import org.scalatest.{BeforeAndAfterAll, Suite}
 
 import org.apache.spark.sql.{Dataset, Encoder, SparkSession}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.streaming.StreamingQueryProgress
 
 import org.apache.spark.sql.keystate.store.LoadedStores
 
@@ -56,6 +57,9 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
     private val source = MemoryStream[T](implicitly[Encoder[T]], spark)
     val checkpoint: String = folder.resolve(name).toString
 
+    /** What the last query told of its micro-batches. */
+    var progress: Seq[StreamingQueryProgress] = Nil
+
     def toDS: Dataset[T] = source.toDS()
 
     /** Adds a batch for a query to take in. */
@@ -82,7 +86,10 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
           feed(batch)
           query.processAllAvailable()
         }
-      finally query.stop()
+      finally {
+        progress = query.recentProgress.toSeq
+        query.stop()
+      }
       emitted.toSeq
     }
   }

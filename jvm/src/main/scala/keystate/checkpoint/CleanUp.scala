@@ -1,5 +1,7 @@
 package keystate.checkpoint
 
+import scala.collection.mutable
+
 import org.slf4j.LoggerFactory
 
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
@@ -15,20 +17,38 @@ import keystate.version.{FileSource, Run, VersionFile}
   *
   * Run files from before the last rescale may be in use by other partitions: the first partition
   * deletes them for all, see [[SharedFiles]].
+  *
+  * Few requests: the folder is listed only once enough versions have been committed since the last
+  * time. What a version lists is remembered where its file can't be replaced any more.
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
     storage: CheckpointStorage,
     settings: StoreSettings
 ) {
+  import CleanUp._
+
   private val log = LoggerFactory.getLogger(classOf[CleanUp])
+  private val enough = Math.max(1, settings.minVersionsToDelete)
+  private val shared = new SharedFiles(location, storage)
+
+  /** When the folder is to be listed next: the version that must have been committed. */
+  private var nextVersion = 0L
+
+  /** What the versions list whose files stay as they are, by file name. */
+  private var known = Map.empty[String, Listed]
+
+  /** Each path in these once: a version lists mostly what the one before it lists. */
+  private val strings = mutable.HashMap.empty[String, String]
 
   /** Deletes, once enough versions can go. Throws what reading a remaining version file throws.
     *
+    * @param version
+    *   the one that is loaded
     * @param inUse
     *   runs that are needed though no version file may list them yet
     */
-  def run(inUse: Seq[Run]): Unit = {
+  def run(version: Long, inUse: Seq[Run]): Unit = if (version >= nextVersion) {
     val files = storage.list(location.folder)
     val versions = files.flatMap { file =>
       VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
@@ -40,42 +60,80 @@ private[checkpoint] final class CleanUp(
       // younger than the version before it.
       val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 2
       val (retained, old) = versions.partition(_._2 >= oldestRetained)
-      if (old.map(_._2).distinct.size >= Math.max(1, settings.minVersionsToDelete)) {
-        old.foreach { case (file, _, _) => delete(path(file)) }
-        val manifests = retained.map { case (_, version, id) =>
-          VersionFile.read(storage, location, version, id)
-        }
-        val needed = inUse ++ manifests.flatMap(_.runs)
-        val shared = manifests.flatMap(_.rescaledAt).maxOption.getOrElse(-1L)
-        val neededPaths = needed.map(_.source).collect { case FileSource(path) => path }.toSet
+      val deletable = old.map(_._2).distinct.size
+      if (deletable >= enough) {
+        delete(old.map { case (file, _, _) => path(file) })
+        val newest = files.map(_.modified).max
+        val lists = retained.map { case (file, version, id) => listedBy(file, version, id, newest) }
+        known = retained.map(_._1.name).zip(lists).filter { case (_, of) => of.isFinal }.toMap
+        strings.clear()
+        known.values.flatMap(_.paths).foreach(path => strings(path) = path)
+        val rescaledAt = lists.flatMap(_.rescaledAt).maxOption.getOrElse(-1L)
+        val needed = inUse.map(_.source).collect { case FileSource(path) => path }.toSet ++
+          lists.flatMap(_.paths)
         val oldest = retained.map(_._1.modified).min
         val stale = files.filter(_.modified < oldest)
-        stale
-          .filter(file =>
-            RunFiles.versionOf(file.name).exists(run => run > shared && run < oldestRetained)
-          )
-          .map(path)
-          .filterNot(neededPaths)
-          .foreach(delete)
-        stale.filter(file => CleanUp.isTemporary(file.name)).map(path).foreach(delete)
-        if (location.partition == 0)
-          new SharedFiles(location, storage)
-            .unneeded(oldestRetained, manifests)
-            .filterNot(neededPaths)
-            .foreach(delete)
+        val runs = stale.filter { file =>
+          RunFiles.versionOf(file.name).exists(run => run > rescaledAt && run < oldestRetained)
+        }
+        val temporary = stale.filter(file => isTemporary(file.name))
+        val ofAll =
+          if (location.partition == 0) shared.unneeded(oldestRetained, lists.map(_.rescale), files)
+          else Nil
+        delete(((runs ++ temporary).map(path) ++ ofAll).filterNot(needed).distinct)
       }
+      val left = if (deletable >= enough) 0 else deletable
+      nextVersion = versions.map(_._2).max + enough - left
     }
+  }
+
+  /** Reads a version file, or remembers it. With checkpoint format v1 a late attempt may still
+    * replace it by one of the same name. Then it is younger, by more than a file system's clock may
+    * leave out, if the one that was read had some age.
+    */
+  private def listedBy(
+      file: StoredFile,
+      version: Long,
+      id: Option[String],
+      newest: Long
+  ): Listed = known.get(file.name).filter(_.modified == file.modified).getOrElse {
+    val manifest = VersionFile.read(storage, location, version, id)
+    val isOld = file.modified < newest - SettledMillis
+    Listed(
+      file.modified,
+      StoreReader.files(manifest).map(path => strings.getOrElseUpdate(path, path)),
+      manifest.rescaledAt,
+      SharedFiles.Rescale.of(manifest),
+      isFinal = manifest.id.isDefined || isOld
+    )
   }
 
   private def path(file: StoredFile): String = s"${location.folder}/${file.name}"
 
-  private def delete(path: String): Unit = {
-    log.info("Deleting {}", storage.describe(path))
-    storage.delete(path)
+  private def delete(paths: Seq[String]): Unit = {
+    paths.foreach(path => log.info("Deleting {}", storage.describe(path)))
+    storage.deleteAll(paths)
   }
 }
 
 private[checkpoint] object CleanUp {
+
+  /** After how long a file's time differs from that of one which replaces it. */
+  private final val SettledMillis = 60000L
+
+  /** What a version file lists.
+    *
+    * @param isFinal
+    *   whether the file stays as it is as long as it has this time
+    */
+  private final case class Listed(
+      modified: Long,
+      paths: Seq[String],
+      rescaledAt: Option[Long],
+      rescale: Option[SharedFiles.Rescale],
+      isFinal: Boolean
+  )
+
   private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run))\..+\.tmp""".r
 
   /** Whether Spark's CheckpointFileManager gives this name to a version or run file that is not

@@ -5,7 +5,7 @@ import java.util.Arrays
 import scala.collection.mutable
 
 import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.version.{EntryCounts, Manifest, Run, VersionFile}
 
 /** Gives a committed version of a store another partitioning where keys go to partitions by hash modulo
@@ -100,7 +100,7 @@ final class Repartitioning(
       newId: Option[() => String]
   ): Seq[Option[String]] = {
     val families = Rescaling.commonFamilies(operator, store, old)
-    states.zipWithIndex.map { case (state, partition) =>
+    Concurrently.map(states.zipWithIndex) { case (state, partition) =>
       val id = newId.map(_())
       VersionFile.write(
         storage,
@@ -125,6 +125,29 @@ final class Repartitioning(
       )
       id
     }
+  }
+
+  /** Writes the version file of a partition that begins with this state.
+    *
+    * @param empty
+    *   what it would say without any entry
+    */
+  def writeVersion(empty: Manifest, state: PartitionState): Unit = {
+    val counts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
+      empty.families.map { family =>
+        def count(group: Int) = counts.getOrElse((family.id, group), 0L)
+        family.id -> EntryCounts.of(empty.ownGroups.map(count))
+      }.toMap
+    }
+    val written =
+      empty.copy(
+        version = version,
+        numKeys = state.numKeys,
+        entryCounts = counts,
+        runs = state.runs
+      )
+    VersionFile.write(storage, location(empty.partition), written)
+    ()
   }
 
   private def location(partition: Int) = StoreLocation(operator, partition, store)

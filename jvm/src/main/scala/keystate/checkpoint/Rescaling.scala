@@ -1,8 +1,8 @@
 package keystate.checkpoint
 
 import keystate.backend.StateFamily
-import keystate.errors.IncompatiblePartitionsException
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.errors.{IncompatiblePartitionsException, MissingVersionException}
+import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{EntryCounts, Manifest, VersionFile}
 import keystate.errors.MixedPartitionsException
@@ -50,7 +50,7 @@ object Rescaling {
       newId: () => String,
       local: LocalFolder
   ): Seq[Option[String]] = {
-    val old = ids.zipWithIndex.map { case (id, partition) =>
+    val old = Concurrently.map(ids.zipWithIndex) { case (id, partition) =>
       readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
     }
     val maxParallelism = old.head.maxParallelism
@@ -58,10 +58,12 @@ object Rescaling {
     val families = commonFamilies(operator, store, old)
     val operatorStates = new OperatorStates(storage, local)
     val subtaskStates = OperatorState.redistribute(
-      old.flatMap(m => operatorStates.read(StoreLocation(operator, m.partition, store), m)),
+      Concurrently
+        .map(old)(m => operatorStates.read(StoreLocation(operator, m.partition, store), m))
+        .flatten,
       parallelism
     )
-    (0 until parallelism).map { partition =>
+    Concurrently.map(0 until parallelism) { partition =>
       val location = StoreLocation(operator, partition, store)
       val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
       val id = ids.head.map(_ => newId())
@@ -157,10 +159,13 @@ object Rescaling {
       store: String,
       version: Long,
       parallelism: Int
-  ): Boolean = (0 until parallelism).forall { partition =>
-    val location = StoreLocation(operator, partition, store)
-    storage.exists(file(storage, location, version, None, Some(parallelism))) &&
-    read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
+  ): Boolean = {
+    def isThere(partition: Int): Boolean =
+      try {
+        val location = StoreLocation(operator, partition, store)
+        read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
+      } catch { case _: MissingVersionException => false }
+    isThere(0) && Concurrently.map(1 until parallelism)(isThere).forall(identity)
   }
 
   /** The partitionings in which the first partition has this version, as their numbers of partitions.
@@ -209,8 +214,15 @@ object Rescaling {
       id: Option[String],
       parallelism: Option[Int]
   ): Manifest = {
-    val name = nameOf(storage, location, version, id, parallelism)
-    VersionFile.read(storage, location, version, name).copy(id = id)
+    def named(name: Option[String]) =
+      VersionFile.read(storage, location, version, name).copy(id = id)
+    parallelism.filter(_ => id.isEmpty) match {
+      case Some(n) =>
+        // Without a look first which of the two there is.
+        try named(Some(VersionFile.partitionsName(n)))
+        catch { case _: MissingVersionException => named(None) }
+      case None => named(nameOf(storage, location, version, id, parallelism))
+    }
   }
 
   /** The path of the version file that `read` reads. */

@@ -9,11 +9,20 @@ import java.io.{
   InputStream,
   OutputStream
 }
-import java.util.UUID
+import java.util.{Arrays, UUID}
 
 import org.rocksdb.{CompressionType, RocksDBException}
 
-import keystate.backend.{ChangeSink, RestoredRun, RunCursor, RunEntries, RunFile, RunStatistics}
+import keystate.backend.{
+  Change,
+  ChangeSink,
+  RestoredRun,
+  RunCursor,
+  RunEntries,
+  RunFile,
+  RunFormat,
+  RunStatistics
+}
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
@@ -116,8 +125,44 @@ private[checkpoint] final class RunFiles(
         if (wanted.size == all.size)
           entries(path, fetch(run, path, neededBy), families, taken, neededBy)
         else if (wanted.isEmpty) PlainRun.read(Array.emptyByteArray, families, taken)
-        else entries(path, fetchSections(path, wanted, neededBy), families, taken, neededBy)
+        else entries(path, fetchSections(run, path, wanted, neededBy), families, taken, neededBy)
     }
+  }
+
+  /** The run's entries of one family and group, from this entry key on and before the other.
+    *
+    * Of an SST file that is on a local disk only the blocks that are needed are read, and RocksDB
+    * checks the checksum of each; elsewhere the file is fetched whole.
+    */
+  def find(
+      run: Run,
+      family: Int,
+      group: Int,
+      from: Array[Byte],
+      until: Array[Byte],
+      neededBy: Long
+  ): Vector[Change] = run.source match {
+    case FileSource(path) if isSst(path) =>
+      val file = localFile { file =>
+        if (!storage.link(path, file)) fill(file, run, path, neededBy)
+        else if (file.length != run.bytes) throw wrongLength(run, path, file.length, neededBy)
+      }
+      val prefix = RunFormat.prefix(family, group)
+      try SstFiles.find(file, prefix ++ from, prefix ++ until)
+      catch { case e: RocksDBException => throw corrupt(path, neededBy, e.getMessage, e) }
+      finally {
+        file.delete()
+        ()
+      }
+    case _ =>
+      val only = KeyGroupRange(group, group)
+      val entries = read(run, isWhole = false, Set(family), only, neededBy)
+      try
+        entries
+          .dropWhile(entry => Arrays.compareUnsigned(entry.key, from) < 0)
+          .takeWhile(entry => Arrays.compareUnsigned(entry.key, until) < 0)
+          .toVector
+      finally entries.close()
   }
 
   /** The entries of a local file in the format that this path tells. It is deleted when the cursor
@@ -205,12 +250,14 @@ private[checkpoint] final class RunFiles(
     run
   }
 
-  private def fetch(run: Run, path: String, neededBy: Long): File = localFile { file =>
+  private def fetch(run: Run, path: String, neededBy: Long): File =
+    localFile(fill(_, run, path, neededBy))
+
+  private def fill(file: File, run: Run, path: String, neededBy: Long): Unit = {
     val fetched =
       if (storage.link(path, file)) sum(new FileInputStream(file), OutputStream.nullOutputStream)
-      else sum(open(path, neededBy), new LocalOutput(file))
-    if (fetched.length != run.bytes)
-      throw corrupt(path, neededBy, s"it has ${fetched.length} bytes instead of ${run.bytes}")
+      else sum(open(run, path, neededBy), new LocalOutput(file))
+    if (fetched.length != run.bytes) throw wrongLength(run, path, fetched.length, neededBy)
     if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
   }
 
@@ -220,7 +267,7 @@ private[checkpoint] final class RunFiles(
     */
   private def sections(run: Run, path: String, isWhole: Boolean): Vector[Section] = {
     def end(length: Int): Array[Byte] = {
-      val in = storage.open(path, run.bytes - length)
+      val in = storage.open(path, run.bytes - length, run.bytes)
       try in.readNBytes(length)
       finally in.close()
     }
@@ -236,7 +283,12 @@ private[checkpoint] final class RunFiles(
       } catch { case _: IOException => Vector.empty }
   }
 
-  private def fetchSections(path: String, wanted: Seq[Section], neededBy: Long): File =
+  private def fetchSections(
+      run: Run,
+      path: String,
+      wanted: Seq[Section],
+      neededBy: Long
+  ): File =
     localFile { file =>
       var in = InputStream.nullInputStream
       val out = new LocalOutput(file)
@@ -245,7 +297,7 @@ private[checkpoint] final class RunFiles(
         wanted.foreach { section =>
           if (section.offset != position) {
             in.close()
-            in = open(path, neededBy, section.offset)
+            in = open(run, path, neededBy, section.offset)
           }
           position = section.end
           val fetched = new Summed(out)
@@ -276,12 +328,15 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  private def open(path: String, neededBy: Long, offset: Long = 0): InputStream =
-    try storage.open(path, offset)
+  private def open(run: Run, path: String, neededBy: Long, offset: Long = 0): InputStream =
+    try storage.open(path, offset, run.bytes)
     catch {
       case e: FileNotFoundException =>
         throw new MissingRunException(location, neededBy, storage.describe(path), e)
     }
+
+  private def wrongLength(run: Run, path: String, length: Long, neededBy: Long) =
+    corrupt(path, neededBy, s"it has $length bytes instead of ${run.bytes}")
 
   private def corrupt(path: String, version: Long, detail: String, cause: Throwable = null) =
     new CorruptFileException(location, version, storage.describe(path), detail, cause)

@@ -1,6 +1,6 @@
 package keystate.checkpoint
 
-import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
+import keystate.files.{CheckpointStorage, Concurrently, StoreLocation, StoredFile}
 import keystate.version.{Manifest, VersionFile}
 
 /** Finds what a store's last rescale left behind and nothing needs any more: run files from before
@@ -14,32 +14,45 @@ import keystate.version.{Manifest, VersionFile}
   * than a retained version stays: it may be a merge of old runs that the next commit lists. All
   * retained versions are read, not just the oldest: with checkpoint format v1 a late attempt may
   * have replaced any of them by one made of other files.
+  *
+  * Once nothing is left of a rescale, the folders are not looked at again.
   */
 private[checkpoint] final class SharedFiles(location: StoreLocation, storage: CheckpointStorage) {
   import SharedFiles._
+
+  private var done = Option.empty[Rescale]
 
   /** The paths of the files that nothing needs. Throws what reading a retained version throws.
     *
     * @param oldest
     *   the oldest version that is retained
-    * @param manifests
-    *   the first partition's versions from that one on
+    * @param rescales
+    *   the last rescales that the first partition's versions from that one on know of
+    * @param own
+    *   the files in the first partition's folder
     */
-  def unneeded(oldest: Long, manifests: Seq[Manifest]): Seq[String] =
-    manifests.map(Rescale.of).distinct match {
-      case Seq(Some(rescale)) if rescale.at < oldest => unneeded(oldest, rescale)
+  def unneeded(
+      oldest: Long,
+      rescales: Seq[Option[Rescale]],
+      own: Seq[StoredFile]
+  ): Seq[String] =
+    rescales.distinct match {
+      case Seq(Some(rescale)) if rescale.at < oldest && !done.contains(rescale) =>
+        unneeded(oldest, rescale, own)
       case _ => Nil
     }
 
-  private def unneeded(oldest: Long, rescale: Rescale): Seq[String] = {
-    val (owners, gone) = storage
-      .folders()
-      .flatMap(_.toIntOption)
-      .map(new Folder(_, oldest))
+  private def unneeded(oldest: Long, rescale: Rescale, own: Seq[StoredFile]): Seq[String] = {
+    val (owners, gone) = Concurrently
+      .map(storage.folders().flatMap(_.toIntOption)) { partition =>
+        val here = location.copy(partition = partition)
+        new Folder(here, oldest, if (here == location) own else storage.list(here.folder))
+      }
       .partition(_.partition < rescale.partitions)
     val isOver = owners.size == rescale.partitions && owners.forall(_.retained.nonEmpty) &&
       gone.forall(_.retained.isEmpty)
     val left = owners.flatMap(_.runsUntil(rescale.at)) ++ gone.flatMap(_.files)
+    if (left.isEmpty) done = Some(rescale)
     // Cheap first: as a rule the newest versions list all that is left, and no others need be read.
     val unused = if (isOver) without(left, owners.flatMap(_.newest)) else Nil
     if (unused.isEmpty) Nil
@@ -64,9 +77,8 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
   }
 
   /** The store's files in one partition. */
-  private final class Folder(val partition: Int, oldest: Long) {
-    private val here = location.copy(partition = partition)
-    private val all = storage.list(here.folder)
+  private final class Folder(here: StoreLocation, oldest: Long, all: Seq[StoredFile]) {
+    val partition: Int = here.partition
 
     val retained: Seq[Version] = for {
       file <- all
@@ -91,7 +103,7 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
   }
 }
 
-private object SharedFiles {
+private[checkpoint] object SharedFiles {
   final case class Found(path: String, file: StoredFile)
 
   /** The last rescale that a version knows of: the version that the partitioning before it ended with,

@@ -2,16 +2,21 @@ package keystate.checkpoint
 
 import scala.collection.mutable
 
-import keystate.backend.{Change, StateFamily}
+import keystate.backend.{Change, RunCursor, StateFamily}
 import keystate.errors.{CheckpointException, MissingVersionException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
 import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
   * nothing. What is missing or damaged it reports as a [[CheckpointException]].
   */
-final class StoreReader(location: StoreLocation, storage: CheckpointStorage, local: LocalFolder) {
+final class StoreReader(
+    val location: StoreLocation,
+    storage: CheckpointStorage,
+    local: LocalFolder
+) {
   private val runs = new RunFiles(location, storage, local)
 
   /** The versions that there are files of, oldest first, each with what follows it in the file's
@@ -36,13 +41,45 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
     * operator group are not among them.
     */
   def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
+    entries(manifest, family, manifest.groups)
+
+  /** Likewise the entries that a state has in the operator group: a subtask's own. */
+  def subtaskEntries(
+      manifest: Manifest,
+      family: StateFamily
+  ): Iterator[Change] with AutoCloseable = {
+    val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+    entries(manifest, family, KeyGroupRange(group, group))
+  }
+
+  /** Likewise only those of these key groups. */
+  def entries(
+      manifest: Manifest,
+      family: StateFamily,
+      groups: KeyGroupRange
+  ): Iterator[Change] with AutoCloseable =
     new RunMerge(
       manifest.runs
-        .filter(_.groups.intersects(manifest.groups))
-        .map(runs.read(_, isWhole = false, Set(family.id), manifest.groups, manifest.version))
+        .filter(_.groups.intersects(groups))
+        .map(runs.read(_, isWhole = false, Set(family.id), groups, manifest.version))
         .toIndexedSeq,
       keepRemovals = false
     )
+
+  /** The entries of a state and group from this entry key on and before the other, in their order.
+    */
+  def find(
+      manifest: Manifest,
+      family: StateFamily,
+      group: Int,
+      from: Array[Byte],
+      until: Array[Byte]
+  ): Vector[Change] = {
+    val found = manifest.runs.filter(_.groups.contains(group)).map { run =>
+      new FoundEntries(runs.find(run, family.id, group, from, until, manifest.version))
+    }
+    new RunMerge(found.toIndexedSeq, keepRemovals = false).toVector
+  }
 
   /** Reads every byte of a version, and returns all that is wrong.
     *
@@ -76,6 +113,14 @@ final class StoreReader(location: StoreLocation, storage: CheckpointStorage, loc
       storage.describe(VersionFile.path(location, version, id)),
       null
     )
+}
+
+/** Entries in memory. */
+private final class FoundEntries(found: Vector[Change]) extends RunCursor {
+  private val entries = found.iterator
+  override def hasNext: Boolean = entries.hasNext
+  override def next(): Change = entries.next()
+  override def close(): Unit = ()
 }
 
 object StoreReader {

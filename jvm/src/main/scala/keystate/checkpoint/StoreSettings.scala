@@ -1,5 +1,6 @@
 package keystate.checkpoint
 
+import keystate.files.RequestCounts
 import keystate.run.SectionedRun
 
 /** What a store is told of its query and of the user's settings.
@@ -34,5 +35,14 @@ final case class StoreSettings(
 /** What the last load of a store took, for its metrics: all 0 if nothing was read. */
 final case class LoadStatistics(millis: Long, runs: Int)
 
-/** What the last commit of a store took, for its metrics. */
-final case class CommitStatistics(millis: Long, filesWritten: Int, bytesWritten: Long)
+/** What the last commit of a store took, for its metrics.
+  *
+  * @param requests
+  *   those to the checkpoint's storage since the commit before: of the load and of maintenance too
+  */
+final case class CommitStatistics(
+    millis: Long,
+    filesWritten: Int,
+    bytesWritten: Long,
+    requests: RequestCounts
+)

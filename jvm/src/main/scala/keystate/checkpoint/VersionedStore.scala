@@ -27,7 +27,14 @@ import keystate.errors.{
   MaxParallelismMismatchException,
   StateMismatchException
 }
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.files.{
+  CheckpointStorage,
+  Concurrently,
+  CountedStorage,
+  LocalFolder,
+  RequestCounts,
+  StoreLocation
+}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
 import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
@@ -49,12 +56,14 @@ import keystate.errors.MixedPartitionsException
   */
 final class VersionedStore(
     location: StoreLocation,
-    storage: CheckpointStorage,
+    checkpoint: CheckpointStorage,
     settings: StoreSettings,
     backends: StateBackendFactory,
     local: LocalFolder
 ) extends AutoCloseable {
   import VersionedStore._
+
+  private val storage = new CountedStorage(checkpoint)
 
   private final class Loaded(val manifest: Manifest, val backend: KeyedStateBackend)
 
@@ -63,7 +72,8 @@ final class VersionedStore(
   private var workingFamilies = VectorMap.empty[String, StateFamily]
   private var nextFamilyId = 0
   private var lastLoad = LoadStatistics(0, 0)
-  private var lastCommit = CommitStatistics(0, 0, 0)
+  private var lastCommit = CommitStatistics(0, 0, 0, RequestCounts.Zero)
+  private var requestsTold = RequestCounts.Zero
 
   // Of the backend that was made last. Also read by the thread of the maintenance.
   @volatile private var takesSst = false
@@ -232,11 +242,14 @@ final class VersionedStore(
       loaded = new Loaded(next, backend)
       val newFiles =
         runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
+      val requests = storage.counts
       lastCommit = CommitStatistics(
         millisSince(start),
         newFiles.size + 1,
-        newFiles.map(_.bytes).sum + versionBytes
+        newFiles.map(_.bytes).sum + versionBytes,
+        requests - requestsTold
       )
+      requestsTold = requests
       next
     } catch {
       case e: Throwable =>
@@ -288,7 +301,7 @@ final class VersionedStore(
     val snapshot = loaded
     if (snapshot != null) {
       compaction.run(snapshot.manifest, snapshot.backend)
-      cleanUp.run(snapshot.manifest.runs ++ compaction.result)
+      cleanUp.run(snapshot.manifest.version, snapshot.manifest.runs ++ compaction.result)
     }
   }
 
@@ -331,7 +344,7 @@ final class VersionedStore(
       val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
       backend match {
         case fromFiles: RestoresFromFiles => restore(manifest, runs, owned, fromFiles)
-        case other => runs.foreach(load(manifest, _, other))
+        case other => load(manifest, runs, other)
       }
       backend.changesCommitted()
     } catch {
@@ -360,19 +373,18 @@ final class VersionedStore(
     case _ => error
   }
 
-  private def load(
-      manifest: Manifest,
-      run: Run,
-      backend: KeyedStateBackend
-  ): Unit = {
+  /** The next runs are fetched while one is loaded. */
+  private def load(manifest: Manifest, runs: Seq[Run], backend: KeyedStateBackend): Unit = {
     val families = manifest.families.map(_.id).toSet
-    val isWhole = manifest.isWhole(run)
-    val cursor = files.read(run, isWhole, families, manifest.readGroups, manifest.version)
-    try
-      cursor.foreach { change =>
-        backend.load(change.family, change.group, change.key, change.value)
-      }
-    finally cursor.close()
+    Concurrently.foreach(runs) { run =>
+      files.read(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
+    }(_.close()) { cursor =>
+      try
+        cursor.foreach { change =>
+          backend.load(change.family, change.group, change.key, change.value)
+        }
+      finally cursor.close()
+    }
   }
 
   private def restore(
@@ -384,20 +396,25 @@ final class VersionedStore(
     val families = manifest.families.map(_.id).toSet
     val local = mutable.Buffer.empty[RestoredRun]
     try {
-      runs.foreach { run =>
-        val isWhole = manifest.isWhole(run)
-        local += files.local(run, isWhole, families, manifest.readGroups, manifest.version)
+      Concurrently.foreach(runs) { run =>
+        files.local(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
+      }(discard) { run =>
+        local += run
+        ()
       }
       val counts = for {
         (family, counts) <- manifest.entryCounts
         byGroup <- counts.byGroup
       } yield family -> manifest.ownGroups.zip(byGroup).toMap
       backend.restore(local.toSeq, owned, counts)
-    } finally
-      local.foreach {
-        case RunFile(file, _, _) => file.delete()
-        case RunEntries(changes) => changes.close()
-      }
+    } finally local.foreach(discard)
+  }
+
+  private def discard(run: RestoredRun): Unit = run match {
+    case RunFile(file, _, _) =>
+      file.delete()
+      ()
+    case RunEntries(changes) => changes.close()
   }
 
   private def resetFamilies(): Unit = {

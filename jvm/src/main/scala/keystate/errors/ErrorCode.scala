@@ -47,6 +47,13 @@ object ErrorCode {
     "Compare checkpoints of one query."
   )
 
+  val CannotEdit: ErrorCode = new ErrorCode(
+    "KEYSTATE_CANNOT_EDIT",
+    "0A000",
+    "An operator has raw keyed state, which belongs to the key groups that are to be changed.",
+    "Drop that state first, or keep the key groups."
+  )
+
   val CannotImport: ErrorCode = new ErrorCode(
     "KEYSTATE_CANNOT_IMPORT",
     "0A000",
@@ -302,6 +309,13 @@ object ErrorCode {
     "Build the session with keystate.configure, before the query's first start."
   )
 
+  val PythonVersion: ErrorCode = new ErrorCode(
+    "KEYSTATE_PYTHON_VERSION",
+    "0A000",
+    "A Spark Connect client and the server's workers run different versions of Python.",
+    "Run the client with the version that the message names, or set PYSPARK_PYTHON on the server."
+  )
+
   val QueryIsRunning: ErrorCode = new ErrorCode(
     "KEYSTATE_QUERY_IS_RUNNING",
     "0A000",
@@ -361,8 +375,8 @@ object ErrorCode {
   val SparkConnect: ErrorCode = new ErrorCode(
     "KEYSTATE_SPARK_CONNECT",
     "0A000",
-    "The session is one of Spark Connect.",
-    "Use a classic session."
+    "The Spark Connect server has no Keystate, or another release of it.",
+    "Start it with the same release's jar and the settings of keystate.server_settings()."
   )
 
   val SparkVersion: ErrorCode = new ErrorCode(
@@ -386,6 +400,13 @@ object ErrorCode {
     "Let functions work in their own thread only; Spark tries the task again."
   )
 
+  val StateRow: ErrorCode = new ErrorCode(
+    "KEYSTATE_STATE_ROW",
+    "22000",
+    "A row of a DataFrame that is to be state can't be: a key is null or comes twice.",
+    "Mend the row, which the message shows."
+  )
+
   val StateType: ErrorCode = new ErrorCode(
     "KEYSTATE_STATE_TYPE",
     "42K09",
@@ -400,11 +421,25 @@ object ErrorCode {
     "As a rule Spark's retry goes through; else raise spark.keystate.lockTimeoutMs."
   )
 
+  val TargetExists: ErrorCode = new ErrorCode(
+    "KEYSTATE_TARGET_EXISTS",
+    "42K03",
+    "The place for a new checkpoint is not an empty folder.",
+    "Give it a folder of its own."
+  )
+
   val TaskEnded: ErrorCode = new ErrorCode(
     "KEYSTATE_TASK_ENDED",
     "XXKST",
     "State was used after its task had ended.",
     "Nothing: the attempt counts for nothing."
+  )
+
+  val Unfinished: ErrorCode = new ErrorCode(
+    "KEYSTATE_UNFINISHED",
+    "58030",
+    "A savepoint or an import was cut off while it wrote this checkpoint.",
+    "Delete its folder, and make it again."
   )
 
   val UnknownSchema: ErrorCode = new ErrorCode(
@@ -433,6 +468,7 @@ object ErrorCode {
     BadSetting,
     BroadcastDisagrees,
     CannotCompare,
+    CannotEdit,
     CannotImport,
     CannotReplaceFile,
     CannotRescale,
@@ -469,6 +505,7 @@ object ErrorCode {
     PickleRefused,
     Protocol,
     ProviderMissing,
+    PythonVersion,
     QueryIsRunning,
     RawStream,
     RescaleFailed,
@@ -481,9 +518,12 @@ object ErrorCode {
     SparkVersion,
     StateChanged,
     StateInUse,
+    StateRow,
     StateType,
     StoreInUse,
+    TargetExists,
     TaskEnded,
+    Unfinished,
     UnknownSchema,
     UnsupportedFormat,
     ValuesTooLarge

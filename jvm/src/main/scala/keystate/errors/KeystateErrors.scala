@@ -19,6 +19,12 @@ object KeystateErrors {
       "'event_time'."
   )
 
+  def windowsWithoutWatermark(assigner: String): KeystateException = new KeystateException(
+    ErrorCode.NoWatermark,
+    s"$assigner need a watermark: call withWatermark(column, delay) before keying; for a batch " +
+      "Dataset, which has none, name the column: window(assigner, column)."
+  )
+
   def providerMissing(provider: String, needed: String): KeystateException = new KeystateException(
     ErrorCode.ProviderMissing,
     s"The state store provider is $provider. Keystate's operators need " +
@@ -33,6 +39,42 @@ object KeystateErrors {
     s"This jar of Keystate is for Spark $builtFor, but Spark $running is running: take the jar " +
       s"whose name begins with keystate-spark${running.split('.').take(2).mkString(".")}, or for a " +
       "Python session the path that keystate.jar_path() gives."
+  )
+
+  def noSuchState(
+      checkpoint: String,
+      state: Option[String],
+      operator: Option[Long],
+      found: Int,
+      there: Seq[String]
+  ): KeystateException = {
+    val what = state.fold("state")(name => s"state '$name'") +
+      operator.fold("")(id => s" of operator $id")
+    val list = if (there.isEmpty) "none" else there.mkString("; ")
+    new KeystateException(
+      ErrorCode.NoSuchState,
+      if (found == 0) s"There is no $what in $checkpoint. There are: $list."
+      else
+        s"More than one $what is in $checkpoint: tell which one by " +
+          s"${if (state.isEmpty) "state=" else "operator="}. There are: $list."
+    )
+  }
+
+  def noSchema(operator: Path): KeystateException = new KeystateException(
+    ErrorCode.NoSuchState,
+    s"$operator has no description of a state's key: its query has not committed a batch yet."
+  )
+
+  def unknownCall(method: String, arguments: Int): KeystateException = new KeystateException(
+    ErrorCode.SparkConnect,
+    s"The server's jar of Keystate has no call '$method' with $arguments arguments: install the " +
+      "same release of Keystate on the client and on the Spark Connect server."
+  )
+
+  def badCall(part: String): KeystateException = new KeystateException(
+    ErrorCode.SparkConnect,
+    s"The server's jar of Keystate does not understand a client's call: $part. Install the same " +
+      "release of Keystate on both."
   )
 
   def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException =
@@ -67,6 +109,15 @@ object KeystateErrors {
   def keysDiffer(first: String, second: String): KeystateException = declaration(
     s"The key columns of both inputs must have the same types, in the same order: those of the " +
       s"first input are ($first), of the second ($second). Cast them to one type."
+  )
+
+  def initialKeysDiffer(rows: String, initial: String): KeystateException = declaration(
+    s"The key columns of the initial state must have the types of the stream's keys, in the same " +
+      s"order: those of the stream are ($rows), of the initial state ($initial). Cast them."
+  )
+
+  def initialStateIsAStream(): KeystateException = declaration(
+    "Initial state is a batch DataFrame, not a stream: it is read once, with the first micro-batch."
   )
 
   def ordersDiffer(
@@ -223,10 +274,24 @@ object KeystateErrors {
     s"The logs of the checkpoint $location don't have batch $batch any more."
   )
 
+  def unfinished(checkpoint: Path): KeystateException = new KeystateException(
+    ErrorCode.Unfinished,
+    s"The savepoint or import that was to make $checkpoint was cut off, so not all of it is there. " +
+      "Delete the folder and make it again. If it is being written just now, wait until it is done."
+  )
+
   def savepointExists(target: String): KeystateException = new KeystateException(
     ErrorCode.SavepointExists,
     s"$target exists and is not an empty folder: give a savepoint a folder of its own."
   )
+
+  def targetExists(target: String): KeystateException = new KeystateException(
+    ErrorCode.TargetExists,
+    s"$target exists and is not an empty folder: give the new checkpoint a folder of its own."
+  )
+
+  def stateRow(state: String, row: String, problem: String): KeystateException =
+    new KeystateException(ErrorCode.StateRow, s"State '$state', row $row: $problem.")
 
   def importExists(target: String): KeystateException = new KeystateException(
     ErrorCode.ImportExists,

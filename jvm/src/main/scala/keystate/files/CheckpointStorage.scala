@@ -15,6 +15,11 @@ trait CheckpointStorage {
   /** Reads a file from its beginning. */
   final def open(path: String): InputStream = open(path, 0)
 
+  /** Reads a file of which the length is known, in bytes. A storage may then do without asking for
+    * it.
+    */
+  def open(path: String, offset: Long, length: Long): InputStream = open(path, offset)
+
   /** Gives a file a local name too, without a copy; what has that name is then the same file and
     * must not be changed. False where that can't be: the caller then copies it.
     */
@@ -37,6 +42,9 @@ trait CheckpointStorage {
 
   /** Deletes a file. That it is not there is no error. */
   def delete(path: String): Unit
+
+  /** Deletes files, in as few requests as the storage can. */
+  def deleteAll(paths: Seq[String]): Unit = paths.foreach(delete)
 
   /** The full name of a file, for messages. */
   def describe(path: String): String

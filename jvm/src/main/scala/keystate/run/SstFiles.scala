@@ -2,6 +2,7 @@ package keystate.run
 
 import java.io.{File, IOException}
 import java.nio.ByteBuffer
+import java.util.Arrays
 
 import org.rocksdb.{
   BlockBasedTableConfig,
@@ -75,6 +76,27 @@ private[keystate] object SstFiles {
   ): RunCursor = {
     NativeHandles.loadLibrary()
     new SstCursor(file, families.toArray.sorted, groups, corrupt)
+  }
+
+  /** The entries whose stored keys are from these bytes on, and before the others. Of the file only
+    * the blocks are read that have them, or tell where they are. Throws RocksDBException when one of
+    * these is damaged.
+    */
+  def find(file: File, from: Array[Byte], until: Array[Byte]): Vector[Change] = {
+    NativeHandles.loadLibrary()
+    val handles = new NativeHandles
+    try {
+      val reader = open(file, handles)
+      val entries = handles.add(reader.newIterator(handles.add(new ReadOptions)))
+      val found = Vector.newBuilder[Change]
+      entries.seek(from)
+      while (entries.isValid && Arrays.compareUnsigned(entries.key, until) < 0) {
+        found += RunFormat.change(entries.key, entries.value)
+        entries.next()
+      }
+      entries.status()
+      found.result()
+    } finally handles.close()
   }
 
   /** Whether all entries of the families are of these groups. Throws RocksDBException when the file

@@ -146,6 +146,14 @@ object Settings {
     text => Option.when(text.split(',').forall(_.trim.matches("""(\w+\.)+(\w+|\*)|""")))(text)
   )
 
+  val SyncFiles: Setting[Boolean] = new Setting(
+    "spark.keystate.checkpoint.sync",
+    "whether files and folders of a checkpoint on a local disk are synced before they count",
+    Some(false),
+    "'true' or 'false'",
+    _.toBooleanOption
+  )
+
   val LockTimeoutMs: Setting[Int] =
     whole(
       "spark.keystate.lockTimeoutMs",
@@ -176,6 +184,7 @@ object Settings {
     InlineEntries,
     BroadcastCheck,
     PickleAllow,
+    SyncFiles,
     LockTimeoutMs,
     Parallelism
   )

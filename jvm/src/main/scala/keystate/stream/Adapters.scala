@@ -25,22 +25,8 @@ private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
     with FunctionAdapter {
   override def adapted: AnyRef = function
 
-  override def open(context: RuntimeContext): Unit = Adapter.open(function, context)
-  override def close(): Unit = Adapter.close(function)
-}
-
-private[keystate] object Adapter {
-  def open(function: AnyRef, context: RuntimeContext): Unit = function match {
-    case rich: RichFunction =>
-      rich.setRuntimeContext(context)
-      rich.open(context)
-    case _ =>
-  }
-
-  def close(function: AnyRef): Unit = function match {
-    case rich: RichFunction => rich.close()
-    case _ =>
-  }
+  override def open(context: RuntimeContext): Unit = RichFunction.open(function, context)
+  override def close(): Unit = RichFunction.close(function)
 }
 
 private[keystate] final class FlatMapAdapter[IN, OUT](function: FlatMapFunction[IN, OUT])

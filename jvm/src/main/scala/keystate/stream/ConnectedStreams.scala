@@ -65,7 +65,8 @@ sealed abstract class ConnectedStreams[A, B] private[keystate] (
       out,
       first.settings.name,
       groups.headOption,
-      first.settings.timeMode
+      first.settings.timeMode,
+      Seq(first.settings.late, second.settings.late)
     )
   }
 }
@@ -113,8 +114,8 @@ private[keystate] abstract class CoAdapter[A, B, OUT](function: AnyRef)
     extends KeyedCoProcessFunction[Any, A, B, OUT]
     with FunctionAdapter {
   override def adapted: AnyRef = function
-  override def open(context: RuntimeContext): Unit = Adapter.open(function, context)
-  override def close(): Unit = Adapter.close(function)
+  override def open(context: RuntimeContext): Unit = RichFunction.open(function, context)
+  override def close(): Unit = RichFunction.close(function)
 }
 
 private[keystate] final class CoMapAdapter[A, B, OUT](function: CoMapFunction[A, B, OUT])

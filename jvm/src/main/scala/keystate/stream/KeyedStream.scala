@@ -1,17 +1,36 @@
 package keystate.stream
 
-import org.apache.spark.sql.{Column, Dataset}
+import org.apache.spark.sql.{Column, DataFrame, Dataset}
+import org.apache.spark.sql.streaming.DataStreamWriter
 
-import keystate.{KeyedProcessFunction, MapStateDescriptor, ReduceFunction, TypeInformation}
+import keystate.{
+  InitialStateFunction,
+  KeyedProcessFunction,
+  MapStateDescriptor,
+  OutputTag,
+  ReduceFunction,
+  SideWrite,
+  TypeInformation
+}
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy}
+import keystate.windows.{
+  CountEvictor,
+  CountTrigger,
+  GlobalWindow,
+  GlobalWindows,
+  PurgingTrigger,
+  Window,
+  WindowAssigner
+}
+import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, SideOutputs}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
   * the other by the same subtask and share state. In a batch query state lasts as long as the
   * query.
   *
-  * `timeMode`, `maxParallelism`, `orderBy` and `name` return a new stream with that setting.
+  * `timeMode`, `maxParallelism`, `orderBy`, `lateOutput` and `name` return a new stream with that
+  * setting.
   */
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {
@@ -49,6 +68,11 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     * `KEYSTATE_DECLARATION`.
     */
   def orderBy(columns: Column*): Self = withSettings(settings.copy(order = columns))
+
+  /** Rows behind the watermark go to this side output instead of being dropped, in queries that read
+    * it. It has the columns of this Dataset, else `KEYSTATE_DECLARATION`.
+    */
+  def lateOutput(tag: OutputTag[T]): Self = withSettings(settings.copy(late = Some(tag)))
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.
@@ -105,6 +129,36 @@ final class KeyedStream[T, K] private[keystate] (
   def connect[B](other: KeyedRowStream[B]): ConnectedKeyedStreams[T, B, K] =
     new ConnectedKeyedStreams(this, other, keyType)
 
+  /** Groups the elements of a key into windows: see `keystate.windows`. */
+  def window[W <: Window](assigner: WindowAssigner[T, W]): WindowedStream[T, K, W] =
+    windowed(assigner, None)
+
+  /** As the other one, for a batch Dataset, which has no watermark.
+    *
+    * @param eventTime
+    *   the column with an element's event time, a timestamp; of a stream it is the one that the
+    *   watermark is defined on. Else `KEYSTATE_DECLARATION`
+    */
+  def window[W <: Window](
+      assigner: WindowAssigner[T, W],
+      eventTime: String
+  ): WindowedStream[T, K, W] =
+    windowed(assigner, Some(eventTime))
+
+  private def windowed[W <: Window](
+      assigner: WindowAssigner[T, W],
+      eventTime: Option[String]
+  ): WindowedStream[T, K, W] =
+    new WindowedStream(this, keyType, Windowing(assigner, eventTime))
+
+  /** Groups the elements of a key into windows of so many elements, one after the other. */
+  def countWindow(size: Long): WindowedStream[T, K, GlobalWindow] =
+    window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+
+  /** Every `slide` elements of a key a window of the last `size`. */
+  def countWindow(size: Int, slide: Long): WindowedStream[T, K, GlobalWindow] =
+    window(GlobalWindows.create()).evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
   /** The function's results, as a Dataset that several such operators can follow.
     *
     * The function is serialised, and a copy of it opened and closed on the driver. What is wrong
@@ -115,6 +169,20 @@ final class KeyedStream[T, K] private[keystate] (
   def process[OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
+
+  /** As the other one, for a function that begins with initial state.
+    *
+    * @param initialState
+    *   a batch Dataset with keys of the same types, else `KEYSTATE_DECLARATION`. Its elements are
+    *   given to `processInitialState` before those of the query's first micro-batch, and in a batch
+    *   query before all others; those of a key in its `orderBy`. Once that micro-batch is committed
+    *   it is not read again.
+    */
+  def process[S, OUT](
+      function: KeyedProcessFunction[K, T, OUT] with InitialStateFunction[K, S],
+      initialState: KeyedRowStream[S]
+  )(implicit out: TypeInformation[OUT]): Dataset[OUT] =
+    run(function, Some(keyType), out, initial = Some(initialState.keyedData(None)))
 }
 
 /** A Dataset keyed by columns; made by `data.keyed(columns)`. */
@@ -135,6 +203,35 @@ final class KeyedDataset[T] private[keystate] (
   def connect[B](other: KeyedRowStream[B]): ConnectedKeyedDatasets[T, B] =
     new ConnectedKeyedDatasets(this, other)
 
+  /** Groups the elements of a key into windows: see `keystate.windows`. */
+  def window[W <: Window](assigner: WindowAssigner[T, W]): WindowedDataset[T, W] =
+    windowed(assigner, None)
+
+  /** As the other one, for a batch Dataset, which has no watermark.
+    *
+    * @param eventTime
+    *   the column with an element's event time, a timestamp; of a stream it is the one that the
+    *   watermark is defined on. Else `KEYSTATE_DECLARATION`
+    */
+  def window[W <: Window](
+      assigner: WindowAssigner[T, W],
+      eventTime: String
+  ): WindowedDataset[T, W] =
+    windowed(assigner, Some(eventTime))
+
+  private def windowed[W <: Window](
+      assigner: WindowAssigner[T, W],
+      eventTime: Option[String]
+  ): WindowedDataset[T, W] = new WindowedDataset(this, Windowing(assigner, eventTime))
+
+  /** Groups the elements of a key into windows of so many elements, one after the other. */
+  def countWindow(size: Long): WindowedDataset[T, GlobalWindow] =
+    window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+
+  /** Every `slide` elements of a key a window of the last `size`. */
+  def countWindow(size: Int, slide: Long): WindowedDataset[T, GlobalWindow] =
+    window(GlobalWindows.create()).evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
   /** The function's results. Fails as [[KeyedStream.process]] does.
     *
     * @tparam K
@@ -144,10 +241,38 @@ final class KeyedDataset[T] private[keystate] (
       keyType: TypeInformation[K],
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
+
+  /** As the other one, for a function that begins with initial state; see
+    * [[KeyedStream.process[S,OUT]*]].
+    */
+  def process[K, S, OUT](
+      function: KeyedProcessFunction[K, T, OUT] with InitialStateFunction[K, S],
+      initialState: KeyedRowStream[S]
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    run(function, Some(keyType), out, initial = Some(initialState.keyedData(None)))
 }
 
 /** What `import keystate._` adds to a Dataset. */
 final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
+
+  /** What the function whose results this Dataset has emitted with `ctx.output(tag, result)`. A
+    * query that reads it runs the function for it. To be called on what `process` returned, else
+    * `KEYSTATE_DECLARATION`.
+    */
+  def getSideOutput[S](tag: OutputTag[S]): Dataset[S] =
+    SideOutputs.only(withSideOutputs(tag), tag)
+
+  /** These results and side outputs in one DataFrame, from one run of the function: a struct column
+    * `main`, and one for each tag, by its name. In a row just one of them is not null.
+    */
+  def withSideOutputs(tags: OutputTag[_]*): DataFrame = SideOutputs.all(data, tags)
+
+  /** Writes these results and side outputs in one streaming query, from one run of the function. The
+    * functions are called for each micro-batch with its id, as by `foreachBatch`: again, with the
+    * same rows, when a micro-batch is run again.
+    */
+  def writeOutputs(main: (Dataset[T], Long) => Unit)(side: SideWrite[_]*): DataStreamWriter[_] =
+    SideOutputs.write(data, Some(main), side)
 
   /** Its rows without keys, and so without keyed state and timers. */
   def stream: DataStream[T] = new DataStream(data)

@@ -7,6 +7,7 @@ import keystate.{
   FilterFunction,
   FlatMapFunction,
   MapFunction,
+  OutputTag,
   ProcessFunction,
   RichFunction,
   TypeInformation
@@ -59,22 +60,30 @@ abstract class RowStream[T] private[keystate] (
   private[keystate] def keyedData(first: Option[Column]): KeyedData[T] =
     KeyedData(data, by, first.toSeq ++ settings.order)
 
+  /** @param eventTime
+    *   the column that has the event time; None if that is told by the watermark
+    */
   private[keystate] def run[OUT](
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       out: TypeInformation[OUT],
-      broadcast: Option[BroadcastData] = None
+      broadcast: Option[BroadcastData] = None,
+      initial: Option[KeyedData[_]] = None,
+      eventTime: Option[String] = None
   ): Dataset[OUT] = ScalaBridge.process(
     data,
     by,
     function,
     keyType,
     broadcast,
+    initial,
     out,
     settings.name,
     settings.maxParallelism,
     settings.timeMode,
-    settings.order
+    settings.order,
+    settings.late,
+    eventTime
   )
 }
 
@@ -84,12 +93,15 @@ abstract class RowStream[T] private[keystate] (
   *   None: what the checkpoint or the session says
   * @param order
   *   what the rows of a key are sorted by; none if in no order
+  * @param late
+  *   the side output of late rows; None if they are dropped
   */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
     timeMode: String = "auto",
     maxParallelism: Option[Int] = None,
-    order: Seq[Column] = Nil
+    order: Seq[Column] = Nil,
+    late: Option[OutputTag[_]] = None
 )
 
 /** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a

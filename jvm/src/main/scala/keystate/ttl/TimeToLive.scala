@@ -56,10 +56,7 @@ sealed class Expiry(val ttl: TimeToLive, began: Long) {
   protected def expiredUntil: Long = expiredAtFirst
 
   /** Whether a stored value has expired. One without a timestamp never has. */
-  def isExpired(value: Array[Byte]): Boolean = {
-    val timestamp = StateValue.timestamp(value)
-    timestamp != StateValue.NoTimestamp && timestamp <= expiredUntil
-  }
+  def isExpired(value: Array[Byte]): Boolean = Expiry.isExpired(value, expiredUntil)
 
   /** What the checkpoint keeps of it, in the state's properties, for the merging of runs and for
     * the next task: the time to live, where the clock stood, and whether merging may drop what has
@@ -99,18 +96,41 @@ object Expiry {
     * properties; None when it may drop none.
     */
   def droppedUntil(properties: Map[String, String]): Option[Long] =
+    if (properties.get(DropOnMerge).contains("true")) expiredUntil(properties) else None
+
+  /** Tells whether a stored value of a committed state with these properties has expired, by the
+    * clock of that version. Without a time to live none has.
+    */
+  def inVersion(properties: Map[String, String]): Array[Byte] => Boolean = {
+    val until = expiredUntil(properties)
+    value => until.exists(isExpired(value, _))
+  }
+
+  /** The time to live of a committed state with these properties and where its clock stood, both in
+    * ms; None without a time to live.
+    */
+  def inProperties(properties: Map[String, String]): Option[(Long, Long)] =
     for {
       millis <- properties.get(Millis)
       time <- properties.get(Time)
-      if properties.get(DropOnMerge).contains("true")
-    } yield expiredUntil(millis.toLong, time.toLong)
+    } yield (millis.toLong, time.toLong)
 
-  private def expiredUntil(millis: Long, now: Long): Long =
+  private def expiredUntil(properties: Map[String, String]): Option[Long] =
+    inProperties(properties).map { case (millis, time) => expiredUntil(millis, time) }
+
+  /** Whether a value has expired if this is the greatest timestamp that has. */
+  private def isExpired(value: Array[Byte], until: Long): Boolean = {
+    val timestamp = StateValue.timestamp(value)
+    timestamp != StateValue.NoTimestamp && timestamp <= until
+  }
+
+  /** The greatest timestamp that has expired at a time; `Long.MinValue` where nothing has. */
+  private[ttl] def expiredUntil(millis: Long, now: Long): Long =
     if (now < Long.MinValue + 1 + millis) Long.MinValue else now - millis
 }
 
 /** A time to live for a task in real-time mode, in which the clock goes on. */
 final class LiveExpiry(ttl: TimeToLive, began: Long) extends Expiry(ttl, began) {
   override def now: Long = Math.max(began, System.currentTimeMillis)
-  override protected def expiredUntil: Long = now - ttl.millis
+  override protected def expiredUntil: Long = Expiry.expiredUntil(ttl.millis, now)
 }

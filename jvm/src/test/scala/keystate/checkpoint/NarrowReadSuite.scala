@@ -128,6 +128,28 @@ class NarrowReadSuite extends AnyFunSuite with StoreFixture {
     assert(leftBehind.isEmpty)
   }
 
+  test("one key is found in the section of its group") {
+    val storage = written(section = 8000)
+    val local = newLocalFolder()
+    try {
+      val reader = new StoreReader(location.copy(partition = 0), storage, local)
+      val manifest = reader.manifest(1, None, 1)
+      val family = manifest.families.find(_.name == "p").get
+      def find(from: String, until: String) =
+        reader
+          .find(manifest, family, 40, bytes(from), bytes(until))
+          .map(found => new String(found.key, "UTF-8"))
+      assert(find("3", "4") == Seq("3"))
+      val read = storage.runBytesRead.get
+      // The file's end for its index, and a section or two.
+      assert(read < 16 * 1024 + 3 * 16000, s"$read of ${storage(storage.runs.head).length}")
+      assert(find("3", "6") == Seq("3", "4", "5"))
+      assert(find("30", "4") == Nil)
+      assert(reader.find(manifest, family.copy(id = 7), 40, bytes("3"), bytes("4")) == Nil)
+    } finally local.close()
+    assert(leftBehind.isEmpty)
+  }
+
   test("a file that has nothing of what is wanted") {
     val storage = new MemoryStorage
     val store = open(storage, 0, 1, section = 8000)

@@ -106,8 +106,11 @@ object FaultFileSystem {
   private val Root = URI.create("fault:///")
   private val Temporary = """(.*/)\.([^/]+)\.[0-9a-f-]{36}(?:\.TID\d+)?\.tmp""".r
 
+  /** The Hadoop settings. With the rename `objects` it is an [[ObjectFileSystem]]. */
   def settings(plan: FaultPlan, rename: String = "replace"): Map[String, String] = Map(
-    "fs.fault.impl" -> classOf[FaultFileSystem].getName,
+    "fs.fault.impl" -> (
+      if (rename == "objects") classOf[ObjectFileSystem] else classOf[FaultFileSystem]
+    ).getName,
     "fs.fault.impl.disable.cache" -> "true",
     Plan -> plan.folder.getPath,
     Rename -> rename

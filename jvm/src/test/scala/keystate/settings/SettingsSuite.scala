@@ -33,6 +33,7 @@ class SettingsSuite extends AnyFunSuite {
       "worker.inlineEntries" -> Seq("-1", "abc"),
       "broadcast.check" -> Seq("yes"),
       "pickle.allow" -> Seq("Cart", "shop.Cart;os.system"),
+      "checkpoint.sync" -> Seq("yes"),
       "lockTimeoutMs" -> Seq("0", "1m"),
       "parallelism" -> Seq("0")
     )

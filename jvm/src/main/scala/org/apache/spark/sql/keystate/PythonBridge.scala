@@ -6,28 +6,33 @@ import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import org.apache.hadoop.fs.Path
-import org.json4s.jackson.JsonMethods.{compact, render}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
+import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
 import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
-  CheckpointDifference,
   CheckpointImport,
-  CheckpointReport,
+  CheckpointReader,
   QueryCheckpoint,
   Savepoint,
+  StoredSubtaskState,
   StoredTimers
 }
-import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.connect.WorkerPython
+import org.apache.spark.sql.keystate.edit.{EditedCheckpoint, NewCheckpoint, WrittenOperator}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{
   BroadcastProcess,
   KeyedInput,
@@ -40,8 +45,20 @@ import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
 
-/** Every call that the Python package makes. */
+/** Every call that the Python package makes: by py4j in a classic session, by
+  * [[KeystateConnectPlugin]] in one of Spark Connect. No two have the same name.
+  */
 object PythonBridge {
+
+  /** The version of this jar, and of the Python that a Spark Connect server's workers run, as JSON.
+    */
+  def environment(): String = {
+    val jar = Option(getClass.getPackage.getImplementationVersion)
+    compact(render(("keystate" -> jar) ~ ("python" -> WorkerPython.version)))
+  }
+
+  /** JSON of the schema of a DataFrame. */
+  def schema(data: Dataset[_]): String = data.schema.json
 
   /** Applies a keyed function to a DataFrame.
     *
@@ -85,6 +102,36 @@ object PythonBridge {
     )
   }
 
+  /** Applies a keyed function that begins with initial state.
+    *
+    * @param initial
+    *   a batch DataFrame; its rows come before those of `data`, once
+    * @param initialKeys
+    *   its columns that are the key
+    * @param initialOrder
+    *   what its rows are sorted by; the other parameters are as for `process`
+    */
+  def processWithInitialState(
+      data: Dataset[_],
+      initial: Dataset[_],
+      function: Column,
+      keys: JList[Column],
+      initialKeys: JList[Column],
+      order: JList[Column],
+      initialOrder: JList[Column],
+      outputSchema: String,
+      spec: String
+  ): DataFrame = {
+    val state = initial.asInstanceOf[ClassicDataset[_]]
+    extended(process(data, function, keys, order, outputSchema, spec)) {
+      TwoInputProcess.initialized(
+        _,
+        KeyedInput.byColumns(state, initialKeys.asScala.toSeq),
+        KeyedInput.order(state, initialOrder.asScala.toSeq)
+      )
+    }
+  }
+
   /** Applies a function to two DataFrames with the same keys.
     *
     * @param merged
@@ -121,6 +168,38 @@ object PythonBridge {
         OperatorSpec.fromJson(spec)
       )
     )
+  }
+
+  /** Adds a micro-batch to files, unless it is among them: relies on Spark's file sink, whose log has
+    * the ids of micro-batches.
+    *
+    * @param options
+    *   names and values in turn
+    * @return
+    *   the micro-batch's id
+    */
+  def addFiles(
+      batch: Dataset[_],
+      batchId: Long,
+      path: String,
+      format: String,
+      partitionBy: JList[String],
+      options: JList[String]
+  ): Long = {
+    val df = batch.asInstanceOf[ClassicDataset[_]]
+    val session = df.sparkSession
+    DataSource(session, format).providingInstance() match {
+      case files: FileFormat =>
+        new FileStreamSink(
+          session,
+          path,
+          files,
+          partitionBy.asScala.toSeq,
+          options.asScala.grouped(2).map(option => option(0) -> option(1)).toMap
+        ).addBatch(batchId, df.toDF())
+      case _ => throw KeystateErrors.declaration(s"'$format' is no format of files.")
+    }
+    batchId
   }
 
   /** A streaming DataFrame of a stateful source.
@@ -160,12 +239,17 @@ object PythonBridge {
       outputSchema: String,
       spec: String
   ): DataFrame = {
-    val keyed = process(data, function, keys, order, outputSchema, spec)
-      .asInstanceOf[ClassicDataset[_]]
     val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    extended(process(data, function, keys, order, outputSchema, spec)) {
+      BroadcastProcess.connect(_, right)
+    }
+  }
+
+  /** The operator that `process` made, with another input. */
+  private def extended(processed: DataFrame)(extend: KeyedProcess => LogicalPlan): DataFrame = {
+    val keyed = processed.asInstanceOf[ClassicDataset[_]]
     keyed.queryExecution.analyzed match {
-      case operator: KeyedProcess =>
-        ClassicDataset.ofRows(keyed.sparkSession, BroadcastProcess.connect(operator, right))
+      case operator: KeyedProcess => ClassicDataset.ofRows(keyed.sparkSession, extend(operator))
       case other => throw new IllegalStateException(s"unexpected plan $other")
     }
   }
@@ -175,8 +259,7 @@ object PythonBridge {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val root = new Path(stopped(classic, checkpoint))
     val conf = classic.sessionState.newHadoopConf()
-    // Spark's logs make their folders when they are opened.
-    if (!CheckpointFileManager.create(root, conf).exists(new Path(root, "offsets")))
+    if (!CheckpointFiles.create(root, conf).exists(new Path(root, "offsets")))
       throw KeystateErrors.noCheckpoint(checkpoint)
     val rescaling = new QueryRescaling(classic, root.toString)
     rescaling.checkProvider()
@@ -186,19 +269,37 @@ object PythonBridge {
     finally CheckpointOwner.release(root, run)
   }
 
-  /** What is in a checkpoint, as JSON. */
+  // What these do: see CheckpointReader.
+
   def inspect(session: SparkSession, checkpoint: String): String =
-    reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).inspect())))
+    reader(session).inspect(checkpoint)
 
-  /** Reads all of a checkpoint. Returns what is wrong, as JSON. */
   def verify(session: SparkSession, checkpoint: String): String =
-    reading(session, checkpoint)(opened => compact(render(new CheckpointReport(opened).verify())))
+    reader(session).verify(checkpoint)
 
-  /** How many keys of each state differ between two checkpoints, as JSON. */
+  def statistics(session: SparkSession, checkpoint: String): String =
+    reader(session).statistics(checkpoint)
+
   def diff(session: SparkSession, before: String, after: String): String =
-    reading(session, before) { left =>
-      reading(session, after)(right => compact(render(CheckpointDifference(left, right))))
-    }
+    reader(session).diff(before, after)
+
+  def describeState(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      state: String
+  ): String = reader(session).describeState(checkpoint, operator, state)
+
+  def lookUp(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      state: String,
+      key: String,
+      start: String,
+      end: String,
+      isRange: Boolean
+  ): String = reader(session).lookUp(checkpoint, operator, state, key, start, end, isRange)
 
   /** The timers of an operator after a micro-batch.
     *
@@ -235,13 +336,94 @@ object PythonBridge {
     }
   }
 
+  /** A broadcast state after a micro-batch. */
+  def broadcastState(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      batch: Long,
+      state: String
+  ): DataFrame = reading(session, checkpoint) { opened =>
+    new StoredSubtaskState(opened, operator, batch)
+      .broadcast(session.asInstanceOf[ClassicSparkSession], state)
+  }
+
+  /** The operator state of each subtask after a micro-batch, as JSON. */
+  def operatorState(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      batch: Long
+  ): String = reading(session, checkpoint) { opened =>
+    compact(render(new StoredSubtaskState(opened, operator, batch).operatorState))
+  }
+
+  /** Makes a checkpoint for a new query of DataFrames.
+    *
+    * @param operators
+    *   JSON of the operators; the lists that follow have an element for each of them
+    * @param streams
+    *   streams with the key columns, which have no rows
+    * @param states
+    *   the rows of states, with the columns that `StateEncoder` tells
+    * @param sources
+    *   how many sources the query will have
+    */
+  def create(
+      session: SparkSession,
+      target: String,
+      operators: String,
+      streams: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      states: JList[JList[Dataset[_]]],
+      partitions: Int,
+      sources: Int
+  ): Unit = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val written = WrittenOperator.all(parse(operators).children, streams, keys, states)
+    new NewCheckpoint(classic, new Path(resolved(classic, target)))
+      .write(written, partitions, sources)
+  }
+
+  /** Makes a changed copy of a stopped query's checkpoint. Returns the last micro-batch in it.
+    *
+    * @param operators
+    *   JSON of the operators that are written; the other parameters are as for `create`
+    * @param copied
+    *   the operators that are copied as they are; `numbers` has their numbers in the copy
+    */
+  def edit(
+      session: SparkSession,
+      checkpoint: String,
+      target: String,
+      operators: String,
+      streams: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      states: JList[JList[Dataset[_]]],
+      copied: JList[Int],
+      numbers: JList[Int]
+  ): Long = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    stopped(classic, checkpoint)
+    val written = WrittenOperator.all(parse(operators).children, streams, keys, states)
+    val unchanged = copied.asScala.map(_.toLong).zip(numbers.asScala.map(_.toLong)).toSeq
+    reading(session, checkpoint) { opened =>
+      new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)))
+        .write(unchanged, written)
+    }
+  }
+
   private def reading[T](
       session: SparkSession,
       checkpoint: String
   )(read: QueryCheckpoint => T): T = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    Using.resource(new QueryCheckpoint(classic, resolved(classic, checkpoint)))(read)
+    val conf = classic.sessionState.newHadoopConf()
+    Using.resource(new QueryCheckpoint(conf, resolved(classic, checkpoint)))(read)
   }
+
+  private def reader(session: SparkSession) =
+    new CheckpointReader(session.asInstanceOf[ClassicSparkSession].sessionState.newHadoopConf())
 
   /** The resolved place of a checkpoint. Throws if a query is running on it, in this session or in
     * another process of this machine. A query on another machine is not noticed.

@@ -1,8 +1,24 @@
 package org.apache.spark.sql.keystate
 
-import org.apache.spark.sql.keystate.rescale.RestartListener
+import scala.util.Try
 
-/** Takes ownership of a checkpoint when its query starts, and rescales it. Set as one of
-  * `spark.sql.streaming.streamingQueryListeners`. Spark makes it by its class name.
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryStartedEvent
+
+import org.apache.spark.sql.keystate.rescale.RestartListener
+import org.apache.spark.sql.keystate.ui.KeystateTab
+
+/** Takes ownership of a checkpoint when its query starts, rescales it, and adds Keystate's tab to
+  * Spark's web UI. Set as one of `spark.sql.streaming.streamingQueryListeners`. Spark makes it by its
+  * class name.
   */
-class RescaleOnRestart extends RestartListener
+class RescaleOnRestart extends RestartListener {
+  override def onQueryStarted(event: QueryStartedEvent): Unit = {
+    super.onQueryStarted(event)
+    // A query runs as well without the tab.
+    Try(SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).foreach {
+      KeystateTab.attach
+    })
+    ()
+  }
+}

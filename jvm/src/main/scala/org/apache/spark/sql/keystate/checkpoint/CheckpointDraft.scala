@@ -1,24 +1,30 @@
 package org.apache.spark.sql.keystate.checkpoint
 
+import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import scala.util.Using
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileUtil, Path}
+import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-
-import keystate.errors.KeystateException
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
+import keystate.checkpoint.StoreReader
+import keystate.errors.{KeystateException, MissingRunException}
+import keystate.files.Concurrently
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
 /** A new checkpoint that is made from another one. It is written to a folder next to its final
   * place, and that folder is then renamed. So it appears whole, if the file system renames a folder
   * in one step.
+  *
+  * In an object store it is written where it is to be, because nothing there renames a folder. A
+  * file `_keystate/unfinished` is the first to be written and is deleted at the end. No query starts
+  * on a checkpoint that has it, and nothing else reads such a one.
   *
   * @param exists
   *   makes the error for a place where something is already
@@ -32,11 +38,34 @@ private[keystate] final class CheckpointDraft(
   private implicit val formats: Formats = DefaultFormats
   private val fs = target.getFileSystem(conf)
 
-  val root = new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
+  private val inPlace = CheckpointFiles.isObjectStore(target, conf)
 
-  /** Writes and renames. If anything fails, nothing is left behind. */
+  val root: Path =
+    if (inPlace) target
+    else new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
+
+  /** Writes all of it. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
     if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
+    if (inPlace) writeInPlace(body) else writeAndRename(body)
+  }
+
+  private def writeInPlace(body: => Unit): Unit = {
+    val mark = CheckpointOwner.unfinished(target)
+    val files = CheckpointFiles.create(target, conf)
+    try CheckpointFiles.write(files, mark, overwriteIfPossible = false)(_ => ())
+    catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
+    try body
+    catch {
+      case e: Throwable =>
+        try fs.delete(target, true)
+        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
+        throw e
+    }
+    files.delete(mark)
+  }
+
+  private def writeAndRename(body: => Unit): Unit =
     try {
       body
       fs.delete(target, true) // if it is there, it is empty
@@ -45,53 +74,103 @@ private[keystate] final class CheckpointDraft(
       fs.delete(root, true)
       ()
     }
-  }
 
   /** Copies those of the named files that exist. */
   def copy(names: Seq[String]): Unit =
-    names.distinct.filter(name => source.files.exists(path(name))).foreach { name =>
-      // Names are checked where they are read; this makes sure that nothing is written outside of
-      // the copy.
-      require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
-      val from = path(name)
-      FileUtil.copy(from.getFileSystem(conf), from, fs, new Path(root, name), false, conf)
-    }
+    Concurrently.foreach(names.distinct)(copyFile)(_ => ())(_ => ())
+
+  private def copyFile(name: String): Unit = {
+    val from = checked(name)
+    if (source.files.exists(from)) copy(from, name)
+  }
+
+  private def copy(from: Path, name: String): Unit = {
+    FileUtil.copy(from.getFileSystem(conf), from, fs, new Path(root, name), false, conf)
+    ()
+  }
 
   /** Copies what describes the state, but not the state: records, metadata and schemas. */
-  def copyMetadata(): Unit = {
-    val described = source.operators
-      .flatMap(operator => below(s"state/$operator"))
+  def copyMetadata(): Unit =
+    source.operators.foreach(operator => describe(source, operator, operator))
+
+  /** Likewise of one operator of a checkpoint, for the operator of this number. */
+  def describe(from: QueryCheckpoint, operator: Long, as: Long): Unit = {
+    val described = below(from, s"state/$operator")
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))
-    val (placed, plain) = described.partition(_.contains("/_metadata/v2/"))
-    copy(plain)
-    placed
-      .filter(name => new Path(name).getName.toLongOption.isDefined)
-      .foreach(name => put(name, moved(name)))
+    described.foreach { name =>
+      val file = new Path(from.root, name)
+      val to = s"state/$as/${name.stripPrefix(s"state/$operator/")}"
+      // Spark's operator metadata: version 2 has a file for each micro-batch, version 1 has one.
+      val isVersion2 = name.contains("/_metadata/v2/")
+      val tellsPaths =
+        if (isVersion2) file.getName.toLongOption.isDefined
+        else file.getName == "metadata" && file.getParent.getName == "_metadata"
+      if (tellsPaths) put(to, moved(from, file, operator, as))
+      else if (!isVersion2) copy(file, to)
+    }
+  }
+
+  /** Copies the files that hold the state of operators after a micro-batch. Throws if one is
+    * missing.
+    *
+    * @param operators
+    *   each with its number in the copy
+    */
+  def copyState(batch: CommittedBatch, operators: Seq[(Long, Long)]): Unit = {
+    val files = for {
+      (operator, as) <- operators
+      store <- source.stores(operator)
+      partition <- 0 until source.partitions(batch, operator)
+      reader = source.reader(operator, partition, store)
+      id = source.idOf(batch, operator, partition, store)
+      manifest = reader.manifest(batch.version, id, batch.partitions)
+      file <- reader.versionFile(batch.version, id, batch.partitions) +: StoreReader.files(manifest)
+    } yield (s"state/$operator/$file", s"state/$as/$file", reader.location)
+    Concurrently.foreach(files.distinctBy(_._1)) { case (name, to, location) =>
+      try copy(checked(name), to)
+      catch {
+        case e: FileNotFoundException =>
+          throw new MissingRunException(location, batch.version, name, e)
+      }
+    }(_ => ())(_ => ())
+  }
+
+  /** Copies the logs as they are after a micro-batch, and what sources keep. One that was only begun
+    * is left out. Spark also reads the entry before the last one.
+    */
+  def copyLogs(batch: CommittedBatch): Unit = {
+    val logs = Seq("offsets", "commits").flatMap { log =>
+      Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
+    }
+    copy(logs ++ below("sources") :+ "metadata")
   }
 
   /** All files below a folder, relative to the checkpoint. */
-  def below(folder: String): Seq[String] = source.filesBelow(path(folder)).map { status =>
-    source.root.toUri.relativize(status.getPath.toUri).getPath
-  }
+  def below(folder: String): Seq[String] = below(source, folder)
 
-  /** A file of Spark's operator metadata with its paths changed to the new place. Its second line
-    * names the state schema files by paths that contain the checkpoint's place.
+  private def below(from: QueryCheckpoint, folder: String): Seq[String] =
+    from.filesBelow(new Path(from.root, folder)).map { status =>
+      from.root.toUri.relativize(status.getPath.toUri).getPath
+    }
+
+  /** A file of Spark's operator metadata with the operator's number and paths in the copy. Its second
+    * line names the state schema files by paths that contain the checkpoint's place.
     */
-  private def moved(name: String): String = {
-    val file = path(name)
+  private def moved(from: QueryCheckpoint, file: Path, operator: Long, as: Long): String = {
     val state = new Path(target, "state")
-    val operator = name.stripPrefix("state/").takeWhile(_ != '/').toLong
     SparkFiles.reading(file) {
-      val text = Using.resource(source.files.open(file)) { in =>
+      val text = Using.resource(from.files.open(file)) { in =>
         new String(in.readAllBytes(), UTF_8)
       }
       val (version, metadata) = text.splitAt(text.indexOf('\n') + 1)
       val placed = parse(metadata).transformField {
         case JField("stateSchemaFilePaths", JArray(files)) =>
           val here = files.map { schema =>
-            JString(SparkStoreMetadata.schemaFile(schema.extract[String], operator, state).toString)
+            val path = schema.extract[String]
+            JString(SparkStoreMetadata.schemaFile(path, operator, state, as).toString)
           }
           JField("stateSchemaFilePaths", JArray(here))
+        case JField("operatorId", JInt(_)) => JField("operatorId", JInt(as))
       }
       version + compact(render(placed))
     }
@@ -99,12 +178,18 @@ private[keystate] final class CheckpointDraft(
 
   private def put(name: String, content: String): Unit = {
     val file = new Path(root, name)
-    val files = CheckpointFileManager.create(file.getParent, conf)
+    val files = CheckpointFiles.create(file.getParent, conf)
     files.mkdirs(file.getParent)
     CheckpointFiles.write(files, file, overwriteIfPossible = true)(
       _.write(content.getBytes(UTF_8))
     )
   }
 
-  private def path(name: String): Path = new Path(source.root, name)
+  /** A file of the source. Names are checked where they are read; this makes sure that nothing is
+    * written outside of the copy.
+    */
+  private def checked(name: String): Path = {
+    require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
+    new Path(source.root, name)
+  }
 }

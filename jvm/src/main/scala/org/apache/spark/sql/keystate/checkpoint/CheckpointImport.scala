@@ -27,8 +27,8 @@ private[keystate] final class CheckpointImport(
 
   private val conf = session.sessionState.newHadoopConf()
   private val draft = new CheckpointDraft(source, target, conf, KeystateErrors.importExists)
-  private val offsets = QueryLogs.offsets(session, source.root)
-  private val commits = QueryLogs.commits(session, source.root)
+  private val offsets = QueryLogs.offsets(conf, source.root)
+  private val commits = QueryLogs.commits(conf, source.root)
 
   /** Returns the last committed micro-batch. */
   def run(): Long = {
@@ -48,8 +48,9 @@ private[keystate] final class CheckpointImport(
       logs("offsets", batch.number).map(new Path(_).getName.toLong).foreach { number =>
         offsets.get(number).foreach { pinned =>
           QueryLogs
-            .offsets(session, draft.root)
+            .offsets(conf, draft.root)
             .replace(
+              session,
               number,
               OffsetEntry.withSetting(pinned, Provider -> Settings.ProviderClass)
             )
@@ -58,8 +59,9 @@ private[keystate] final class CheckpointImport(
       val ids = copyState(batch, entry)
       if (batch.ids.nonEmpty)
         QueryLogs
-          .commits(session, draft.root)
+          .commits(conf, draft.root)
           .replace(
+            session,
             batch.number,
             commits.get(batch.number).get.withStateUniqueIds(Some(ids))
           )
@@ -96,7 +98,7 @@ private[keystate] final class CheckpointImport(
     val storeConf = new Configuration(conf)
     storeConf.setInt(SQLConf.STATEFUL_SHUFFLE_PARTITIONS_INTERNAL.key, batch.partitions)
 
-    SparkStoreMetadata.all(session, source.root, batch.number).map { case (operator, stores) =>
+    SparkStoreMetadata.all(conf, source.root, batch.number).map { case (operator, stores) =>
       val partitions = if (stores.forall(_.isUnpartitioned)) 1 else batch.partitions
       val old = batch.ids.get(operator)
       val ids = stores.zipWithIndex.map { case (store, i) =>

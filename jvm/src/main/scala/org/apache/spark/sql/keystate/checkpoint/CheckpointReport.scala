@@ -1,6 +1,7 @@
 package org.apache.spark.sql.keystate.checkpoint
 
 import scala.collection.mutable
+import scala.util.Try
 
 import org.apache.hadoop.fs.Path
 import org.json4s._
@@ -25,13 +26,16 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
   )
 
   /** Reads every byte of every kept version, and reports versions that are missing. */
-  def verify(): JValue = {
+  def verify(progress: Progress): JValue = {
     val problems = mutable.Buffer.empty[String]
     var versions = 0
     val runs = mutable.Set.empty[String]
     def checking(body: => Unit): Unit =
       try body
       catch { case e: CheckpointException => problems += e.getMessage }
+    progress.begin(
+      operators.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum
+    )
     operators.foreach(id =>
       checking {
         for (store <- stores(id); partition <- partitionsOf(id)) {
@@ -44,6 +48,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
           }
           runs ++= read.map(path => s"$id/$path")
           checking(problems ++= missing(id, partition, store, found))
+          progress.step()
         }
       }
     )

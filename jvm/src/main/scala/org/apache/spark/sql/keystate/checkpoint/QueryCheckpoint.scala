@@ -5,11 +5,11 @@ import java.nio.file.Files
 
 import scala.util.Using
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s.{JNothing, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing._
 
 import keystate.backend.StateFamily
@@ -17,7 +17,13 @@ import keystate.checkpoint.{SegmentName, StoreReader}
 import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.files.{QueryLogs, SparkCheckpointStorage, SparkFiles}
+import org.apache.spark.sql.keystate.files.{
+  CheckpointFiles,
+  CheckpointOwner,
+  QueryLogs,
+  SparkCheckpointStorage,
+  SparkFiles
+}
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.source.SourceStream
@@ -26,27 +32,26 @@ import org.apache.spark.sql.keystate.metadata.CheckpointOperators
 /** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
   * after it is.
   */
-private[keystate] final class QueryCheckpoint(session: SparkSession, val location: String)
+private[keystate] final class QueryCheckpoint(val conf: Configuration, val location: String)
     extends AutoCloseable {
-  private val conf = session.sessionState.newHadoopConf()
   val root = new Path(location)
-  val files: CheckpointFileManager = CheckpointFileManager.create(root, conf)
-  // Spark's logs make their folders when they are opened, so look before that.
+  val files: CheckpointFileManager = CheckpointFiles.create(root, conf)
+  if (files.exists(CheckpointOwner.unfinished(root))) throw KeystateErrors.unfinished(root)
   if (!files.exists(new Path(root, "commits"))) throw KeystateErrors.noCheckpoint(location)
 
-  private val commits = QueryLogs.commits(session, root)
-  private val offsets = QueryLogs.offsets(session, root)
+  private val commits = QueryLogs.commits(conf, root)
+  private val offsets = QueryLogs.offsets(conf, root)
   private val scratch =
     new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
 
   /** The last micro-batch in the commit log. None if there is none. */
-  val committed: Option[Long] = commits.getLatest().map(_._1)
+  val committed: Option[Long] = commits.latest.map(_._1)
 
   /** The micro-batch that was begun after `committed`. None if there is none. */
   val pending: Option[Long] =
-    offsets.getLatest().map(_._1).filter(batch => committed.forall(_ < batch))
+    offsets.latest.map(_._1).filter(batch => committed.forall(_ < batch))
 
-  def committedBatches: Seq[Long] = commits.listBatchesOnDisk.toSeq.sorted
+  def committedBatches: Seq[Long] = commits.batches
 
   def lastBatch: Long = committed.getOrElse(throw KeystateErrors.nothingCommitted(location))
 
@@ -86,7 +91,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     */
   def recordedAt(source: Int, name: SegmentName): Option[Long] = {
     val times = for {
-      batch <- offsets.listBatchesOnDisk.toSeq.sorted
+      batch <- offsets.batches
       entry <- offsets.get(batch)
       offset <- entry match {
         case seq: OffsetSeq => seq.offsets.lift(source).flatten
@@ -98,6 +103,17 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     times.minOption
   }
 
+  /** When the micro-batch began that this one is, in ms since the epoch, by its own clock. */
+  def beganAt(batch: Long): Option[Long] =
+    offsets.get(batch).flatMap(_.metadataOpt).map(_.batchTimestampMs)
+
+  /** The watermark after a micro-batch, in ms since the epoch. */
+  def watermark(batch: Long): Long = commits.get(batch).fold(0L)(_.nextBatchWatermarkMs)
+
+  /** When the files of micro-batches were written in the offset log, and in the commit log. */
+  def offsetsWrittenAt: Map[Long, Long] = offsets.writtenAt
+  def commitsWrittenAt: Map[Long, Long] = commits.writtenAt
+
   private lazy val committedPartitions = new CommittedPartitions(
     operators,
     record(_).isDefined,
@@ -105,7 +121,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
     operator => (known.storage(operator), stores(operator))
   )
 
-  private val known = new CheckpointOperators(session, root)
+  private val known = new CheckpointOperators(conf, root)
 
   def operators: Seq[Long] = known.all
 
@@ -122,8 +138,26 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
 
   def record(operator: Long): Option[OperatorRecord] = known.record(operator)
 
-  /** Spark's name of an operator. Empty if Spark's operator metadata is missing. */
-  def operatorName(operator: Long): String = {
+  /** The user's name of an operator, or else Spark's. Empty if Spark's operator metadata is missing.
+    */
+  def operatorName(operator: Long): String =
+    record(operator).flatMap(_.name).getOrElse(sparkName(operator))
+
+  private def sparkName(operator: Long): String =
+    metadata(operator) \ "operatorInfo" \ "operatorName" match {
+      case JString(name) => name
+      case _ => ""
+    }
+
+  /** Spark's properties of an operator, as JSON: its time mode among them. */
+  def operatorProperties(operator: Long): String =
+    metadata(operator) \ "operatorPropertiesJson" match {
+      case JString(properties) => properties
+      case _ => "{}"
+    }
+
+  /** Spark's newest metadata of an operator. */
+  private def metadata(operator: Long): JValue = {
     val metadata = new Path(operatorFolder(operator), "_metadata")
     // Metadata version 2 has a file for each micro-batch, version 1 has one file.
     val folder = new Path(metadata, "v2")
@@ -131,12 +165,7 @@ private[keystate] final class QueryCheckpoint(session: SparkSession, val locatio
       if (!files.exists(folder)) None
       else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
     val file = latest.fold(new Path(metadata, "metadata"))(batch => new Path(folder, s"$batch"))
-    if (!files.exists(file)) ""
-    else
-      json(file) \ "operatorInfo" \ "operatorName" match {
-        case JString(name) => name
-        case _ => ""
-      }
+    if (files.exists(file)) json(file) else JNothing
   }
 
   /** The JSON in the second line of a file of one of Spark's metadata logs. */

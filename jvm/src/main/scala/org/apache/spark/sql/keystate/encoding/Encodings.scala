@@ -1,17 +1,42 @@
 package org.apache.spark.sql.keystate.encoding
 
+import scala.reflect.ClassTag
 import scala.reflect.runtime.universe.TypeTag
 
 import org.apache.spark.sql.Encoder
 import org.apache.spark.sql.catalyst.{JavaTypeInference, ScalaReflection}
-import org.apache.spark.sql.catalyst.encoders.RowEncoder
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.catalyst.encoders.{AgnosticEncoder, RowEncoder}
+import org.apache.spark.sql.catalyst.encoders.AgnosticEncoders._
+import org.apache.spark.sql.types.{DataType, Metadata, StructType}
 
 /** Spark's encoders, for each way in which a user can name a type. */
 object Encodings {
   def ofTag[T: TypeTag]: Encoder[T] = ScalaReflection.encoderFor[T]
 
   def ofClass[T](cls: Class[T]): Encoder[T] = JavaTypeInference.encoderFor(cls)
+
+  /** Of a case class whose fields are of these types; all of them may be null. Relies on Spark's
+    * encoder of a class, which takes the types of fields from the encoders that it is given.
+    */
+  def ofFields[T](fields: Seq[(String, Encoder[_])])(implicit cls: ClassTag[T]): Encoder[T] =
+    ProductEncoder(
+      cls,
+      fields.map { case (name, encoder) =>
+        EncoderField(name, boxed(agnosticEncoderFor(encoder)), nullable = true, Metadata.empty)
+      },
+      None
+    )
+
+  private def boxed(encoder: AgnosticEncoder[_]): AgnosticEncoder[_] = encoder match {
+    case PrimitiveBooleanEncoder => BoxedBooleanEncoder
+    case PrimitiveByteEncoder => BoxedByteEncoder
+    case PrimitiveShortEncoder => BoxedShortEncoder
+    case PrimitiveIntEncoder => BoxedIntEncoder
+    case PrimitiveLongEncoder => BoxedLongEncoder
+    case PrimitiveFloatEncoder => BoxedFloatEncoder
+    case PrimitiveDoubleEncoder => BoxedDoubleEncoder
+    case other => other
+  }
 
   def ddl[T](ddl: String): Encoder[T] = (DataType.fromDDL(ddl) match {
     case struct: StructType => RowEncoder.encoderFor(struct)

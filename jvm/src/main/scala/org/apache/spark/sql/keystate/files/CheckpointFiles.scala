@@ -38,12 +38,19 @@ private[keystate] object CheckpointFiles {
   }
 
   private[keystate] def select(path: Path, conf: Configuration): CheckpointFileManager =
-    if (isPlainLocal(path, conf)) new LocalCheckpointFileManager(path, conf)
-    else {
-      val others = new Configuration(conf)
-      others.unset(Setting)
-      CheckpointFileManager.create(path, others)
-    }
+    if (isPlainLocal(path, conf)) {
+      val synced = Settings.SyncFiles.of(key => Option(conf.get(key)))
+      new LocalCheckpointFileManager(path, conf, Option.when(synced)(LocalDisk))
+    } else
+      ObjectCheckpointFileManager.of(path, conf).getOrElse {
+        val others = new Configuration(conf)
+        others.unset(Setting)
+        CheckpointFileManager.create(path, others)
+      }
+
+  /** Whether the folder is in an object store, where nothing is renamed. */
+  def isObjectStore(folder: Path, conf: Configuration): Boolean =
+    !isPlainLocal(folder, conf) && ObjectCheckpointFileManager.of(folder, conf).isDefined
 
   /** Whether Spark's own manager would use Hadoop's local file system, and not one that somebody
     * put in its place.

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate.files
 
+import java.io.FileNotFoundException
 import java.lang.management.ManagementFactory
 import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
@@ -66,6 +67,7 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def take(checkpoint: Path, conf: Configuration, run: String): Unit = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
+    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(checkpoint)
     files.mkdirs(folder(checkpoint))
     val content = JsonMethods.compact(
       ("format" -> Format) ~ ("run" -> run) ~ ("host" -> host) ~ ("pid" -> process.pid) ~
@@ -154,8 +156,11 @@ private[keystate] object CheckpointOwner extends Logging {
     catch { case NonFatal(_) => None }
 
   private def numbers(checkpoint: Path, files: CheckpointFileManager): Seq[Long] =
-    if (!files.exists(folder(checkpoint))) Nil
-    else files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
+    try files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
+    catch { case _: FileNotFoundException => Nil }
+
+  /** The file that a checkpoint has while it is made, in an object store. */
+  def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

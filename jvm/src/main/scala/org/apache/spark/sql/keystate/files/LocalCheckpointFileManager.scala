@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.{BufferedOutputStream, File}
-import java.nio.channels.Channels
+import java.nio.channels.{Channels, FileChannel}
 import java.nio.file.StandardCopyOption.{ATOMIC_MOVE, REPLACE_EXISTING}
 import java.nio.file.StandardOpenOption.{CREATE_NEW, WRITE}
 import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
@@ -31,22 +31,50 @@ import keystate.files.LocalFolder
   *
   * Relies on the inherited `createAtomic`: it writes to what `createTempFile` gives and ends with
   * `renameTempFile`.
+  *
+  * @param disk
+  *   what syncs files and folders before they count, if the user wants that
   */
-private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
-    extends FileContextBasedCheckpointFileManager(path, conf) {
+private final class LocalCheckpointFileManager(
+    path: Path,
+    conf: Configuration,
+    disk: Option[LocalDisk]
+) extends FileContextBasedCheckpointFileManager(path, conf) {
   private val options: JSet[OpenOption] = Set[OpenOption](CREATE_NEW, WRITE).asJava
 
   private val fileAttributes = attributes(FsPermission.getFileDefault)
   private val folderAttributes = attributes(FsPermission.getDirDefault)
 
   override def mkdirs(path: Path): Unit = {
-    Files.createDirectories(local(path), folderAttributes: _*)
-    ()
+    val folder = local(path)
+    val above = Iterator.iterate(folder)(_.getParent).takeWhile(_ != null)
+    val missing = if (disk.isEmpty) Nil else above.takeWhile(!Files.exists(_)).toSeq
+    Files.createDirectories(folder, folderAttributes: _*)
+    disk.foreach(disk => missing.foreach(made => disk.syncFolder(made.getParent)))
   }
 
   override def createTempFile(path: Path): FSDataOutputStream = {
-    val channel = Files.newByteChannel(local(path), options, fileAttributes: _*)
-    new FSDataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel)), null)
+    val file = local(path)
+    val channel = FileChannel.open(file, options, fileAttributes: _*)
+    val out = new BufferedOutputStream(Channels.newOutputStream(channel)) {
+      // What fails first is what is thrown: by it Spark sees that a query was only interrupted.
+      override def close(): Unit = disk match {
+        case None => super.close()
+        case Some(disk) =>
+          if (channel.isOpen) {
+            try {
+              flush()
+              disk.syncFile(channel, file)
+            } catch {
+              case e: Throwable =>
+                channel.close()
+                throw e
+            }
+            super.close()
+          }
+      }
+    }
+    new FSDataOutputStream(out, null)
   }
 
   override def renameTempFile(source: Path, target: Path, overwriteIfPossible: Boolean): Unit = {
@@ -69,7 +97,7 @@ private final class LocalCheckpointFileManager(path: Path, conf: Configuration)
           // The file system has no hard links.
           Files.move(local(source), file, ATOMIC_MOVE)
       }
-    ()
+    disk.foreach(_.syncFolder(file.getParent))
   }
 
   /** Makes a hard link. False if the checkpoint and the file are not in one file system. */

@@ -19,6 +19,13 @@ private[keystate] object OffsetEntry {
   def withPartitions(entry: OffsetSeqBase, partitions: Int): OffsetSeqBase =
     withSetting(entry, Partitions -> partitions.toString)
 
+  /** The entry of a query that has read nothing of its sources. */
+  def withoutOffsets(entry: OffsetSeqBase, sources: Int): OffsetSeqBase = entry match {
+    case v1: OffsetSeq => v1.copy(offsets = Seq.fill(sources)(None))
+    case v2: OffsetMap => v2.copy(Map.empty, v2.metadata)
+    case other => throw new IllegalStateException(s"unknown offset entry $other")
+  }
+
   def withSetting(entry: OffsetSeqBase, conf: (String, String)): OffsetSeqBase =
     entry match {
       case v1: OffsetSeq =>

@@ -6,9 +6,9 @@ import org.apache.hadoop.fs._
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-/** Manages the files of a checkpoint: local folders by [[LocalCheckpointFileManager]], all others
-  * as Spark does without a setting. It writes no log entry for a query that lost its checkpoint to
-  * another driver.
+/** Manages the files of a checkpoint: local folders by [[LocalCheckpointFileManager]], object stores
+  * by [[ObjectCheckpointFileManager]], all others as Spark does without a setting. It writes no log
+  * entry for a query that lost its checkpoint to another driver.
   */
 class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
   private val files = CheckpointFiles.select(path, conf)

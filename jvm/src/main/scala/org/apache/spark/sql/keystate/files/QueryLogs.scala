@@ -1,8 +1,11 @@
 package org.apache.spark.sql.keystate.files
 
-import java.io.{ByteArrayOutputStream, OutputStream}
+import java.io.{ByteArrayOutputStream, FileNotFoundException, InputStream, OutputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
 import java.util.Arrays
 
+import scala.io.Source
 import scala.util.Using
 import scala.util.control.NonFatal
 
@@ -11,74 +14,134 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
 
 import keystate.errors.{KeystateErrors, KeystateException}
 
 /** The offset log and the commit log of a query. Spark itself never replaces their entries. The
-  * error for a damaged entry names its file.
+  * error for a damaged entry names its file. Reading needs no session, and makes no folders.
   *
-  * Relies on `HDFSMetadataLog`, whose `get` returns None for a missing entry.
+  * Relies on the forms of Spark's log entries: a line with their version, one with JSON, and in the
+  * offset log a line for each source. A version that Spark does not know is an error.
   */
 private[keystate] object QueryLogs {
 
-  def offsets(session: SparkSession, checkpoint: Path): OffsetEntries =
-    new OffsetEntries(session, new Path(checkpoint, "offsets").toString)
+  /** The version of the offset log in which a line names its source, the newest one. */
+  private final val WithNamedSources = 2
 
-  def commits(session: SparkSession, checkpoint: Path): CommitEntries =
-    new CommitEntries(session, new Path(checkpoint, "commits").toString)
+  def offsets(conf: Configuration, checkpoint: Path): OffsetEntries =
+    new OffsetEntries(new Path(checkpoint, "offsets"), conf)
 
-  final class OffsetEntries(session: SparkSession, path: String)
-      extends OffsetSeqLog(session, path) {
-    override def get(batch: Long): Option[OffsetSeqBase] =
-      naming(batchIdToPath(batch))(super.get(batch))
+  def commits(conf: Configuration, checkpoint: Path): CommitEntries =
+    new CommitEntries(new Path(checkpoint, "commits"), conf)
 
-    override def getLatest(): Option[(Long, OffsetSeqBase)] = latest(this)
+  /** The entries of one log. */
+  sealed abstract class Entries[T <: AnyRef](folder: Path, conf: Configuration) {
+    private lazy val files = CheckpointFiles.create(folder, conf)
+
+    /** The micro-batches that have an entry, ascending. */
+    def batches: Seq[Long] = listed.map(_._1).sorted
+
+    private def listed: Seq[(Long, Long)] =
+      try
+        for {
+          status <- files.list(folder).toSeq if status.isFile
+          batch <- status.getPath.getName.toLongOption
+        } yield batch -> status.getModificationTime
+      catch { case _: FileNotFoundException => Nil }
+
+    def get(batch: Long): Option[T] = naming(batch) {
+      try Some(Using.resource(files.open(file(batch)))(parse))
+      catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+    }
+
+    def latest: Option[(Long, T)] = batches.lastOption.flatMap(batch => get(batch).map(batch -> _))
+
+    /** When the entries were written, in ms since the epoch, by the file system's clock. */
+    def writtenAt: Map[Long, Long] = listed.toMap
+
+    protected def parse(in: InputStream): T
+
+    protected def file(batch: Long): Path = new Path(folder, s"$batch")
+
+    protected def naming[R](batch: Long)(read: => R): R =
+      try read
+      catch {
+        case e: KeystateException => throw e
+        case NonFatal(e) => throw KeystateErrors.damagedLog(file(batch), e)
+      }
+
+    /** Replaces an entry by one that is written whole. At any time the old or the new one is there.
+      */
+    protected def write(batch: Long)(content: OutputStream => Unit): Unit = {
+      if (!files.exists(folder)) files.mkdirs(folder)
+      val bytes = new ByteArrayOutputStream
+      content(bytes)
+      CheckpointFiles.write(files, file(batch), overwriteIfPossible = true)(bytes.writeTo)
+      // A file manager may silently keep the old file, so read it back.
+      val written = Using.resource(files.open(file(batch)))(_.readAllBytes())
+      if (!Arrays.equals(written, bytes.toByteArray))
+        throw KeystateErrors.cannotReplace(file(batch))
+    }
+  }
+
+  final class OffsetEntries(folder: Path, conf: Configuration)
+      extends Entries[OffsetSeqBase](folder, conf) {
 
     /** The number of partitions with which a micro-batch was begun. */
     def partitions(batch: Long): Option[Int] =
-      naming(batchIdToPath(batch))(get(batch).map(OffsetEntry.partitions))
+      naming(batch)(get(batch).map(OffsetEntry.partitions))
 
-    def replace(batch: Long, entry: OffsetSeqBase): Unit =
-      QueryLogs.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
-        serialize(entry, _)
-      )
-  }
+    def replace(session: SparkSession, batch: Long, entry: OffsetSeqBase): Unit =
+      write(batch)(new OffsetWriter(session, folder).write(entry, _))
 
-  final class CommitEntries(session: SparkSession, path: String) extends CommitLog(session, path) {
-    override def get(batch: Long): Option[CommitMetadataBase] =
-      naming(batchIdToPath(batch))(super.get(batch))
-
-    override def getLatest(): Option[(Long, CommitMetadataBase)] = latest(this)
-
-    def replace(batch: Long, entry: CommitMetadataBase): Unit =
-      QueryLogs.replace(batchIdToPath(batch), session.sessionState.newHadoopConf())(
-        serialize(entry, _)
-      )
-  }
-
-  private def latest[T <: AnyRef](log: HDFSMetadataLog[T]): Option[(Long, T)] =
-    log.getLatestBatchId().flatMap(batch => log.get(batch).map(batch -> _))
-
-  private def naming[T](file: Path)(read: => Option[T]): Option[T] =
-    try {
-      val entry = read
-      if (entry.exists(_ == null)) throw new IllegalArgumentException("there is nothing in it")
-      entry
-    } catch {
-      case e: KeystateException => throw e
-      case NonFatal(e) => throw KeystateErrors.damagedLog(file, e)
+    override protected def parse(in: InputStream): OffsetSeqBase = {
+      val lines = Source.fromInputStream(in, UTF_8.name).getLines()
+      if (!lines.hasNext) throw new IllegalStateException("there is nothing in it")
+      val version = MetadataVersionUtil.validateVersion(lines.next(), WithNamedSources)
+      val metadata = lines.next().trim
+      if (version < WithNamedSources)
+        OffsetSeq(
+          lines.map(offset).toVector,
+          Option.when(metadata.nonEmpty)(known(OffsetSeqMetadata(metadata)))
+        )
+      else
+        OffsetMap(
+          lines.map { line =>
+            val at = line.indexOf(':')
+            if (at < 0) throw new IllegalStateException("it has an offset without a source")
+            line.take(at) -> offset(line.drop(at + 1))
+          }.toMap,
+          known(OffsetSeqMetadataV2(metadata))
+        )
     }
 
-  /** Replaces a log's file by one that is written whole. At any time the old or the new one is
-    * there.
-    */
-  private def replace(file: Path, conf: Configuration)(write: OutputStream => Unit): Unit = {
-    val files = CheckpointFiles.create(file.getParent, conf)
-    val content = new ByteArrayOutputStream
-    write(content)
-    CheckpointFiles.write(files, file, overwriteIfPossible = true)(content.writeTo)
-    // A file manager may silently keep the old file, so read it back.
-    val written = Using.resource(files.open(file))(_.readAllBytes())
-    if (!Arrays.equals(written, content.toByteArray)) throw KeystateErrors.cannotReplace(file)
+    private def offset(json: String): Option[SerializedOffset] =
+      Option.when(json != OffsetSeqLog.SERIALIZED_VOID_OFFSET)(SerializedOffset(json))
+  }
+
+  final class CommitEntries(folder: Path, conf: Configuration)
+      extends Entries[CommitMetadataBase](folder, conf) {
+
+    def replace(session: SparkSession, batch: Long, entry: CommitMetadataBase): Unit =
+      write(batch)(new CommitWriter(session, folder).write(entry, _))
+
+    override protected def parse(in: InputStream): CommitMetadataBase =
+      known(CommitLog.readCommitMetadata(in))
+  }
+
+  /** What was parsed; of the JSON `null` that is nothing. */
+  private def known[T <: AnyRef](parsed: T): T =
+    if (parsed == null) throw new IllegalStateException("there is nothing in it") else parsed
+
+  /** Spark's writers are methods of its logs, which need a session. */
+  private final class OffsetWriter(session: SparkSession, folder: Path)
+      extends OffsetSeqLog(session, folder.toString) {
+    def write(entry: OffsetSeqBase, out: OutputStream): Unit = serialize(entry, out)
+  }
+
+  private final class CommitWriter(session: SparkSession, folder: Path)
+      extends CommitLog(session, folder.toString) {
+    def write(entry: CommitMetadataBase, out: OutputStream): Unit = serialize(entry, out)
   }
 }

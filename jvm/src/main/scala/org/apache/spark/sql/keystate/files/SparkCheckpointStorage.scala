@@ -1,9 +1,10 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.{File, FileNotFoundException, InputStream}
+import java.nio.file.NoSuchFileException
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
+import org.apache.hadoop.fs.{FSDataInputStream, Path}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
@@ -16,8 +17,15 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     extends CheckpointStorage {
   private lazy val files = CheckpointFiles.create(operatorFolder, conf)
 
-  override def open(path: String, offset: Long): InputStream = {
-    val in = files.open(resolve(path))
+  override def open(path: String, offset: Long): InputStream =
+    from(offset, files.open(resolve(path)))
+
+  override def open(path: String, offset: Long, length: Long): InputStream = files match {
+    case objects: ObjectCheckpointFileManager => from(offset, objects.open(resolve(path), length))
+    case _ => open(path, offset)
+  }
+
+  private def from(offset: Long, in: FSDataInputStream): InputStream = {
     try if (offset > 0) in.seek(offset)
     catch {
       case e: Throwable =>
@@ -33,10 +41,7 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
   }
 
   override def createAtomic(path: String): AtomicOutputStream = {
-    val file = resolve(path)
-    // The manager writes a temporary file, which needs the folder.
-    if (!files.exists(file.getParent)) files.mkdirs(file.getParent)
-    val out = files.createAtomic(file, overwriteIfPossible = true)
+    val out = create(resolve(path))
     new AtomicOutputStream {
       override def write(b: Int): Unit = out.write(b)
       override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
@@ -46,6 +51,15 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
       override def cancel(): Unit = (out: CancellableFSDataOutputStream).cancel()
     }
   }
+
+  /** The folder is there as a rule, so it is not looked for. */
+  private def create(file: Path): CancellableFSDataOutputStream =
+    try files.createAtomic(file, overwriteIfPossible = true)
+    catch {
+      case _: FileNotFoundException | _: NoSuchFileException =>
+        files.mkdirs(file.getParent)
+        files.createAtomic(file, overwriteIfPossible = true)
+    }
 
   override def list(folder: String): Seq[StoredFile] =
     try
@@ -61,6 +75,12 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
   override def exists(path: String): Boolean = files.exists(resolve(path))
 
   override def delete(path: String): Unit = files.delete(resolve(path))
+
+  override def deleteAll(paths: Seq[String]): Unit = files match {
+    case objects: ObjectCheckpointFileManager =>
+      objects.deleteAll(operatorFolder, paths.map(resolve))
+    case _ => paths.foreach(delete)
+  }
 
   override def describe(path: String): String = resolve(path).toString
 

@@ -4,6 +4,7 @@ import keystate.{
   BroadcastOnTimerContext,
   BroadcastProcessFunction,
   Collector,
+  InitialStateFunction,
   KeyedBroadcastContext,
   KeyedBroadcastProcessFunction,
   KeyedCoProcessFunction,
@@ -18,7 +19,7 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
 
   def processElement(value: Any, ctx: Element, out: Out): Unit
 
-  /** For an element of the second of two inputs. */
+  /** For an element of the second of two inputs, or of the initial state. */
   def processSecond(value: Any, ctx: Element, out: Out): Unit =
     throw new IllegalStateException("the function has one input")
 
@@ -63,6 +64,11 @@ private[keystate] object FunctionCalls {
       overrides("onTimer", classOf[KeyedProcessFunction[_, _, _]])
     override def processElement(value: Any, ctx: Element, out: Out): Unit =
       own.processElement(value, ctx, out)
+    override def processSecond(value: Any, ctx: Element, out: Out): Unit = own match {
+      case initialized: InitialStateFunction[Any @unchecked, Any @unchecked] =>
+        initialized.processInitialState(value, ctx)
+      case _ => super.processSecond(value, ctx, out)
+    }
     override def onTimer(time: Long, ctx: Element, out: Out): Unit = own.onTimer(time, ctx, out)
   }
 
@@ -106,4 +112,28 @@ private[keystate] object FunctionCalls {
         out: Out
     ): Unit = own.processBroadcastElement(value, ctx, out)
   }
+}
+
+/** A function that adapts a user's function to another kind of function. */
+trait FunctionAdapter {
+
+  /** The user's function. */
+  def adapted: AnyRef
+}
+
+/** A function that takes late rows as it takes others, and tells itself which are too late. The
+  * contexts of its elements are [[LateRowsContext]]s.
+  */
+trait LateRowsFunction
+
+/** What such a function is told of an element. */
+trait LateRowsContext {
+
+  /** Rows at it or behind it are late: the watermark of the micro-batch before. `Long.MinValue` while
+    * there is none.
+    */
+  def lateWatermark: Long
+
+  /** Counts an element that was dropped as too late, in the metric `numLateRecordsDropped`. */
+  def dropped(): Unit
 }

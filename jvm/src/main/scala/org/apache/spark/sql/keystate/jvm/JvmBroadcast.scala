@@ -12,6 +12,7 @@ import keystate.{
   KeyedBroadcastContext,
   KeyedStateFunction,
   MapStateDescriptor,
+  OutputTag,
   State,
   StateDescriptor
 }
@@ -37,7 +38,8 @@ private[keystate] final class JvmBroadcast(
     keyed: Seq[DeclaredState],
     runtime: TaskRuntimeContext,
     cursor: CurrentKey,
-    currentKey: () => Any
+    currentKey: () => Any,
+    emit: (OutputTag[_], Any) => Unit
 ) {
   private val toElement = declared.element.createDeserializer()
   private var context: OperatorTaskContext = _
@@ -89,6 +91,8 @@ private[keystate] final class JvmBroadcast(
       case Long.MinValue => null
       case time => time
     }
+
+    override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
 
     override def currentProcessingTime(): Long = context.batch.processingTime.get
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)

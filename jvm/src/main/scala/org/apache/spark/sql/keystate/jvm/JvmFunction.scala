@@ -33,15 +33,18 @@ import org.apache.spark.sql.keystate.state.Timer
   *   the lists of its operator state
   * @param broadcast
   *   None if it takes no broadcast elements
+  * @param late
+  *   for each input the name of the side output that its late rows go to, if that is read
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
     val inputs: Seq[ExpressionEncoder[Any]],
     val key: ExpressionEncoder[Any],
-    val output: ExpressionEncoder[Any],
+    val outputs: Outputs,
     val states: Seq[DeclaredState],
     val operatorStates: Seq[DeclaredList],
-    val broadcast: Option[DeclaredBroadcast]
+    val broadcast: Option[DeclaredBroadcast],
+    val late: Seq[Option[String]]
 ) extends OperatorFunction
     with FunctionRunner {
 
@@ -69,6 +72,18 @@ private[keystate] final class JvmFunction(
     pass = Some(run)
     run
   }
+
+  /** The same function where side outputs are read too. */
+  def reading(side: Seq[Outputs.Side]): JvmFunction = new JvmFunction(
+    function,
+    inputs,
+    key,
+    outputs.copy(side = side),
+    states,
+    operatorStates,
+    broadcast,
+    late
+  )
 
   def newInstance(): FunctionCalls = FunctionCalls(JvmFunction.deserialize(function))
 }

@@ -1,8 +1,14 @@
 package org.apache.spark.sql.keystate.jvm
 
-import java.util.UUID
+import java.util.{Base64, UUID}
 
 import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
 import keystate.{
   CheckpointListener,
@@ -15,8 +21,9 @@ import keystate.{
 }
 import keystate.checkpoint.{OperatorList, OperatorState}
 import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
-import org.apache.spark.sql.keystate.spec.StateKind
+import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind}
 
 /** A list of operator state that a JVM function declared.
   *
@@ -154,4 +161,49 @@ private[keystate] final class InstanceList(declared: DeclaredState, restored: Se
   override def addAll(values: IterableOnce[Any]): Unit = elements ++= values
   override def update(values: IterableOnce[Any]): Unit = elements = values.iterator.toVector
   override def clear(): Unit = elements = Vector.empty
+}
+
+/** The elements of a list of operator state, as the checkpoint has them. Each is an Arrow stream of
+  * its own in Base64, so that elements can be distributed one by one. The Python worker writes and
+  * reads the same format.
+  */
+private[keystate] final class OperatorElements(declared: DeclaredState) {
+  private val spec = declared.spec
+  private val codec = new ObjectCodec(declared.value)
+  private val format = new ArrowStreams("UTC", largeVarTypes = false)
+
+  private def schema(element: DataType) = new StructType().add("element", element)
+
+  def encode(elements: Iterable[Any]): Seq[String] = {
+    val fields =
+      KeystateErrors.inState(spec.name, spec.describe)(elements.iterator.map(codec.field).toVector)
+    fields.map { field =>
+      val stream = format.write(schema(spec.valueType)) { writers =>
+        writers.head.write(InternalRow(field), 0)
+        1
+      }
+      Base64.getEncoder.encodeToString(stream)
+    }
+  }
+
+  def decode(encoded: Seq[String]): Seq[Any] = encoded.map { element =>
+    format.readVectors(Base64.getDecoder.decode(element)) { root =>
+      val vector = root.getVector(0)
+      val stored = ArrowUtils.fromArrowField(vector.getField)
+      val field = new ColumnarArray(new ArrowColumnVector(vector), 0, 1).get(0, stored)
+      val read = readers.getOrElseUpdate(stored, reader(stored))
+      codec.fromField(read(InternalRow(field)), 0)
+    }
+  }
+
+  private val readers = mutable.HashMap.empty[DataType, UnsafeProjection]
+
+  /** Reads elements of type `stored`, which may be older, as elements of the list's type now. */
+  private def reader(stored: DataType): UnsafeProjection = {
+    SchemaEvolution.check(stored, spec.valueType).foreach { reason =>
+      val before = spec.copy(valueType = stored).describe
+      throw KeystateErrors.stateChanged(spec.name, before, spec.describe, reason)
+    }
+    UnsafeProjection.create(SchemaEvolution.project(schema(stored), schema(spec.valueType)))
+  }
 }

@@ -14,12 +14,18 @@ import keystate.{
   BroadcastOnTimerContext,
   Collector,
   MapStateDescriptor,
+  OutputTag,
   ReadOnlyBroadcastState,
   TimeDomain,
   TimerService
 }
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
+import org.apache.spark.sql.keystate.operator.{
+  FunctionRun,
+  MetricValues,
+  OperatorTaskContext,
+  TaskRows
+}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
@@ -29,24 +35,24 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val cursor = new CurrentKey
   private val toInput = function.inputs.map(_.createDeserializer()).toArray
   private val toKey = function.key.createDeserializer()
-  private val toRow = function.output.createSerializer()
+  private val writer = function.outputs.writer(opening.spec.name)
   private var context = opening
   private var row: InternalRow = _ // of the current element; null for a timer
   private var input = 0 // the index of its input
   private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
+  private var lateDropped = 0L // in this task
 
   private val element = new Element
   cursor.eventTime = () => element.eventTime
   private val collector: Collector[Any] = result => {
     cursor.checkCaller("The collector")
-    results.addLast(
-      try toRow(result).copy()
-      catch {
-        case e: Exception =>
-          throw KeystateErrors.result(name, function.output.schema.catalogString, e)
-      }
-    )
+    results.addLast(writer.main(result))
+  }
+
+  private def emit(tag: OutputTag[_], result: Any): Unit = {
+    cursor.checkCaller("The context")
+    writer.side(tag, result).foreach(results.addLast)
   }
 
   private val calls = function.newInstance()
@@ -61,7 +67,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   guard("open")(user.open(runtime))
 
   private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
-    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key)
+    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key, emit)
   }
 
   private def name = context.spec.name
@@ -78,6 +84,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     this.context = context
     cursor.enter(context)
     row = null
+    lateDropped = 0
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     new Pass(rows, due, context)
   }
@@ -126,6 +133,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private def end(): Unit = {
       ended = true
       guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
+      if (lateDropped > 0)
+        context.addMetrics(MetricValues(sums = Map("numLateRecordsDropped" -> lateDropped)))
     }
 
     override def next(): InternalRow = {
@@ -191,7 +200,10 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   }
 
   /** What the function can learn about the current element or timer. */
-  private final class Element extends BroadcastOnTimerContext[Any] with TimerService {
+  private final class Element
+      extends BroadcastOnTimerContext[Any]
+      with TimerService
+      with LateRowsContext {
     private var keyOf = -1L
     private var currentKey: Any = _
 
@@ -227,6 +239,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       else TimeDomain.PROCESSING_TIME
     }
 
+    override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
+
     override def timerService(): TimerService = this
 
     override def getBroadcastState[K, V](
@@ -237,6 +251,10 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def currentProcessingTime(): Long = context.batch.processingTime.get
 
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
+
+    override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
+
+    override def dropped(): Unit = lateDropped += 1
 
     override def registerEventTimeTimer(time: Long): Unit = {
       if (context.timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)

@@ -1,20 +1,17 @@
 package org.apache.spark.sql.keystate.jvm
 
-import java.io.NotSerializableException
-
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.{Column, Dataset, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, SortOrder}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.internal.StaticSQLConf
 
-import keystate.{CheckpointListener, CheckpointedFunction, RichFunction, TypeInformation}
-import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.{OutputTag, RichFunction, TypeInformation}
+import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.plan.{
@@ -23,12 +20,11 @@ import org.apache.spark.sql.keystate.plan.{
   KeyedProcess,
   TwoInputProcess
 }
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** What the Scala API calls. */
 object ScalaBridge {
-  private val timeModes = Set("auto", "event_time", "processing_time", "none")
 
   /** Applies a function to a Dataset.
     *
@@ -36,8 +32,15 @@ object ScalaBridge {
     *   None if the function does not ask for the key
     * @param broadcast
     *   None if the function takes no broadcast elements
+    * @param initial
+    *   a batch Dataset, whose elements the function is given before all others; None if it begins
+    *   without state
     * @param order
     *   what the rows of a key are sorted by; none if in no order
+    * @param late
+    *   the side output of late rows, if there is to be one
+    * @param eventTime
+    *   the column that has the event time; None if that is told by the watermark
     */
   def process[T, OUT](
       data: Dataset[T],
@@ -45,71 +48,61 @@ object ScalaBridge {
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       broadcast: Option[BroadcastData],
+      initial: Option[KeyedData[_]],
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
       timeMode: String,
-      order: Seq[Column]
+      order: Seq[Column],
+      late: Option[OutputTag[_]],
+      eventTime: Option[String]
   ): Dataset[OUT] = {
-    val df = classic(data)
-    checkExtension(df)
-    RealTimeSession.prepare(df.sparkSession)
-    checkTimeMode(timeMode)
-    val input = inputOf(df, by)
-    val serialized = serialize(function)
-    val calls = FunctionCalls(function)
-    val (states, operatorStates) = discover(serialized, name)
-    val analyzer = df.sparkSession.sessionState.analyzer
-    val declaredBroadcast = broadcast.map(declare(_, df, analyzer))
-    val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
-    val checkpointed = isCheckpointed(calls)
-    if (checkpointed && broadcast.nonEmpty)
+    val rows = prepared(KeyedData(data, by, order))
+    val initialRows = initial.map(prepared(_))
+    val declared = new DeclaredFunction(function, name)
+    val declaredBroadcast = broadcast.map(declare(_, rows))
+    if (declared.checkpointed && broadcast.nonEmpty)
       throw KeystateErrors.declaration(
         "A function of broadcast elements can't have operator state: keep it in broadcast state."
       )
-    checkStates(
-      states.map(_.spec),
-      operatorStates.map(_.state.spec) ++ broadcastStates,
-      input.keys
-    )
-    val output = ObjectCodec.expression(outputType.encoder)
-    val spec = OperatorSpec(
-      name,
-      maxParallelism,
-      timeMode,
-      calls.hasTimers,
-      states.map(_.spec),
-      broadcast = broadcastStates,
-      checkpointed = checkpointed,
-      operatorStates = operatorStates.map(_.state.spec)
-    )
+    val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
+    val spec = declared.operator(maxParallelism, timeMode, rows.input.keys, broadcastStates)
+    // The initial state may have a null in its key where the rows have none.
+    val keys = rows.input.keys.map(key => key.withNullability(key.nullable || initial.nonEmpty))
+    val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
+    late.foreach(SideOutputs.checkLate(_, rows.input))
     val plan = KeyedProcess(
       new JvmFunction(
-        serialized,
-        Seq(bound(df, input, analyzer)),
-        keyEncoder(keyType.getOrElse(TypeInformation.row), input.keys, analyzer),
-        output,
-        states,
-        operatorStates,
-        declaredBroadcast
+        declared.serialized,
+        rows.encoder +: initialRows.map(_.encoder).toSeq,
+        keyEncoder(keyType.getOrElse(TypeInformation.row), keys, rows.analyzer),
+        outputs,
+        declared.states,
+        declared.operatorStates,
+        declaredBroadcast,
+        Seq(late.map(_.id))
       ),
-      input.keys,
-      input.columns,
-      input.output(output.schema),
+      rows.input.keys,
+      eventTime.fold(rows.input.columns)(rows.input.timedBy(_)),
+      rows.input.output(outputs.schema),
       spec,
-      KeyedInput.order(df, order),
-      input.child
+      rows.order,
+      rows.input.child
     )
-    val connected = broadcast.fold[LogicalPlan](plan) { inputs =>
-      BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed)
-    }
-    ClassicDataset(df.sparkSession, connected)(outputType.encoder)
+    val whole = broadcast
+      .map(inputs => BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed))
+      .orElse(initialRows.map { state =>
+        TwoInputProcess.initialized(plan, state.input, state.order)
+      })
+    ClassicDataset(rows.df.sparkSession, whole.getOrElse(plan))(outputType.encoder)
   }
 
   /** Applies a function to two Datasets with the same keys.
     *
     * @param merged
     *   whether the rows of both come by the first column in their orders
+    * @param late
+    *   for each input the side output of its late rows, if there is to be one
     */
   def processTwo[A, B, OUT](
       first: KeyedData[A],
@@ -120,54 +113,59 @@ object ScalaBridge {
       outputType: TypeInformation[OUT],
       name: Option[String],
       maxParallelism: Option[Int],
-      timeMode: String
+      timeMode: String,
+      late: Seq[Option[OutputTag[_]]]
   ): Dataset[OUT] = {
-    val (one, two) = (classic(first.data), classic(second.data))
-    checkExtension(one)
-    RealTimeSession.prepare(one.sparkSession)
-    checkTimeMode(timeMode)
-    val inputs = (inputOf(one, first.by), inputOf(two, second.by))
-    val serialized = serialize(function)
-    val calls = FunctionCalls(function)
-    val (states, operatorStates) = discover(serialized, name)
-    checkStates(states.map(_.spec), operatorStates.map(_.state.spec), inputs._1.keys)
-    val analyzer = one.sparkSession.sessionState.analyzer
-    val output = ObjectCodec.expression(outputType.encoder)
+    val (one, two) = (prepared(first), prepared(second))
+    val declared = new DeclaredFunction(function, name)
+    val spec = declared.operator(maxParallelism, timeMode, one.input.keys)
+    val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
+    late.zip(Seq(one.input, two.input)).foreach { case (tag, input) =>
+      tag.foreach(SideOutputs.checkLate(_, input))
+    }
     // Either input may have a null in its key.
-    val keys = inputs._1.keys.map(_.withNullability(true))
+    val keys = one.input.keys.map(_.withNullability(true))
     val plan = TwoInputProcess.connect(
       new JvmFunction(
-        serialized,
-        Seq(bound(one, inputs._1, analyzer), bound(two, inputs._2, analyzer)),
-        keyEncoder(keyType, keys, analyzer),
-        output,
-        states,
-        operatorStates,
-        None
+        declared.serialized,
+        Seq(one.encoder, two.encoder),
+        keyEncoder(keyType, keys, one.analyzer),
+        outputs,
+        declared.states,
+        declared.operatorStates,
+        None,
+        late.map(_.map(_.id))
       ),
-      inputs._1,
-      inputs._2,
-      (KeyedInput.order(one, first.order), KeyedInput.order(two, second.order)),
+      one.input,
+      two.input,
+      (one.order, two.order),
       merged,
-      output.schema,
-      OperatorSpec(
-        name,
-        maxParallelism,
-        timeMode,
-        calls.hasTimers,
-        states.map(_.spec),
-        checkpointed = isCheckpointed(calls),
-        operatorStates = operatorStates.map(_.state.spec)
-      )
+      outputs.schema,
+      spec
     )
-    ClassicDataset(one.sparkSession, plan)(outputType.encoder)
+    ClassicDataset(one.df.sparkSession, plan)(outputType.encoder)
   }
 
-  private def checkTimeMode(timeMode: String): Unit =
-    if (!timeModes(timeMode))
-      throw KeystateErrors.declaration(
-        s"The time mode must be one of ${timeModes.mkString(", ")}, not $timeMode."
-      )
+  /** An input of an operator. */
+  private final case class Rows(
+      df: ClassicDataset[_],
+      input: KeyedInput,
+      order: Seq[SortOrder]
+  ) {
+    def analyzer: Analyzer = df.sparkSession.sessionState.analyzer
+
+    /** The encoder of the Dataset's elements, bound to the columns that the function sees. */
+    def encoder: ExpressionEncoder[Any] =
+      df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer)
+  }
+
+  /** A Dataset as an operator reads it, in a session that was checked and prepared for one. */
+  private def prepared[T](rows: KeyedData[T]): Rows = {
+    val df = classic(rows.data)
+    checkExtension(df)
+    RealTimeSession.prepare(df.sparkSession)
+    Rows(df, inputOf(df, rows.by), KeyedInput.order(df, rows.order))
+  }
 
   private def inputOf[T](df: ClassicDataset[T], by: KeyBy[T]): KeyedInput = by match {
     case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns)
@@ -175,40 +173,16 @@ object ScalaBridge {
       KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
   }
 
-  /** The encoder of a Dataset's elements, bound to the columns that the function sees. */
-  private def bound(df: ClassicDataset[_], input: KeyedInput, analyzer: Analyzer) =
-    df.exprEnc.asInstanceOf[ExpressionEncoder[Any]].resolveAndBind(input.columns, analyzer)
-
-  private def serialize(function: RichFunction): Array[Byte] =
-    try JvmFunction.serialize(function)
-    catch {
-      case e: NotSerializableException =>
-        throw KeystateErrors.declaration(
-          s"The function can't be sent to executors: ${e.getMessage} is not serializable. Mark " +
-            "what open makes as @transient.",
-          e
-        )
-    }
-
-  private def isCheckpointed(calls: FunctionCalls): Boolean = calls.user match {
-    case _: CheckpointedFunction | _: CheckpointListener => true
-    case _ => false
-  }
-
-  private def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {
+  private[jvm] def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {
     case classic: ClassicDataset[T] => classic
     case _ =>
       throw KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
   }
 
-  private def declare(
-      inputs: BroadcastData,
-      df: ClassicDataset[_],
-      analyzer: Analyzer
-  ): DeclaredBroadcast = {
+  private def declare(inputs: BroadcastData, rows: Rows): DeclaredBroadcast = {
     if (inputs.descriptors.isEmpty)
       throw KeystateErrors.declaration("broadcast needs at least one MapStateDescriptor.")
-    if (inputs.data.isStreaming && !df.isStreaming)
+    if (inputs.data.isStreaming && !rows.df.isStreaming)
       throw KeystateErrors.declaration(
         "A stream can't be broadcast to a batch Dataset: its rows would be processed once for " +
           "ever. Make both of them streams, or both batch Datasets."
@@ -227,7 +201,7 @@ object ScalaBridge {
     val right = classic(inputs.data)
     val encoder = right.exprEnc.asInstanceOf[ExpressionEncoder[Any]]
     DeclaredBroadcast(
-      encoder.resolveAndBind(right.queryExecution.analyzed.output, analyzer),
+      encoder.resolveAndBind(right.queryExecution.analyzed.output, rows.analyzer),
       states
     )
   }
@@ -236,51 +210,6 @@ object ScalaBridge {
     val extension = Settings.ExtensionClass
     val loaded = df.sparkSession.sessionState.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS)
     if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)
-  }
-
-  /** The states that a copy of the function asks for when it is opened on the driver. */
-  private def discover(
-      function: Array[Byte],
-      name: Option[String]
-  ): (Seq[DeclaredState], Seq[DeclaredList]) = {
-    val context = new DiscoveryContext(name)
-    val operatorStates = new OperatorStateDiscovery(context)
-    val calls = FunctionCalls(JvmFunction.deserialize(function))
-    val copy = calls.function
-    copy.setRuntimeContext(context)
-    try {
-      calls.user match {
-        case own: CheckpointedFunction =>
-          onDriver("initializeState")(own.initializeState(operatorStates))
-        case _ =>
-      }
-      onDriver("open")(copy.open(context))
-    } catch {
-      case e: Throwable =>
-        try copy.close()
-        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
-        throw e
-    }
-    onDriver("close")(copy.close())
-    (context.found.toSeq, operatorStates.found.toSeq)
-  }
-
-  private def onDriver(method: String)(call: => Unit): Unit =
-    try call
-    catch {
-      case e: KeystateException => throw e
-      case NonFatal(e) =>
-        throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
-    }
-
-  private def checkStates(
-      keyed: Seq[StateSpec],
-      others: Seq[StateSpec],
-      keys: Seq[Attribute]
-  ): Unit = {
-    if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
-    val names = (keyed ++ others).map(_.name)
-    names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
   }
 
   /** The encoder of the key's type, bound to the key columns in their order. */

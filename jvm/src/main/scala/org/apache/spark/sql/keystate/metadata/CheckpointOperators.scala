@@ -3,10 +3,7 @@ package org.apache.spark.sql.keystate.metadata
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-
-import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStorage}
 
 /** The stateful operators of a query, as its checkpoint has them: Keystate's operators, which have
   * a record, and Spark's own.
@@ -14,9 +11,8 @@ import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
   * @param root
   *   the checkpoint
   */
-private[keystate] final class CheckpointOperators(session: SparkSession, root: Path) {
-  private val conf: Configuration = session.sessionState.newHadoopConf()
-  private val files = CheckpointFileManager.create(root, conf)
+private[keystate] final class CheckpointOperators(conf: Configuration, root: Path) {
+  private val files = CheckpointFiles.create(root, conf)
   private val state = new Path(root, "state")
 
   /** The ids of all operators, ascending. The folder is read again at each call. */
@@ -37,7 +33,7 @@ private[keystate] final class CheckpointOperators(session: SparkSession, root: P
   def sparkStores(batch: Option[Long]): Map[Long, Seq[SparkStoreMetadata]] = {
     val sparks = all.filter(record(_).isEmpty).toSet
     batch.filter(_ => sparks.nonEmpty).fold(Map.empty[Long, Seq[SparkStoreMetadata]]) { batch =>
-      SparkStoreMetadata.all(session, root, batch).filter { case (operator, _) =>
+      SparkStoreMetadata.all(conf, root, batch).filter { case (operator, _) =>
         sparks(operator)
       }
     }

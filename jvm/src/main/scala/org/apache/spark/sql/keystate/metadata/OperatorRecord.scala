@@ -13,7 +13,6 @@ import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 
 import keystate.errors.{DamagedFileException, KeystateErrors}
@@ -26,11 +25,17 @@ import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** What a checkpoint says of one keyed operator for its whole life. The file is
   * `<state>/<operator>/_keystate/operator`, with the JSON
-  * `{"format": 1, "maxParallelism": K, "crc32c": N}`. It is written once, before the operator's
-  * first micro-batch. The checksum covers the JSON without the field `crc32c`. Records of earlier
-  * builds have no checksum.
+  * `{"format": 1, "maxParallelism": K, "name": S, "crc32c": N}`. It is written once, before the
+  * operator's first micro-batch. The checksum covers the JSON without the field `crc32c`. Records
+  * of earlier builds have no checksum.
+  *
+  * @param name
+  *   what the user called the operator when it was started first; for people, nothing depends on it
   */
-private[keystate] final case class OperatorRecord(maxParallelism: Int) {
+private[keystate] final case class OperatorRecord(
+    maxParallelism: Int,
+    name: Option[String] = None
+) {
   def checkParallelism(partitions: Int): Unit =
     if (partitions > maxParallelism)
       throw KeystateErrors.parallelismTooHigh(partitions, maxParallelism)
@@ -72,7 +77,7 @@ private[keystate] object OperatorRecord {
         _ =>
           readOrWrite(
             new Path(location), {
-              val fresh = OperatorRecord(wanted.getOrElse(default(info)))
+              val fresh = OperatorRecord(wanted.getOrElse(default(info)), spec.name)
               check(fresh, wanted, info, location)
               fresh
             },
@@ -105,7 +110,7 @@ private[keystate] object OperatorRecord {
       hadoopConf: Configuration
   ): OperatorRecord = {
     val file = fileOf(operator)
-    val files = CheckpointFileManager.create(operator, hadoopConf)
+    val files = CheckpointFiles.create(operator, hadoopConf)
     if (!files.exists(file)) {
       // `fresh` is checked here, before it is written: the record can't be changed later.
       val json = encode(fresh)
@@ -124,28 +129,30 @@ private[keystate] object OperatorRecord {
   /** The record in an operator's folder. None if the operator is not one of Keystate's. */
   def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
     val file = fileOf(operator)
-    val files = CheckpointFileManager.create(operator, hadoopConf)
+    val files = CheckpointFiles.create(operator, hadoopConf)
     Option.when(files.exists(file)) {
       decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString)
     }
   }
 
   private[keystate] def encode(record: OperatorRecord): String = {
-    val fields = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism)
+    val fields = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism) ~
+      ("name" -> record.name)
     JsonMethods.compact(fields ~ (Checksum -> checksum(fields)))
   }
 
   private[keystate] def decode(bytes: Array[Byte], file: String): OperatorRecord = {
     def damaged(detail: String, cause: Throwable = null) =
       new DamagedFileException(file, detail, cause)
-    val (json, crc32c, format, maxParallelism) =
+    val (json, crc32c, format, maxParallelism, name) =
       try {
         val json = JsonMethods.parse(new String(bytes, UTF_8)).asInstanceOf[JObject]
         (
           json,
           (json \ Checksum).extractOpt[Long],
           (json \ "format").extract[Int],
-          (json \ "maxParallelism").extract[Int]
+          (json \ "maxParallelism").extract[Int],
+          (json \ "name").extractOpt[String]
         )
       } catch { case NonFatal(e) => throw damaged("it is no record of an operator", e) }
     if (crc32c.exists(_ != checksum(json))) throw damaged("its checksum is wrong")
@@ -153,7 +160,7 @@ private[keystate] object OperatorRecord {
     if (format < 1) throw damaged(s"its format is $format")
     if (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism)
       throw damaged(s"its max parallelism is $maxParallelism")
-    OperatorRecord(maxParallelism)
+    OperatorRecord(maxParallelism, name)
   }
 
   /** The checksum of the other fields, as they are written: without white space. */

@@ -7,7 +7,6 @@ import scala.util.Using
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateVariableInfo,
@@ -89,7 +88,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
   ): StateSchemaValidationResult = {
     val operator = new Path(info.checkpointLocation, info.operatorId.toString)
     // What an earlier attempt at this micro-batch declared does not count, but Spark would keep it.
-    CheckpointFileManager
+    CheckpointFiles
       .create(operator, hadoopConf)
       .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
     val last = lastFile(operator, hadoopConf, batchId - 1).map(
@@ -102,13 +101,49 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
       case _ =>
         val file = new Path(folder, s"${batchId}_${UUID.randomUUID}")
-        val files = CheckpointFileManager.create(folder, hadoopConf)
+        val files = CheckpointFiles.create(folder, hadoopConf)
         files.mkdirs(folder)
         CheckpointFiles.write(files, file, overwriteIfPossible = false)(
           new SchemaHelper.SchemaV3Writer().write(now, _)
         )
         StateSchemaValidationResult(evolvedSchema = true, file.toString)
     }
+  }
+
+  /** Throws if the checkpoint has entries with another key. */
+  private def checkKey(entryKey: StructType): Unit = {
+    val recorded = groupingKey(entryKey)
+    def columns(key: StructType) =
+      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
+    if (!SchemaEvolution.same(recorded, keySchema))
+      throw KeystateErrors.keyChanged(columns(recorded), columns(keySchema))
+  }
+}
+
+private[keystate] object SparkStateSchema {
+
+  /** The key columns of an operator, as they were in a micro-batch. Throws if it has no state.
+    *
+    * @param operator
+    *   its folder
+    */
+  def keySchema(operator: Path, hadoopConf: Configuration, batchId: Long): StructType = {
+    val file = lastFile(operator, hadoopConf, batchId).map(
+      SparkStoreMetadata.schemaFile(_, operator.getName.toLong, operator.getParent).toString
+    )
+    file.toSeq
+      .flatMap(readSchemas(_, hadoopConf))
+      .headOption
+      .map(schema => groupingKey(schema.keySchema))
+      .getOrElse(throw KeystateErrors.noSchema(operator))
+  }
+
+  /** The key columns in the key of an entry, which for a map has the map's key too. */
+  private def groupingKey(entryKey: StructType): StructType = entryKey match {
+    case StructType(Array(StructField("key", key: StructType, _, _), user))
+        if user.name == "userKey" =>
+      key
+    case key => key
   }
 
   /** The newest schema file that the operator had in a micro-batch. None before the first one. */
@@ -124,28 +159,11 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 
   private def readSchemas(file: String, hadoopConf: Configuration) = {
     val path = new Path(file)
-    val files = CheckpointFileManager.create(path.getParent, hadoopConf)
+    val files = CheckpointFiles.create(path.getParent, hadoopConf)
     SparkFiles.reading(path) {
       Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
     }
   }
-
-  /** Throws if the checkpoint has entries with another key. */
-  private def checkKey(entryKey: StructType): Unit = {
-    val recorded = entryKey match {
-      case StructType(Array(StructField("key", key: StructType, _, _), user))
-          if user.name == "userKey" =>
-        key
-      case key => key
-    }
-    def columns(key: StructType) =
-      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
-    if (!SchemaEvolution.same(recorded, keySchema))
-      throw KeystateErrors.keyChanged(columns(recorded), columns(keySchema))
-  }
-}
-
-private object SparkStateSchema {
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
     * underscores in names. Other names are replaced by numbered ones, such as that of a key which

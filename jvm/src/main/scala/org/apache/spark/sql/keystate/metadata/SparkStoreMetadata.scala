@@ -13,7 +13,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeProjection,
   UnsafeRow
 }
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatePartitionKeyExtractorFactory,
@@ -140,11 +139,10 @@ private[keystate] object SparkStoreMetadata {
     * operator are in the order in which Spark lists their checkpoint ids.
     */
   def all(
-      session: SparkSession,
+      conf: Configuration,
       checkpoint: Path,
       batch: Long
   ): Map[Long, Seq[SparkStoreMetadata]] = {
-    val conf = session.sessionState.newHadoopConf()
     val metadata = SparkFiles.reading(damagedMetadata(checkpoint, conf, batch)) {
       new StateMetadataPartitionReader(
         checkpoint.toString,
@@ -153,7 +151,7 @@ private[keystate] object SparkStoreMetadata {
       ).allOperatorStateMetadata
     }
     val joinFormat = QueryLogs
-      .offsets(session, checkpoint)
+      .offsets(conf, checkpoint)
       .get(batch)
       .flatMap(_.metadataOpt)
       .flatMap(_.conf.get(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key))
@@ -270,14 +268,18 @@ private[keystate] object SparkStoreMetadata {
   }
 
   /** A schema file's path in this checkpoint. The metadata has the path of when it was written. */
-  def schemaFile(file: String, operator: Long, state: Path): Path = {
+  def schemaFile(file: String, operator: Long, state: Path): Path =
+    schemaFile(file, operator, state, operator)
+
+  /** Likewise in a checkpoint where the operator has another number. */
+  def schemaFile(file: String, operator: Long, state: Path, as: Long): Path = {
     val marker = s"/$operator/_stateSchema/"
     val place = Option(file).fold(-1)(_.lastIndexOf(marker))
     val names =
       if (place < 0) Array.empty[String] else file.drop(place + marker.length).split("/", -1)
     names match {
       case Array(store, schema) if StoreReader.isStore(store) && StoreReader.isId(schema) =>
-        new Path(s"$state$marker$store/$schema")
+        new Path(s"$state/$as/_stateSchema/$store/$schema")
       case _ =>
         throw new DamagedFileException(
           new Path(state, s"$operator/_metadata").toString,

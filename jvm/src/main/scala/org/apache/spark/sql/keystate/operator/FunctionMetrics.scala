@@ -4,29 +4,40 @@ import scala.collection.mutable
 
 import org.apache.spark.util.AccumulatorV2
 
-/** Values of the function's own metrics. `merge` makes those of several subtasks one. */
+/** Values of the function's own metrics, and of what is measured around it. `merge` makes those of
+  * several subtasks one.
+  */
 private[keystate] final case class MetricValues(
-    sums: Map[String, Long],
-    minima: Map[String, Long],
-    maxima: Map[String, Long]
+    sums: Map[String, Long] = Map.empty,
+    minima: Map[String, Long] = Map.empty,
+    maxima: Map[String, Long] = Map.empty,
+    latencies: Map[String, LatencyHistogram] = Map.empty
 ) {
   import MetricValues._
 
   def merge(other: MetricValues): MetricValues = MetricValues(
     combined(sums, other.sums)(_ + _),
     combined(minima, other.minima)(math.min),
-    combined(maxima, other.maxima)(math.max)
+    combined(maxima, other.maxima)(math.max),
+    combined(latencies, other.latencies)(_ merge _)
   )
 
-  def all: Map[String, Long] = sums ++ minima ++ maxima
+  def all: Map[String, Long] = sums ++ minima ++ maxima ++ percentiles
+
+  private def percentiles = for {
+    (name, times) <- latencies
+    (label, share) <- Percentiles
+  } yield s"$name.$label" -> times.percentile(share)
 }
 
 private[keystate] object MetricValues {
-  val Empty: MetricValues = MetricValues(Map.empty, Map.empty, Map.empty)
+  val Empty: MetricValues = MetricValues()
 
-  private def combined(a: Map[String, Long], b: Map[String, Long])(
-      fold: (Long, Long) => Long
-  ): Map[String, Long] =
+  private val Percentiles = Seq("p50" -> 0.5, "p95" -> 0.95, "p99" -> 0.99, "max" -> 1.0)
+
+  private def combined[T](a: Map[String, T], b: Map[String, T])(
+      fold: (T, T) => T
+  ): Map[String, T] =
     b.foldLeft(a) { case (all, (name, value)) =>
       all.updated(name, all.get(name).fold(value)(fold(_, value)))
     }

@@ -226,7 +226,9 @@ private[keystate] class KeyedProcessExec(
     nextTimer.value <= System.currentTimeMillis ||
       (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
-  /** The function's own metrics in this micro-batch. */
+  private def reportsMetrics = spec.metrics || inRealTime
+
+  /** The function's own metrics in this micro-batch, and in real-time mode its latencies. */
   private lazy val functionMetrics = {
     val values = new FunctionMetrics
     session.sparkContext.register(values)
@@ -287,7 +289,9 @@ private[keystate] class KeyedProcessExec(
       s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
         "trigger."
     )
-    if (keyedSide.nonEmpty) refuse("A function of two keyed inputs")
+    keyedSide.foreach { keyed =>
+      refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
+    }
     if (order.nonEmpty) refuse("order_by")
     RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
   }
@@ -302,7 +306,8 @@ private[keystate] class KeyedProcessExec(
       getStateInfo,
       maxParallelism,
       batchTimestampMs,
-      late.map(_.filter(_ => byWatermark)),
+      late.map(_.filter(_ => byWatermark && !spec.takesLateRows)),
+      eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
       eventTimeWatermarkForEviction.filter(_ => byWatermark),
       purges,
       checkpointIds,
@@ -314,7 +319,7 @@ private[keystate] class KeyedProcessExec(
           checkpointInfoAccumulator
         ),
         nextTimer,
-        Option.when(spec.metrics)(functionMetrics),
+        Option.when(reportsMetrics)(functionMetrics),
         Option.when(checkBroadcast)(digests)
       )
     )
@@ -327,10 +332,12 @@ private[keystate] class KeyedProcessExec(
     }
   }
 
-  /** What a static input has comes before the rows of the first micro-batch. */
+  /** What a static input has comes before the rows of the first micro-batch; initial state before
+    * all rows of a batch query too.
+    */
   private def inputOrder: InputOrder = keyedSide match {
     case None => InTurn(Seq(0))
-    case Some(keyed) if keyed.once =>
+    case Some(keyed) if keyed.once || keyed.initial =>
       val right = if (keyed.isFirst) 0 else 1
       InTurn(Seq(right, 1 - right))
     case Some(keyed) if keyed.merged =>
@@ -389,7 +396,7 @@ private[keystate] class KeyedProcessExec(
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
     val progress = super.getProgress()
-    if (spec.metrics) {
+    if (reportsMetrics) {
       functionMetrics.total.all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
       }

@@ -62,6 +62,8 @@ private[keystate] final case class BatchInfo(
   *   for each state with a time to live, which entries have expired in this task
   * @param subtask
   *   keeps what lives longer than the task
+  * @param lateWatermark
+  *   rows behind it are late; None while there is no watermark
   * @param beginWatermark
   *   the watermark when the task begins; None while there is none
   * @param broadcasted
@@ -77,6 +79,7 @@ private[keystate] final class OperatorTaskContext(
     val families: Seq[Int],
     expiries: Map[String, Expiry],
     val subtask: SubtaskScope,
+    val lateWatermark: Option[Long],
     beginWatermark: Option[Long],
     broadcasted: Option[BroadcastInput],
     val readOperatorStates: () => Seq[OperatorState]
@@ -127,7 +130,7 @@ private[keystate] final class OperatorTaskContext(
   /** The broadcast elements that are still to be processed. None if nothing was broadcast. */
   def broadcastInput: Option[BroadcastInput] = if (ended) None else broadcasted
 
-  /** What the function's own metrics counted in this task. */
+  /** What the function's own metrics counted in this task, and the latencies in it. */
   def metrics: MetricValues = counted
 
   def addMetrics(values: MetricValues): Unit = counted = counted.merge(values)

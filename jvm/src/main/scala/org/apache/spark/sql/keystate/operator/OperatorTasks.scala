@@ -33,6 +33,8 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   *   in which order the rows of the inputs come
   * @param late
   *   for each input: true for rows behind the watermark, which are dropped or emitted as they are
+  * @param lateWatermark
+  *   in event time: rows behind it are late
   * @param watermark
   *   in event time: timers that are due by it fire, and entries older than it expire
   * @param purges
@@ -50,6 +52,7 @@ private[keystate] final class OperatorTasks(
     maxParallelism: Int,
     batchTimestampMs: Option[Long],
     late: Seq[Option[Expression]],
+    lateWatermark: Option[Long],
     watermark: Option[Long],
     purges: Boolean,
     checkpointIds: Seq[Option[String]],
@@ -87,6 +90,7 @@ private[keystate] final class OperatorTasks(
       families,
       expired,
       own.provider.subtask,
+      lateWatermark,
       watermark,
       broadcast.map(_.input),
       () => own.operatorStates(checkpointIds)
@@ -94,11 +98,13 @@ private[keystate] final class OperatorTasks(
     val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
-    val lateRows = spec.lateOutput.map(new LateRows(columns.output, _, columns.inputs.head))
-    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i, lateRows)))
+    val lateRows = inputs.indices.map { i =>
+      spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
+    }
+    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i, lateRows(i))))
     val run = runner.run(inputOrder.rows(rows), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
-      metrics.counting(run.output ++ lateRows.fold(Iterator.empty[InternalRow])(_.rows)), {
+      metrics.counting(run.output ++ lateRows.iterator.flatten.flatMap(_.rows)), {
         own.lease.use {
           metrics.add("numUpdatedStateRows", run.updated)
           metrics.add("numRemovedStateRows", run.removed)
@@ -137,6 +143,7 @@ private[keystate] final class OperatorTasks(
       spec.families.map(_.id),
       expiries = Map.empty,
       subtask,
+      None,
       None,
       broadcast.map(_.input),
       () => Nil

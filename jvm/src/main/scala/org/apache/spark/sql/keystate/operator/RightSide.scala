@@ -28,6 +28,8 @@ private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: 
   * @param merged
   *   whether both inputs' rows come by the first value in their orders, which are of one type then;
   *   else the rows of one input come after those of the other
+  * @param initial
+  *   whether it is initial state, which comes before all rows; in a stream it is read once
   */
 private[keystate] final case class KeyedSide(
     keys: Seq[Attribute],
@@ -35,5 +37,6 @@ private[keystate] final case class KeyedSide(
     order: Seq[SortOrder],
     once: Boolean,
     isFirst: Boolean,
-    merged: Boolean
+    merged: Boolean,
+    initial: Boolean
 ) extends RightSide

@@ -20,7 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{MetadataBuilder, StructType, TimestampType}
 
 import keystate.errors.KeystateErrors
 
@@ -55,6 +55,24 @@ private[keystate] final case class KeyedInput(
           output.copy(dataType = marked(output.dataType.asInstanceOf[StructType]))
         })
     DataTypeUtils.toAttributes(marks)
+  }
+
+  /** The columns, where this one has the event time. That is told as for a watermark. */
+  def timedBy(column: String): Seq[Attribute] = {
+    def refuse(problem: String) =
+      throw KeystateErrors.declaration(s"The event time column '$column' $problem.")
+    val named = columns
+      .find(_.name == column)
+      .getOrElse(refuse("is not in the input"))
+    if (named.dataType != TimestampType) refuse("is not a timestamp")
+    if (child.isStreaming && !named.metadata.contains(EventTimeWatermark.delayKey))
+      refuse("has no watermark: call withWatermark on it before keying")
+    val mark = new MetadataBuilder()
+      .withMetadata(named.metadata)
+      .putLong(EventTimeWatermark.delayKey, 0)
+      .build()
+    if (child.isStreaming) columns
+    else columns.map(each => if (each eq named) each.withMetadata(mark) else each)
   }
 }
 

@@ -49,7 +49,8 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         p.rightOrder,
         once = p.left.isStreaming && !p.right.isStreaming,
         p.rightIsFirst,
-        p.merged
+        p.merged,
+        p.initial
       )
       exec(
         p.function,

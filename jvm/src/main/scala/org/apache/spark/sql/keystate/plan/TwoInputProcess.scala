@@ -32,6 +32,8 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   *   whether `right` is what the function calls its first input
   * @param merged
   *   whether the rows of both come by the first value of their orders
+  * @param initial
+  *   whether `right` is initial state: its rows come before all of `left`, and emit nothing
   */
 private[keystate] case class TwoInputProcess(
     function: OperatorFunction,
@@ -43,6 +45,7 @@ private[keystate] case class TwoInputProcess(
     rightOrder: Seq[SortOrder],
     rightIsFirst: Boolean,
     merged: Boolean,
+    initial: Boolean,
     output: Seq[Attribute],
     spec: OperatorSpec,
     left: LogicalPlan,
@@ -52,6 +55,21 @@ private[keystate] case class TwoInputProcess(
     with MultiInstanceRelation {
 
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
+
+  /** The same with a function that emits other columns. */
+  def emitting(
+      function: OperatorFunction,
+      schema: StructType,
+      spec: OperatorSpec
+  ): TwoInputProcess = {
+    val inputs = (KeyedInput(left, keys, columns), KeyedInput(right, rightKeys, rightColumns))
+    val (first, second) = if (rightIsFirst) inputs.swap else inputs
+    copy(
+      function = function,
+      output = TwoInputProcess.output(first, second, schema, spec.sideOutputs),
+      spec = spec
+    )
+  }
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
@@ -79,51 +97,93 @@ private[keystate] object TwoInputProcess {
       schema: StructType,
       spec: OperatorSpec
   ): TwoInputProcess = {
-    check(first.keys, second.keys, orders, merged)
+    if (!sameTypes(first.keys, second.keys))
+      throw KeystateErrors.keysDiffer(described(first.keys), described(second.keys))
+    if (merged) checkMerged(orders._1.head, orders._2.head)
     // The operator asks its left child whether the query is a stream.
     val swapped = second.child.isStreaming && !first.child.isStreaming
     val ((left, order), (right, rightOrder)) =
       if (swapped) ((second, orders._2), (first, orders._1))
       else ((first, orders._1), (second, orders._2))
-    // New columns, because both inputs may come from one DataFrame.
-    val renewed = right.child.output.map(column => Alias(column, column.name)())
-    val renew = AttributeMap(right.child.output.zip(renewed.map(_.toAttribute)))
+    val (other, renew) = renewed(right)
     TwoInputProcess(
       function,
       left.keys,
       left.columns,
       order,
-      right.keys.map(renew),
-      right.columns.map(renew),
-      rightOrder.map(_.transform { case a: Attribute => renew(a) }.asInstanceOf[SortOrder]),
+      other.keys,
+      other.columns,
+      renewedOrder(rightOrder, renew),
       swapped,
       merged,
+      initial = false,
       output(first, second, schema, spec.sideOutputs),
       spec,
       left.child,
-      Project(renewed, right.child)
+      other.child
     )
   }
 
-  private def check(
-      first: Seq[Attribute],
-      second: Seq[Attribute],
-      orders: (Seq[SortOrder], Seq[SortOrder]),
-      merged: Boolean
-  ): Unit = {
-    def same(a: Seq[Expression], b: Seq[Expression]) =
-      a.map(_.dataType.asNullable) == b.map(_.dataType.asNullable)
-    def types(keys: Seq[Attribute]) = keys.map(k => s"${k.name} ${k.dataType.sql}").mkString(", ")
-    if (!same(first, second)) throw KeystateErrors.keysDiffer(types(first), types(second))
-    if (merged) {
-      val (one, two) = (orders._1.head, orders._2.head)
-      if (
-        !same(Seq(one), Seq(two)) || one.direction != two.direction ||
-        one.nullOrdering != two.nullOrdering
-      )
-        throw KeystateErrors.ordersDiffer(one.sql, one.dataType.sql, two.sql, two.dataType.sql)
-    }
+  /** An operator of one input, whose function is given initial state before its rows.
+    *
+    * @param order
+    *   what the rows of the initial state are sorted by
+    */
+  def initialized(
+      operator: KeyedProcess,
+      initial: KeyedInput,
+      order: Seq[SortOrder]
+  ): TwoInputProcess = {
+    if (initial.child.isStreaming) throw KeystateErrors.initialStateIsAStream()
+    if (!sameTypes(operator.keys, initial.keys))
+      throw KeystateErrors.initialKeysDiffer(described(operator.keys), described(initial.keys))
+    val (other, renew) = renewed(initial)
+    TwoInputProcess(
+      operator.function,
+      operator.keys,
+      operator.columns,
+      operator.order,
+      other.keys,
+      other.columns,
+      renewedOrder(order, renew),
+      rightIsFirst = false,
+      merged = false,
+      initial = true,
+      operator.output,
+      operator.spec,
+      operator.child,
+      other.child
+    )
   }
+
+  /** An input with new columns, because both inputs may come from one DataFrame; and which column
+    * became which.
+    */
+  private def renewed(input: KeyedInput): (KeyedInput, AttributeMap[Attribute]) = {
+    val columns = input.child.output.map(column => Alias(column, column.name)())
+    val renew = AttributeMap(input.child.output.zip(columns.map(_.toAttribute)))
+    val child = Project(columns, input.child)
+    (KeyedInput(child, input.keys.map(renew), input.columns.map(renew)), renew)
+  }
+
+  private def renewedOrder(
+      order: Seq[SortOrder],
+      renew: AttributeMap[Attribute]
+  ): Seq[SortOrder] =
+    order.map(_.transform { case a: Attribute => renew(a) }.asInstanceOf[SortOrder])
+
+  private def sameTypes(a: Seq[Expression], b: Seq[Expression]): Boolean =
+    a.map(_.dataType.asNullable) == b.map(_.dataType.asNullable)
+
+  private def described(keys: Seq[Attribute]): String =
+    keys.map(key => s"${key.name} ${key.dataType.sql}").mkString(", ")
+
+  private def checkMerged(one: SortOrder, two: SortOrder): Unit =
+    if (
+      !sameTypes(Seq(one), Seq(two)) || one.direction != two.direction ||
+      one.nullOrdering != two.nullOrdering
+    )
+      throw KeystateErrors.ordersDiffer(one.sql, one.dataType.sql, two.sql, two.dataType.sql)
 
   /** The output columns. Only one of them may carry on a watermark: if no column is the first
     * input's event time, it may be the second one's.

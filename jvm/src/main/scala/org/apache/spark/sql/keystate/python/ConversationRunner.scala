@@ -9,9 +9,8 @@ import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
 import org.apache.arrow.vector.ipc.message.MessageSerializer
 
 import org.apache.spark.{SparkEnv, TaskContext}
-import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonWorker}
+import org.apache.spark.api.python.{PythonEvalType, PythonWorker}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -26,24 +25,18 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   *   - gives each Arrow batch that comes back to `deserializeColumnarBatch`.
   */
 private[keystate] class ConversationRunner(
-    function: ChainedPythonFunctions,
-    resultId: Long,
+    function: WorkerFunction,
     messageSchema: StructType,
-    timeZoneId: String,
-    largeVarTypes: Boolean,
-    pythonConf: Map[String, String],
-    pythonMetrics: Map[String, SQLMetric],
-    jobArtifactUUID: Option[String],
     conversation: Conversation
 ) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
-      Seq((function, resultId)),
+      function.chained,
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       Array(Array(0)),
       messageSchema,
-      timeZoneId,
-      largeVarTypes,
-      pythonMetrics,
-      jobArtifactUUID,
+      function.timeZoneId,
+      WorkerFunction.LargeVarTypes,
+      function.metrics,
+      function.jobArtifactUUID,
       None
     ) {
 
@@ -59,10 +52,10 @@ private[keystate] class ConversationRunner(
     }
   })
 
-  override protected def runnerConf: Map[String, String] = super.runnerConf ++ pythonConf
+  override protected def runnerConf: Map[String, String] = super.runnerConf ++ function.conf
 
   override protected def writeUDF(dataOut: DataOutputStream): Unit =
-    PythonUDFRunner.writeUDFs(dataOut, Seq((function, resultId)), Array(Array(0)))
+    PythonUDFRunner.writeUDFs(dataOut, function.chained, Array(Array(0)))
 
   /** Has each message sent at once. Otherwise a small one would wait until the worker's system has
     * acknowledged the one before, which takes 40 ms if the worker has nothing to say.
@@ -93,7 +86,7 @@ private[keystate] class ConversationRunner(
         MessageSerializer.serialize(new WriteChannel(Channels.newChannel(dataOut)), batch)
       } finally batch.close()
       sender.reset()
-      pythonMetrics("pythonDataSent") += dataOut.size() - before
+      function.metrics("pythonDataSent") += dataOut.size() - before
       true
     } else {
       closed = true

@@ -5,13 +5,10 @@ import scala.collection.mutable
 import org.json4s.JsonAST.JObject
 import org.json4s.JsonDSL._
 
-import org.apache.spark.JobArtifactSet
-import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{PythonUDF, UnsafeProjection}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -25,6 +22,7 @@ import org.apache.spark.sql.keystate.operator.{
   TaskRows
 }
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
+import org.apache.spark.sql.keystate.python.realtime.LiveTurns
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
@@ -36,13 +34,7 @@ private[keystate] final class PythonRunner(
     conf: SQLConf,
     metrics: Map[String, SQLMetric]
 ) extends FunctionRunner {
-  private val function = ChainedPythonFunctions(Seq(udf.func))
-  private val resultId = udf.resultId.id
-  private val pythonConf = ArrowPythonRunner.getPythonRunnerConfMap(conf)
-  private val timeZone = conf.sessionLocalTimeZone
-  // Messages are too small to need large types, whatever Spark's setting for its own functions.
-  private val largeVarTypes = false
-  private val artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
+  private val function = WorkerFunction(udf, conf, metrics)
   private val settings = RowConversation.Settings.from(conf)
 
   override def run(
@@ -77,7 +69,7 @@ private[keystate] final class PythonRunner(
       context: OperatorTaskContext
   ): FunctionRun = {
     val states = context.broadcastStates.get
-    val pages = new ArrowStreams(timeZone, largeVarTypes)
+    val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val pass =
       new BroadcastConversation(states, broadcast, control(context), toOutput, settings.messageRows)
@@ -172,7 +164,7 @@ private[keystate] final class PythonRunner(
       firesAll || spec.broadcast.nonEmpty || spec.checkpointed ||
       spec.states.exists(_.kind != StateKind.Value)
     ) {
-      val pages = new ArrowStreams(timeZone, largeVarTypes)
+      val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
       val table = new StateQuestions(task, channels, pages).questions ++
         (if (firesAll) BatchTimers.questions(task, schema, pages) else Map.empty) ++
         context.operatorState.toSeq
@@ -207,19 +199,9 @@ private[keystate] final class PythonRunner(
       input: Iterator[InternalRow],
       context: OperatorTaskContext
   ): Iterator[InternalRow] =
-    new ConversationRunner(
-      function,
-      resultId,
-      schema,
-      timeZone,
-      largeVarTypes,
-      pythonConf,
-      metrics,
-      artifacts,
-      conversation
-    ).compute(input, context.task.partitionId(), context.task).flatMap {
-      received(_, conversation, context)
-    }
+    new ConversationRunner(function, schema, conversation)
+      .compute(input, context.task.partitionId(), context.task)
+      .flatMap(received(_, conversation, context))
 
   /** Runs a conversation in real-time mode. */
   private def converseLive(
@@ -228,18 +210,12 @@ private[keystate] final class PythonRunner(
       input: Iterator[InternalRow],
       context: OperatorTaskContext
   ): Iterator[InternalRow] =
-    new RealTimeRunner(
-      function,
-      resultId,
-      schema,
-      timeZone,
-      largeVarTypes,
-      pythonConf,
-      metrics,
-      artifacts,
-      conversation
-    ).run(input, context.columns.inputs.head.all, context.task)
-      .flatMap(received(_, conversation, context))
+    new RealTimeRunner(function, schema, conversation)
+      .run(input, context.columns.inputs.head.all, context.task)
+      .flatMap(received(_, conversation, context)) ++ {
+      context.addMetrics(conversation.live.get.latencies.values)
+      Iterator.empty
+    }
 
   private def received(
       answer: ColumnarBatch,
@@ -263,6 +239,7 @@ private[keystate] final class PythonRunner(
       (Protocol.Control.BatchId -> context.batch.id) ~
       (Protocol.Control.QueryRun -> context.batch.queryRun) ~
       (Protocol.Control.Watermark -> context.watermark) ~
+      (Protocol.Control.LateWatermark -> context.lateWatermark) ~
       (Protocol.Control.ProcessingTime -> context.batch.processingTime) ~
       (Protocol.Control.EventTimeColumn -> context.inputs.head.eventTime.column) ~
       (Protocol.Control.SecondEventTimeColumn ->

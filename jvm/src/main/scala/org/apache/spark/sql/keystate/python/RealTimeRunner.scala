@@ -4,10 +4,9 @@ import java.io.{BufferedInputStream, DataInputStream, DataOutputStream}
 import java.util.concurrent.atomic.AtomicBoolean
 
 import org.apache.spark.{SparkEnv, TaskContext}
-import org.apache.spark.api.python.{ChainedPythonFunctions, PythonWorker}
+import org.apache.spark.api.python.PythonWorker
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.keystate.python.realtime.{InputThread, RowHandover, Turns, WorkerStream}
 import org.apache.spark.sql.keystate.shim.PythonShim
 import org.apache.spark.sql.types.StructType
@@ -23,26 +22,10 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   *     workers by their environment.
   */
 private[keystate] final class RealTimeRunner(
-    function: ChainedPythonFunctions,
-    resultId: Long,
+    function: WorkerFunction,
     messageSchema: StructType,
-    timeZoneId: String,
-    largeVarTypes: Boolean,
-    pythonConf: Map[String, String],
-    pythonMetrics: Map[String, SQLMetric],
-    jobArtifactUUID: Option[String],
     conversation: RowConversation
-) extends ConversationRunner(
-      function,
-      resultId,
-      messageSchema,
-      timeZoneId,
-      largeVarTypes,
-      pythonConf,
-      pythonMetrics,
-      jobArtifactUUID,
-      conversation
-    ) {
+) extends ConversationRunner(function, messageSchema, conversation) {
   import RealTimeRunner._
 
   envVars.put("SPARK_PIPELINED_UDF", "1")
@@ -55,8 +38,14 @@ private[keystate] final class RealTimeRunner(
       columns: Seq[Attribute],
       context: TaskContext
   ): Iterator[ColumnarBatch] = {
-    val input = new RowHandover(columns.size, InputBytes, () => if (stream != null) stream.wakeUp())
-    conversation.live.foreach(_.input = input)
+    val turns = conversation.live.get
+    val input = new RowHandover(
+      columns.size,
+      InputBytes,
+      turns.latencies,
+      () => if (stream != null) stream.wakeUp()
+    )
+    turns.input = input
     new InputThread(rows, columns, input, context).start()
     compute(input, context.partitionId(), context)
   }

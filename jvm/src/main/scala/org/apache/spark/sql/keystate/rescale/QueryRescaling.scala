@@ -16,7 +16,12 @@ import keystate.checkpoint.Rescaling
 import keystate.errors.KeystateErrors
 import keystate.files.LocalFolder
 import keystate.settings.Settings
-import org.apache.spark.sql.keystate.files.{CheckpointOwner, OffsetEntry, QueryLogs}
+import org.apache.spark.sql.keystate.files.{
+  CheckpointFiles,
+  CheckpointOwner,
+  OffsetEntry,
+  QueryLogs
+}
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
 
 /** Changes the number of partitions of a stopped query.
@@ -48,11 +53,12 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   import QueryRescaling._
 
   private val root = new Path(checkpoint)
-  private val files = CheckpointFileManager.create(root, session.sessionState.newHadoopConf())
-  private val operators = new CheckpointOperators(session, root)
-  private val offsets = QueryLogs.offsets(session, root)
+  private val conf = session.sessionState.newHadoopConf()
+  private val files = CheckpointFiles.create(root, conf)
+  private val operators = new CheckpointOperators(conf, root)
+  private val offsets = QueryLogs.offsets(conf, root)
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
-  private val commits = QueryLogs.commits(session, root)
+  private val commits = QueryLogs.commits(conf, root)
 
   /** Returns the number of partitions before, which is `wanted` if there was nothing to do.
     *
@@ -78,12 +84,12 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   def changesTo(partitions: Int): Boolean =
     latest.exists { case (batch, _) => !offsets.partitions(batch).contains(partitions) }
 
-  private lazy val latest = offsets.getLatest()
+  private lazy val latest = offsets.latest
 
   private def change(wanted: Option[Int]): Int = latest match {
     case None => wanted.getOrElse(0)
     case Some((latest, _)) =>
-      val committed = commits.getLatest()
+      val committed = commits.latest
       val before = offsets.partitions(latest).get
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(offsets.partitions)
@@ -117,7 +123,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   )
 
   private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] =
-    operators.sparkStores(commits.getLatest().map(_._1))
+    operators.sparkStores(commits.latest.map(_._1))
 
   private def rescaleStores(
       batch: Long,
@@ -146,13 +152,13 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
     if (commit.stateUniqueIds.isDefined) {
       CheckpointOwner.check(root)
-      commits.replace(batch, commit.withStateUniqueIds(Some(ids.toMap)))
+      commits.replace(session, batch, commit.withStateUniqueIds(Some(ids.toMap)))
     }
   }
 
   private def replace(batch: Long, entry: OffsetSeqBase): Unit = {
     CheckpointOwner.check(root)
-    offsets.replace(batch, entry)
+    offsets.replace(session, batch, entry)
   }
 
   private def checkOperators(partitions: Int): Unit =

@@ -15,7 +15,7 @@ import org.apache.spark.util.{SerializableConfiguration, Utils}
 
 import keystate.checkpoint.{PartitionState, Repartitioning}
 import keystate.errors.KeystateErrors
-import keystate.files.LocalFolder
+import keystate.files.{Concurrently, LocalFolder}
 import keystate.keygroup.KeyGroups
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
@@ -45,7 +45,9 @@ private[keystate] final class SparkStoreRescaling(
     */
   def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
     withStore(state, store, version, conf) { target =>
-      val old = ids.zipWithIndex.map { case (id, p) => target.manifest(p, id, ids.size) }
+      val old = Concurrently.map(ids.zipWithIndex) { case (id, partition) =>
+        target.manifest(partition, id, ids.size)
+      }
       val states = target.regrouped(old, partitions).getOrElse {
         val rewritten = rewrite(version, ids, partitions)
         (0 until partitions).map(rewritten.getOrElse(_, PartitionState.Empty))

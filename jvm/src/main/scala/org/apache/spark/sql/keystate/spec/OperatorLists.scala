@@ -12,12 +12,15 @@ import org.apache.spark.sql.keystate.encoding.StoredOrder
 private[keystate] object OperatorLists {
   private val Types = "types"
 
-  /** The properties of the operator state's family: the element types of its lists, by name. */
-  def properties(lists: Seq[StateSpec]): Map[String, String] = {
+  /** JSON of the element types of lists, by name. None if there are none. */
+  def types(lists: Seq[StateSpec]): Option[String] = {
     val types = lists.map(list => list.name -> parse(SchemaEvolution.bare(list.valueType).json))
-    Map("kind" -> "operator_state") ++
-      Option.when(types.nonEmpty)(Types -> compact(JObject(types: _*)))
+    Option.when(types.nonEmpty)(compact(JObject(types: _*)))
   }
+
+  /** The properties of the operator state's family. */
+  def properties(types: Option[String]): Map[String, String] =
+    Map("kind" -> "operator_state") ++ types.map(Types -> _)
 
   /** The declared lists, and those that the function no longer asks for, which are kept. Throws if
     * a list's old elements can't be read as its new type. The worker itself reads elements of an

@@ -23,8 +23,11 @@ import keystate.checkpoint.OperatorState
   *   whether its output has a struct column for the main output and for each side output
   * @param metrics
   *   whether the function has metrics of its own
-  * @param lateOutput
-  *   the index of the output that late rows go to; None if they are dropped
+  * @param lateOutputs
+  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
+  *   they are dropped
+  * @param takesLateRows
+  *   whether the function takes late rows as it takes others
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -38,7 +41,8 @@ private[keystate] final case class OperatorSpec(
     operatorStates: Seq[StateSpec] = Nil,
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
-    lateOutput: Option[Int] = None
+    lateOutputs: Seq[Option[Int]] = Nil,
+    takesLateRows: Boolean = false
 ) {
 
   /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
@@ -89,7 +93,8 @@ private[keystate] object OperatorSpec {
       operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
       sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
       metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
-      lateOutput = (root \ "late_output").extractOpt[Int]
+      lateOutputs = (root \ "late_outputs").children.map(_.extractOpt[Int]),
+      takesLateRows = (root \ "takes_late_rows").extractOpt[Boolean].getOrElse(false)
     )
   }
 }

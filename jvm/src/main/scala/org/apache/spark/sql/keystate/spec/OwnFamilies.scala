@@ -11,7 +11,7 @@ private[keystate] object OwnFamilies {
 
   val TimersName = "$timers"
   val RawKeyedName = "$raw_keyed"
-  private val BroadcastTag = "$broadcast"
+  val BroadcastTag = "$broadcast"
 
   val timerFamily: Definition = (TimersName, Layout.Ordered, Map("kind" -> "timers"))
   val rawKeyedFamily: Definition = (RawKeyedName, Layout.Ordered, Map("kind" -> "raw_keyed"))
@@ -19,5 +19,11 @@ private[keystate] object OwnFamilies {
     (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))
 
   def operatorStateFamily(lists: Seq[StateSpec]): Definition =
-    (OperatorState.FamilyName, Layout.Ordered, OperatorLists.properties(lists))
+    operatorStateFamily(OperatorLists.types(lists))
+
+  /** @param types
+    *   JSON of the types of the lists' elements; None if none is declared
+    */
+  def operatorStateFamily(types: Option[String]): Definition =
+    (OperatorState.FamilyName, Layout.Ordered, OperatorLists.properties(types))
 }

@@ -95,6 +95,10 @@ private[keystate] object StateSpec {
   def isOne(family: StateFamily): Boolean =
     family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
 
+  /** Whether a family is a broadcast state. */
+  def isBroadcast(family: StateFamily): Boolean =
+    family.properties.get("kind").contains(StateKind.Broadcast.name)
+
   /** A declared state as a version has it. */
   def of(family: StateFamily): StateSpec = StoredTypes.reading(family.name) {
     val recorded = family.properties

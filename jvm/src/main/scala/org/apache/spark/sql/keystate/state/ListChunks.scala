@@ -72,6 +72,12 @@ private[keystate] final class ListChunks(spec: StateSpec) {
       case _ => true
     }
 
+  /** The chunk of this number, with the elements of some arrays: its entry key and its value. */
+  def chunk(key: Array[Byte], number: Long, parts: Seq[ArrayData]): (Array[Byte], Array[Byte]) = {
+    val elements = parts.flatMap(_.toObjectArray(spec.valueType))
+    (chunkKey(key, number), encode(new GenericArrayData(elements.toArray[Any])))
+  }
+
   private def encode(array: ArrayData): Array[Byte] = {
     holder.update(0, array)
     StateRows.encode(projection(holder))
@@ -82,10 +88,10 @@ private[keystate] final class ListChunks(spec: StateSpec) {
   )
 }
 
-private object ListChunks {
+private[keystate] object ListChunks {
 
   /** A last chunk with fewer bytes takes the next elements. Else these get a chunk of their own. */
-  private val SmallChunk = 4096
+  val SmallChunk = 4096
 
   private def chunkKey(key: Array[Byte], number: Long): Array[Byte] =
     GroupedKey.entry(key, ByteBuffer.allocate(8).putLong(number).array())

@@ -61,7 +61,7 @@ private[keystate] final class Timers(
     val entries = backend.scan(family, group, Array(domain), end)
     try
       entries.map { entry =>
-        Timer(domain, timeOf(entry), group, entry.key.drop(HeaderLength))
+        Timer(domain, timeOf(entry), group, keyOf(entry.key))
       }.toVector
     finally entries.close()
   }
@@ -89,9 +89,15 @@ private[keystate] object Timers {
   val ProcessingTime: Byte = 1
 
   private val HeaderLength = 9
-  private val Present = Array[Byte](0)
 
-  private def entryKey(domain: Byte, time: Long, key: Array[Byte]): Array[Byte] =
+  /** What is stored of a timer besides its entry key. */
+  val Present: Array[Byte] = Array[Byte](0)
+
+  /** The key in the entry key of a timer. */
+  def keyOf(entry: Array[Byte]): Array[Byte] = entry.drop(HeaderLength)
+
+  /** The entry key of a timer. */
+  def entryKey(domain: Byte, time: Long, key: Array[Byte]): Array[Byte] =
     ByteBuffer
       .allocate(HeaderLength + key.length)
       .put(domain)

@@ -30,6 +30,12 @@ private[keystate] object StoreMetrics {
     "keystateMerges",
     "Keystate: background merges since the store was opened here"
   )
+  private val puts =
+    StateStoreCustomSumMetric("keystatePuts", "Keystate: files written since the last commit")
+  private val gets =
+    StateStoreCustomSumMetric("keystateGets", "Keystate: files opened since the last commit")
+  private val lists =
+    StateStoreCustomSumMetric("keystateLists", "Keystate: folders listed since the last commit")
   // The name is Spark's. Each version is as good as a snapshot, so there is nothing to force.
   private val forceSnapshot = StateStoreCustomSumMetric(
     "forceSnapshotCount",
@@ -45,6 +51,9 @@ private[keystate] object StoreMetrics {
     runs,
     runBytes,
     merges,
+    puts,
+    gets,
+    lists,
     forceSnapshot
   )
 
@@ -60,6 +69,9 @@ private[keystate] object StoreMetrics {
       runs -> store.manifest.runs.size.toLong,
       runBytes -> store.manifest.runs.map(_.bytes).sum,
       merges -> store.compactions,
+      puts -> commit.requests.puts,
+      gets -> commit.requests.gets,
+      lists -> commit.requests.lists,
       forceSnapshot -> (if (snapshotForced) 1L else 0L)
     )
   }

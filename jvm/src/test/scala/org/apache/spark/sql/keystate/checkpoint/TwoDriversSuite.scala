@@ -44,6 +44,8 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
 
   override protected def afterAll(): Unit = session.stop()
 
+  private def hadoopConf = session.sessionState.newHadoopConf()
+
   /** Batches 0 and 1 were committed with 4 partitions and checkpoint format v1. */
   private def withCheckpoint(test: (String, CheckpointStorage) => Any): Unit = {
     val folder = Utils.createTempDir(namePrefix = "keystate-two-drivers")
@@ -80,15 +82,15 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
       conf = Map(SQLConf.SHUFFLE_PARTITIONS.key -> s"$partitions")
     )
     val offsets = source.toSeq.map(json => Some(PythonStreamingSourceOffset(json)))
-    val entries = QueryLogs.offsets(session, new Path(s"file:$folder"))
-    entries.replace(batch, OffsetSeq(offsets, Some(metadata)))
+    val entries = QueryLogs.offsets(hadoopConf, new Path(s"file:$folder"))
+    entries.replace(session, batch, OffsetSeq(offsets, Some(metadata)))
   }
 
   private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
 
   private def problems(root: String): Seq[String] =
-    Using.resource(new QueryCheckpoint(session, root)) { checkpoint =>
-      (new CheckpointReport(checkpoint).verify() \ "problems").extract[Seq[String]]
+    Using.resource(new QueryCheckpoint(hadoopConf, root)) { checkpoint =>
+      (new CheckpointReport(checkpoint).verify(new Progress) \ "problems").extract[Seq[String]]
     }
 
   private def folder(root: String) = new File(root.stripPrefix("file:"))

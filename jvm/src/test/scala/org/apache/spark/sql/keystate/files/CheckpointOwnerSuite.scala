@@ -13,14 +13,21 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.apache.spark.util.Utils
 
 import keystate.errors.KeystateException
+import keystate.faults.ObjectFileSystem
 
 /** Who has a checkpoint. Other drivers are their files: this one can't be told from another by more. */
-class CheckpointOwnerSuite extends AnyFunSuite {
-  private val conf = new Configuration
+class CheckpointOwnerSuite(scheme: String) extends AnyFunSuite {
+  def this() = this("file")
+
+  private val conf = {
+    val conf = new Configuration
+    ObjectFileSystem.settings().foreach { case (key, value) => conf.set(key, value) }
+    conf
+  }
 
   private def withCheckpoint(test: (Path, File) => Any): Unit = {
     val folder = Utils.createTempDir(namePrefix = "keystate-owner")
-    val root = new Path(s"file:$folder")
+    val root = new Path(s"$scheme:$folder")
     try {
       test(root, new File(folder, "_keystate/owners"))
       ()
@@ -110,3 +117,5 @@ class CheckpointOwnerSuite extends AnyFunSuite {
     }
   }
 }
+
+class ObjectCheckpointOwnerSuite extends CheckpointOwnerSuite(ObjectFileSystem.Scheme)

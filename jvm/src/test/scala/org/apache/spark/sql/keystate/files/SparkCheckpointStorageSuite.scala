@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
+import keystate.faults.{ObjectFileSystem, Requests}
 import keystate.files.CheckpointStorage
 import org.apache.spark.sql.keystate.KeystateCheckpointFileManager
 
@@ -42,41 +43,67 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
     val other = plain
     other.set("fs.AbstractFileSystem.file.impl", classOf[OtherFileSystem].getName)
     assert(managed(other) == classOf[FileContextBasedCheckpointFileManager])
-  }
-
-  test("Spark's logs by the setting") {
-    val root = Files.createTempDirectory("keystate-storage")
-    val conf = plain
-    conf.set(
-      SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
-      classOf[KeystateCheckpointFileManager].getName
+    val stored = new Path("objects:/checkpoint/state/0")
+    assert(CheckpointFiles.create(stored, objects).isInstanceOf[ObjectCheckpointFileManager])
+    val renaming = objects
+    renaming.set(ObjectFileSystem.Rename, "true")
+    assert(
+      CheckpointFiles.create(stored, renaming).isInstanceOf[FileSystemBasedCheckpointFileManager]
     )
-    try {
-      val folder = new Path(root.toUri)
-      val files = CheckpointFileManager.create(folder, conf)
-      def write(content: String): Unit = {
-        val out = files.createAtomic(new Path(folder, "0"), overwriteIfPossible = false)
-        out.write(content.getBytes)
-        out.close()
-      }
-      write("first")
-      intercept[FileAlreadyExistsException](write("second"))
-      assert(Files.readString(root.resolve("0")) == "first")
-      // Of many writers at once one succeeds.
-      val attempts = (0 until 200).flatMap { i =>
-        val outs = Seq.fill(2)(files.createAtomic(new Path(folder, s"many$i"), false))
-        val done = outs.map(out => Future(Try(out.close()).isSuccess))
-        done.map(Await.result(_, 10.seconds))
-      }
-      assert(attempts.count(identity) == 200)
-    } finally Utils.deleteRecursively(root.toFile)
+    val chosen = objects
+    val setting = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
+    chosen.set(setting, withManager.get(setting))
+    assert(
+      CheckpointFiles.create(stored, chosen).isInstanceOf[FileSystemBasedCheckpointFileManager]
+    )
   }
 
-  for ((road, conf) <- Seq("local" -> plain, "CheckpointFileManager" -> withManager)) {
+  private def objects = {
+    val conf = plain
+    ObjectFileSystem.settings().foreach { case (key, value) => conf.set(key, value) }
+    conf
+  }
+
+  for ((scheme, before) <- Seq("file" -> plain, "objects" -> objects))
+    test(s"Spark's logs by the setting, $scheme") {
+      val root = Files.createTempDirectory("keystate-storage")
+      val conf = before
+      conf.set(
+        SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
+        classOf[KeystateCheckpointFileManager].getName
+      )
+      try {
+        val folder = new Path(s"$scheme:$root")
+        val files = CheckpointFileManager.create(folder, conf)
+        def write(content: String): Unit = {
+          val out = files.createAtomic(new Path(folder, "0"), overwriteIfPossible = false)
+          out.write(content.getBytes)
+          out.close()
+        }
+        write("first")
+        intercept[FileAlreadyExistsException](write("second"))
+        assert(Files.readString(root.resolve("0")) == "first")
+        // Of many writers at once one succeeds.
+        val attempts = (0 until 200).flatMap { i =>
+          val outs = Seq.fill(2)(files.createAtomic(new Path(folder, s"many$i"), false))
+          val done = outs.map(out => Future(Try(out.close()).isSuccess))
+          done.map(Await.result(_, 10.seconds))
+        }
+        assert(attempts.count(identity) == 200)
+      } finally Utils.deleteRecursively(root.toFile)
+    }
+
+  for {
+    (road, conf, scheme) <- Seq(
+      ("local", plain, "file"),
+      ("CheckpointFileManager", withManager, "file"),
+      ("object store", objects, "objects")
+    )
+  } {
     def storageTest(name: String)(body: (CheckpointStorage, java.nio.file.Path) => Any): Unit =
       test(s"$road: $name") {
         val root = Files.createTempDirectory("keystate-storage")
-        try body(new SparkCheckpointStorage(new Path(root.toUri), conf), root)
+        try body(new SparkCheckpointStorage(new Path(s"$scheme:$root"), conf), root)
         finally Utils.deleteRecursively(root.toFile)
       }
 
@@ -103,13 +130,14 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
     }
 
     storageTest("a file replaces another, also one that Hadoop wrote") { (storage, root) =>
-      val fileSystem = new Path(root.toUri).getFileSystem(plain)
-      val hadoop = fileSystem.create(new Path(new Path(root.toUri), "0/1.keystate"))
+      val folder = new Path(s"$scheme:$root")
+      val fileSystem = folder.getFileSystem(conf)
+      val hadoop = fileSystem.create(new Path(folder, "0/1.keystate"))
       hadoop.write("old".getBytes)
       hadoop.close()
       write(storage, "0/1.keystate", "new")
       assert(read(storage, "0/1.keystate") == "new")
-      val again = fileSystem.open(new Path(new Path(root.toUri), "0/1.keystate"))
+      val again = fileSystem.open(new Path(folder, "0/1.keystate"))
       try assert(new String(again.readAllBytes()) == "new")
       finally again.close()
     }
@@ -154,6 +182,16 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
         assert(files.map(_.name).toSet == Set("1.keystate", "2.keystate"))
         assert(files.forall(_.modified >= before))
         assert(storage.list("none").isEmpty)
+    }
+
+    storageTest("many files are deleted at once, those that are not there too") { (storage, _) =>
+      val files = (0 until 600).map(i => s"0/$i-a.lz4")
+      files.take(500).foreach(write(storage, _, "a"))
+      write(storage, "0/1.keystate", "kept")
+      Requests.clear()
+      storage.deleteAll(files)
+      if (scheme == "objects") assert(Requests.counts() == Map("DELETE" -> 3))
+      assert(storage.list("0").map(_.name) == Seq("1.keystate"))
     }
 
     storageTest("what is not there") { (storage, root) =>

@@ -12,7 +12,8 @@ class OperatorRecordSuite extends AnyFunSuite {
     OperatorRecord.decode(json.getBytes(UTF_8), "here/_keystate/operator")
 
   test("a record comes back, and one of an earlier build") {
-    assert(decode(OperatorRecord.encode(OperatorRecord(77))) == OperatorRecord(77))
+    for (record <- Seq(OperatorRecord(77), OperatorRecord(1, Some("a \"näme\"\n"))))
+      assert(decode(OperatorRecord.encode(record)) == record)
     assert(decode("""{"format":1,"maxParallelism":128}""") == OperatorRecord(128))
   }
 

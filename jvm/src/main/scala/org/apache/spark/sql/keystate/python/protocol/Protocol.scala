@@ -36,6 +36,7 @@ private[keystate] object Protocol {
     final val BatchId = "batch_id"
     final val QueryRun = "query_run"
     final val Watermark = "watermark"
+    final val LateWatermark = "late_watermark"
     final val ProcessingTime = "processing_time"
     final val RealTime = "real_time"
     final val EventTimeColumn = "event_time_column"

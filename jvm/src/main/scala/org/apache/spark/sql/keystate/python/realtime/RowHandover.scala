@@ -11,12 +11,18 @@ import org.apache.spark.unsafe.Platform
   *
   * As an iterator it is for the task's thread, and never waits: it ends where no row is there yet.
   *
+  * @param latencies
+  *   is told when the rows came that are read
   * @param ready
   *   called, in the input's thread, when there is something where there was nothing: a row, or the
   *   end
   */
-private[keystate] final class RowHandover(fields: Int, maxBytes: Int, ready: () => Unit)
-    extends Iterator[UnsafeRow] {
+private[keystate] final class RowHandover(
+    fields: Int,
+    maxBytes: Int,
+    latencies: RowLatencies,
+    ready: () => Unit
+) extends Iterator[UnsafeRow] {
   import RowHandover._
 
   private val lock = new Object
@@ -69,6 +75,7 @@ private[keystate] final class RowHandover(fields: Int, maxBytes: Int, ready: () 
   override def next(): UnsafeRow = {
     if (!hasNext) throw new NoSuchElementException
     reading.point(row, next_)
+    latencies.read(reading.arrival(next_))
     next_ += 1
     row
   }
@@ -99,6 +106,7 @@ private object RowHandover {
   private final class Page {
     private var bytes = new Array[Byte](1 << 14)
     private var ends = new Array[Int](1 << 8)
+    private var arrivals = new Array[Long](1 << 8)
     var count = 0
     def used: Int = if (count == 0) 0 else ends(count - 1)
 
@@ -106,9 +114,13 @@ private object RowHandover {
       val start = used
       val end = start + row.getSizeInBytes
       if (end > bytes.length) bytes = Arrays.copyOf(bytes, math.max(end, 2 * bytes.length))
-      if (count == ends.length) ends = Arrays.copyOf(ends, 2 * count)
+      if (count == ends.length) {
+        ends = Arrays.copyOf(ends, 2 * count)
+        arrivals = Arrays.copyOf(arrivals, 2 * count)
+      }
       row.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + start)
       ends(count) = end
+      arrivals(count) = System.nanoTime
       count += 1
     }
 
@@ -116,6 +128,8 @@ private object RowHandover {
       val start = if (i == 0) 0 else ends(i - 1)
       row.pointTo(bytes, Platform.BYTE_ARRAY_OFFSET + start, ends(i) - start)
     }
+
+    def arrival(i: Int): Long = arrivals(i)
 
     def clear(): Unit = count = 0
   }

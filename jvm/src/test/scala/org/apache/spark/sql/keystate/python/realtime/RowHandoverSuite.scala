@@ -24,7 +24,7 @@ class RowHandoverSuite extends AnyFunSuite {
   }
 
   test("rows of any size come in their order, from another thread, also if that has to wait") {
-    val handover = new RowHandover(2, 4096, () => ())
+    val handover = new RowHandover(2, 4096, new RowLatencies, () => ())
     val count = 20000
     inThread {
       (0 until count).foreach(i => handover.put(row(i.toLong, bytes = i % 9000)))
@@ -41,7 +41,7 @@ class RowHandoverSuite extends AnyFunSuite {
 
   test("it says when there is something where there was nothing") {
     val ready = new AtomicInteger
-    val handover = new RowHandover(2, 4096, () => { ready.incrementAndGet(); () })
+    val handover = new RowHandover(2, 4096, new RowLatencies, () => { ready.incrementAndGet(); () })
     assert(!handover.hasNext && !handover.isOver)
     handover.put(row(1))
     handover.put(row(2))
@@ -57,7 +57,7 @@ class RowHandoverSuite extends AnyFunSuite {
   }
 
   test("a full page makes the input wait, until it is read or nobody wants it") {
-    val handover = new RowHandover(2, 4096, () => ())
+    val handover = new RowHandover(2, 4096, new RowLatencies, () => ())
     val ended = new CountDownLatch(1)
     val wanted = new AtomicInteger
     inThread {
@@ -74,7 +74,7 @@ class RowHandoverSuite extends AnyFunSuite {
   }
 
   test("what reading the input failed with is thrown after the rows before that") {
-    val handover = new RowHandover(2, 4096, () => ())
+    val handover = new RowHandover(2, 4096, new RowLatencies, () => ())
     handover.put(row(1))
     handover.end(new IllegalStateException("no more"))
     assert(handover.next().getLong(0) == 1)

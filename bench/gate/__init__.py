@@ -1,0 +1,1 @@
+"""Whether a commit made something slower."""

@@ -1,0 +1,1 @@
+"""NEXMark: an auction site's people, auctions and bids, and what is asked about them."""

@@ -1,0 +1,251 @@
+package keystate.stream
+
+import java.time.Duration
+
+import org.apache.spark.sql.Dataset
+
+import keystate.{
+  AggregateFunction,
+  KeyedProcessFunction,
+  OutputTag,
+  ReduceFunction,
+  TypeInformation
+}
+import keystate.errors.KeystateErrors
+import keystate.windows.{
+  AggregateFold,
+  Evictor,
+  FixedWindowOperator,
+  FixedWindows,
+  Fold,
+  FoldedContents,
+  ListedContents,
+  MergingWindowAssigner,
+  ProcessWindowFunction,
+  ReduceFold,
+  Trigger,
+  Window,
+  WindowAssigner,
+  WindowFunction,
+  WindowOperator
+}
+
+/** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.
+  * `trigger`, `evictor`, `allowedLateness` and `sideOutputLateData` return a changed one.
+  *
+  * A stream needs a watermark for windows by event time, and a batch Dataset the name of the column
+  * that has it; else `KEYSTATE_NO_WATERMARK`. An element without event time fails the query.
+  */
+sealed abstract class Windowed[T, W <: Window] private[keystate] (
+    stream: KeyedRowStream[T],
+    windows: Windowing[T, W]
+) {
+  protected type Self <: Windowed[T, W]
+  protected def changed(windows: Windowing[T, W]): Self
+
+  /** Has windows fire when this trigger says so, not by the assigner's default. */
+  def trigger(trigger: Trigger[T, W]): Self = changed(windows.copy(trigger = trigger))
+
+  /** Has elements taken out of windows that fire. All elements of a window are kept then. */
+  def evictor(evictor: Evictor[T, W]): Self = changed(windows.copy(evictor = Some(evictor)))
+
+  /** Keeps a window for so long after its end, for late elements; for windows by event time. */
+  def allowedLateness(time: Duration): Self = {
+    if (time.isNegative)
+      throw KeystateErrors.declaration(s"The allowed lateness can't be negative: $time.")
+    changed(windows.copy(lateness = time.toMillis))
+  }
+
+  /** Emits elements that are too late for all of their windows to a side output. Otherwise they are
+    * dropped, and counted in the metric `numLateRecordsDropped`.
+    */
+  def sideOutputLateData(tag: OutputTag[T]): Self = changed(windows.copy(lateOutput = Some(tag)))
+
+  /** Reduces the elements of a window, two at a time, as they come. */
+  def reduce(function: ReduceFunction[T]): Dataset[T] =
+    run(None, Some(reducing(function)), TypeInformation.row)(stream.inputType)
+
+  /** Aggregates the elements of a window as they come. */
+  def aggregate[ACC: TypeInformation, OUT: TypeInformation](
+      function: AggregateFunction[T, ACC, OUT]
+  ): Dataset[OUT] = run(None, Some(aggregating(function)), TypeInformation.row)
+
+  private def hasWatermark = stream.data.schema.exists(_.metadata.contains(Windowed.Delay))
+
+  protected def reducing(function: ReduceFunction[T]): Fold =
+    new ReduceFold(function.asInstanceOf[ReduceFunction[Any]], stream.inputType)
+
+  protected def aggregating[ACC](function: AggregateFunction[T, ACC, _])(implicit
+      accumulator: TypeInformation[ACC]
+  ): Fold =
+    new AggregateFold(function.asInstanceOf[AggregateFunction[Any, Any, Any]], accumulator)
+
+  protected def run[OUT](
+      function: Option[AnyRef],
+      fold: Option[Fold],
+      keyType: TypeInformation[_]
+  )(implicit out: TypeInformation[OUT]): Dataset[OUT] = {
+    if (stream.settings.late.nonEmpty)
+      throw KeystateErrors.declaration(
+        "lateOutput has no meaning for windows, which take late rows: use sideOutputLateData."
+      )
+    val byEventTime = windows.assigner.isEventTime
+    if (byEventTime && windows.eventTime.isEmpty && !hasWatermark)
+      throw KeystateErrors.windowsWithoutWatermark(windows.assigner.getClass.getSimpleName)
+    val timed = if (byEventTime) stream.timeMode("event_time") else stream
+    val operator = windows.operator(function, fold, stream.inputType)
+    timed.run(operator, Some(keyType), out, eventTime = windows.eventTime)
+  }
+}
+
+private object Windowed {
+
+  /** In the metadata of the column that a watermark is defined on. Spark's name. */
+  val Delay = "spark.watermarkDelayMs"
+}
+
+/** What was told of windows. */
+private[keystate] final case class Windowing[T, W <: Window](
+    assigner: WindowAssigner[T, W],
+    eventTime: Option[String],
+    trigger: Trigger[T, W],
+    evictor: Option[Evictor[T, W]] = None,
+    lateness: Long = 0,
+    lateOutput: Option[OutputTag[T]] = None
+) {
+
+  /** These windows as a function of elements and timers. */
+  def operator(
+      function: Option[AnyRef],
+      fold: Option[Fold],
+      elementType: TypeInformation[T]
+  ): KeyedProcessFunction[Any, Any, Any] = {
+    if (assigner.isInstanceOf[MergingWindowAssigner[_, _]] && !trigger.canMerge)
+      throw KeystateErrors.declaration(
+        s"${trigger.getClass.getSimpleName} can't be used where windows are merged, as sessions " +
+          "are: it has no onMerge."
+      )
+    val late = lateOutput.asInstanceOf[Option[OutputTag[Any]]]
+    val isPlain =
+      trigger.getClass == assigner.getDefaultTrigger.getClass && evictor.isEmpty && lateness == 0
+    (assigner: Any, fold) match {
+      case (fixed: FixedWindows, Some(own)) if isPlain =>
+        new FixedWindowOperator(fixed, function, new FoldedContents(own), late)
+      case _ =>
+        new WindowOperator(
+          assigner.asInstanceOf[WindowAssigner[Any, Window]],
+          trigger.asInstanceOf[Trigger[Any, Window]],
+          evictor.asInstanceOf[Option[Evictor[Any, Window]]],
+          lateness,
+          fold
+            .filter(_ => evictor.isEmpty)
+            .fold[keystate.windows.Contents](new ListedContents(elementType))(
+              new FoldedContents(_)
+            ),
+          function,
+          fold,
+          late
+        )
+    }
+  }
+}
+
+private[keystate] object Windowing {
+  def apply[T, W <: Window](
+      assigner: WindowAssigner[T, W],
+      eventTime: Option[String]
+  ): Windowing[T, W] = new Windowing(assigner, eventTime, assigner.getDefaultTrigger)
+}
+
+/** Windows of a Dataset that is keyed by a function. */
+final class WindowedStream[T, K, W <: Window] private[keystate] (
+    stream: KeyedStream[T, K],
+    keyType: TypeInformation[K],
+    windows: Windowing[T, W]
+) extends Windowed[T, W](stream, windows) {
+  override protected type Self = WindowedStream[T, K, W]
+  override protected def changed(windows: Windowing[T, W]): Self =
+    new WindowedStream(stream, keyType, windows)
+
+  /** As the other one; the function takes the result. */
+  def reduce[OUT: TypeInformation](
+      function: ReduceFunction[T],
+      windowFunction: ProcessWindowFunction[T, OUT, K, W]
+  ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def reduce[OUT: TypeInformation](
+      function: ReduceFunction[T],
+      windowFunction: WindowFunction[T, OUT, K, W]
+  ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
+      function: AggregateFunction[T, ACC, V],
+      windowFunction: ProcessWindowFunction[V, OUT, K, W]
+  ): Dataset[OUT] = run(Some(windowFunction), Some(aggregating(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
+      function: AggregateFunction[T, ACC, V],
+      windowFunction: WindowFunction[V, OUT, K, W]
+  ): Dataset[OUT] = run(Some(windowFunction), Some(aggregating(function)), keyType)
+
+  /** Applies a function to the elements of a window, all of which are kept until then. */
+  def process[OUT: TypeInformation](function: ProcessWindowFunction[T, OUT, K, W]): Dataset[OUT] =
+    run(Some(function), None, keyType)
+
+  /** The same with a function that has no context. */
+  def apply[OUT: TypeInformation](function: WindowFunction[T, OUT, K, W]): Dataset[OUT] =
+    run(Some(function), None, keyType)
+}
+
+/** Windows of a Dataset that is keyed by columns. `K` is the type of the one key column; of several,
+  * a `Row`, tuple or case class.
+  */
+final class WindowedDataset[T, W <: Window] private[keystate] (
+    stream: KeyedDataset[T],
+    windows: Windowing[T, W]
+) extends Windowed[T, W](stream, windows) {
+  override protected type Self = WindowedDataset[T, W]
+  override protected def changed(windows: Windowing[T, W]): Self =
+    new WindowedDataset(stream, windows)
+
+  /** As the other one; the function takes the result. */
+  def reduce[K, OUT: TypeInformation](
+      function: ReduceFunction[T],
+      windowFunction: ProcessWindowFunction[T, OUT, K, W]
+  )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
+    run(Some(windowFunction), Some(reducing(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def reduce[K, OUT: TypeInformation](
+      function: ReduceFunction[T],
+      windowFunction: WindowFunction[T, OUT, K, W]
+  )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
+    run(Some(windowFunction), Some(reducing(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
+      function: AggregateFunction[T, ACC, V],
+      windowFunction: ProcessWindowFunction[V, OUT, K, W]
+  )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
+    run(Some(windowFunction), Some(aggregating(function)), keyType)
+
+  /** As the other one; the function takes the result. */
+  def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
+      function: AggregateFunction[T, ACC, V],
+      windowFunction: WindowFunction[V, OUT, K, W]
+  )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
+    run(Some(windowFunction), Some(aggregating(function)), keyType)
+
+  /** Applies a function to the elements of a window, all of which are kept until then. */
+  def process[K, OUT: TypeInformation](function: ProcessWindowFunction[T, OUT, K, W])(implicit
+      keyType: TypeInformation[K]
+  ): Dataset[OUT] = run(Some(function), None, keyType)
+
+  /** The same with a function that has no context. */
+  def apply[K, OUT: TypeInformation](function: WindowFunction[T, OUT, K, W])(implicit
+      keyType: TypeInformation[K]
+  ): Dataset[OUT] = run(Some(function), None, keyType)
+}

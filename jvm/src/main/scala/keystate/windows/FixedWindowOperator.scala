@@ -1,0 +1,60 @@
+package keystate.windows
+
+import keystate.{Collector, OutputTag, RuntimeContext}
+
+/** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
+  *
+  * A window's one timer is at its end, so which windows are due is told by their ends: without a
+  * trigger's states and timers.
+  */
+private[keystate] final class FixedWindowOperator(
+    assigner: FixedWindows,
+    function: Option[AnyRef],
+    contents: FoldedContents,
+    lateOutput: Option[OutputTag[Any]]
+) extends WindowedFunction(
+      assigner.asInstanceOf[WindowAssigner[Any, Window]],
+      function,
+      Some(contents.fold),
+      lateOutput
+    ) {
+  private val (size, slide, offset) = (assigner.size, assigner.slide, assigner.offset)
+
+  override def open(runtime: RuntimeContext): Unit = {
+    super.open(runtime)
+    contents.open(runtime)
+  }
+
+  override def processElement(element: Any, ctx: Context, out: Collector[Any]): Unit = {
+    val service = ctx.timerService()
+    val time = if (byEventTime) timeOf(ctx) else service.currentProcessingTime()
+    val closed = if (byEventTime) lateWatermark(ctx) + 1 else Long.MinValue
+    var end = TimeWindow.getWindowStartWithOffset(time, offset, slide) + size
+    var late = true
+    while (end > time && end > closed) {
+      late = false
+      if (contents.addTo(WindowKey(end, end - size), element)) {
+        if (byEventTime) service.registerEventTimeTimer(end - 1)
+        else service.registerProcessingTimeTimer(end - 1)
+      }
+      end -= slide
+    }
+    if (late && time < closed) emitLate(element, ctx)
+  }
+
+  override protected def fire(
+      of: Long,
+      timestamp: Long,
+      clock: Long,
+      out: Collector[Any]
+  ): Unit = if (of == domain) {
+    var first = contents.first
+    while (first != null && first.getKey.end - 1 <= clock) {
+      at.window = first.getKey
+      call(contents.fold.result(first.getValue) :: Nil, out)
+      clearFunction()
+      contents.clear(at.window)
+      first = contents.first
+    }
+  }
+}

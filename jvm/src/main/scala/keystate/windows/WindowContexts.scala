@@ -1,0 +1,124 @@
+package keystate.windows
+
+import scala.annotation.nowarn
+import scala.collection.mutable
+
+import keystate.{
+  AggregatingState,
+  AggregatingStateDescriptor,
+  FoldingState,
+  FoldingStateDescriptor,
+  KeyedStateStore,
+  ListState,
+  ListStateDescriptor,
+  MapState,
+  MapStateDescriptor,
+  OutputTag,
+  ProcessContext,
+  ReducingState,
+  ReducingStateDescriptor,
+  RuntimeContext,
+  SortedMapState,
+  SortedMapStateDescriptor,
+  State,
+  StateDescriptor,
+  ValueState,
+  ValueStateDescriptor
+}
+import keystate.errors.KeystateErrors
+
+/** The key and the window at hand, as assigners, triggers and evictors see them. */
+private[windows] final class CurrentWindow
+    extends WindowCursor
+    with OnMergeContext
+    with EvictorContext
+    with WindowAssignerContext {
+  var row: ProcessContext[Any] = _ // of the element or timer
+  private var watermark = Long.MinValue
+  var merged: Seq[WindowKey] = Nil
+  var timers: WindowTimers = _
+  var triggerStates: WindowStates = _
+
+  /** @param watermark
+    *   what the element or timer sees
+    */
+  def enter(row: ProcessContext[Any], watermark: Long): Unit = {
+    this.row = row
+    this.watermark = watermark
+  }
+
+  override def getCurrentProcessingTime: Long = row.timerService().currentProcessingTime()
+  override def getCurrentWatermark: Long = watermark
+
+  override def registerProcessingTimeTimer(time: Long): Unit =
+    timers.set(WindowTimers.ProcessingTime, time, window, row.timerService())
+  override def registerEventTimeTimer(time: Long): Unit =
+    timers.set(WindowTimers.EventTime, time, window, row.timerService())
+  override def deleteProcessingTimeTimer(time: Long): Unit =
+    timers.delete(WindowTimers.ProcessingTime, time, window, row.timerService())
+  override def deleteEventTimeTimer(time: Long): Unit =
+    timers.delete(WindowTimers.EventTime, time, window, row.timerService())
+
+  override def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S =
+    triggerStates.find(descriptor)
+  override def mergePartitionedState(descriptor: StateDescriptor[_ <: State]): Unit =
+    triggerStates.merge(descriptor, merged)
+}
+
+/** What a [[ProcessWindowFunction]] is told. */
+private[windows] final class FunctionContext(at: CurrentWindow, states: FunctionStates)
+    extends WindowContext[Window] {
+  override def window: Window = at.window.window
+  override def currentProcessingTime: Long = at.getCurrentProcessingTime
+  override def currentWatermark: Long = at.getCurrentWatermark
+  override def windowState: KeyedStateStore = states.windowState
+  override def globalState: KeyedStateStore = states.globalState
+  override def output[X](tag: OutputTag[X], result: X): Unit = at.row.output(tag, result)
+}
+
+/** What a function of windows gets in `open`. States are had again by their descriptors. */
+@nowarn("cat=deprecation")
+private[windows] final class FunctionStates(
+    runtime: RuntimeContext,
+    cursor: WindowCursor,
+    merging: Boolean
+) extends WindowRuntimeContext {
+  private val states = mutable.HashMap.empty[String, State]
+  private val ofWindow = new WindowStates(runtime, cursor, "window-state")
+
+  override def windowState: KeyedStateStore =
+    if (!merging) ofWindow
+    else
+      throw KeystateErrors.declaration(
+        "Where windows are merged, a window has no state of its own: use globalState."
+      )
+
+  override def globalState: KeyedStateStore = this
+
+  private def kept[S <: State](descriptor: StateDescriptor[S])(get: => S): S =
+    states.getOrElseUpdate(descriptor.name, get).asInstanceOf[S]
+
+  override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] =
+    kept(descriptor)(runtime.getState(descriptor))
+  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
+    kept(descriptor)(runtime.getListState(descriptor))
+  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
+    kept(descriptor)(runtime.getMapState(descriptor))
+  override def getSortedMapState[K, V](
+      descriptor: SortedMapStateDescriptor[K, V]
+  ): SortedMapState[K, V] = kept(descriptor)(runtime.getSortedMapState(descriptor))
+  override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
+    kept(descriptor)(runtime.getReducingState(descriptor))
+  override def getAggregatingState[IN, ACC, OUT](
+      descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
+  ): AggregatingState[IN, OUT] = kept(descriptor)(runtime.getAggregatingState(descriptor))
+  override def getFoldingState[T, ACC](
+      descriptor: FoldingStateDescriptor[T, ACC]
+  ): FoldingState[T, ACC] = kept(descriptor)(runtime.getFoldingState(descriptor))
+
+  override def getTaskName: String = runtime.getTaskName
+  override def getIndexOfThisSubtask: Int = runtime.getIndexOfThisSubtask
+  override def getNumberOfParallelSubtasks: Int = runtime.getNumberOfParallelSubtasks
+  override def getMaxNumberOfParallelSubtasks: Int = runtime.getMaxNumberOfParallelSubtasks
+  override def getAttemptNumber: Int = runtime.getAttemptNumber
+}

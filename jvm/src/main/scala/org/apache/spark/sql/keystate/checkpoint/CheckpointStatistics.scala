@@ -1,0 +1,190 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import scala.util.{Try, Using}
+
+import org.json4s._
+
+import keystate.backend.StateFamily
+import keystate.errors.{CheckpointException, KeystateException}
+import keystate.keygroup.KeyGroupRange
+import keystate.version.{FileSource, Manifest}
+import org.apache.spark.sql.keystate.metadata.SparkStateSchema
+
+/** How a checkpoint's state is spread and how it grew, as JSON: what the page shows next to
+  * [[CheckpointReport]]. Counts come from the version files. What needs the entries themselves is
+  * told of a sample, if there are many.
+  */
+private[keystate] final class CheckpointStatistics(
+    checkpoint: QueryCheckpoint,
+    progress: Progress
+) {
+  import CheckpointStatistics._
+  import checkpoint._
+
+  private val last = batch(lastBatch)
+  private val watermark = checkpoint.watermark(lastBatch)
+  private val batchTime = checkpoint.beganAt(lastBatch).getOrElse(0L)
+
+  def apply(): JValue = {
+    progress.begin(operators.map(id => statesOf(id).size + 1).sum)
+    JObject(
+      "batch" -> JInt(lastBatch),
+      "batch_time" -> JInt(batchTime),
+      "watermark" -> JInt(watermark),
+      "operators" -> JArray(operators.map(operator).toList)
+    )
+  }
+
+  private def operator(id: Long): JValue = {
+    val manifests = manifestsOf(id, last)
+    val history = JArray(chosenVersions(id).flatMap(version(id, _)).toList)
+    progress.step()
+    JObject(
+      "id" -> JInt(id),
+      "history" -> history,
+      "runs" -> JArray(runs(manifests.map(_._2)).toList),
+      "states" -> JArray(statesOf(id).map { case (store, family) =>
+        val of = manifests.collect { case (in, manifest) if in == store => manifest }
+        val told = state(id, store, family, of)
+        progress.step()
+        told
+      }.toList)
+    )
+  }
+
+  private def manifestsOf(id: Long, batch: CommittedBatch): Seq[(String, Manifest)] = for {
+    store <- stores(id)
+    partition <- 0 until partitions(batch, id)
+  } yield (store, manifest(batch, id, partition, store))
+
+  /** The states of an operator's first partition; all partitions have the same ones. */
+  private def statesOf(id: Long): Seq[(String, StateFamily)] = stores(id).flatMap { store =>
+    states(id, manifest(last, id, 0, store)).map(store -> _)
+  }
+
+  /** Committed micro-batches whose versions are looked at: the last ones, or some of them. */
+  private def chosenVersions(id: Long): Seq[Long] = {
+    val most = Math.max(2, Math.min(Versions, VersionFiles / partitions(last, id)))
+    val all = committedBatches
+    if (all.size <= most) all
+    else (0 until most).map(i => all((i.toLong * (all.size - 1) / (most - 1)).toInt))
+  }
+
+  /** None if the version's files are deleted already, or damaged. */
+  private def version(id: Long, number: Long): Option[JValue] =
+    try {
+      val of = batch(number)
+      val manifests = manifestsOf(id, of).map(_._2)
+      val entries = manifests
+        .flatMap { manifest =>
+          states(id, manifest).flatMap { family =>
+            manifest.entryCounts.get(family.id).map(family.name -> _.total)
+          }
+        }
+        .groupMapReduce(_._1)(_._2)(_ + _)
+      val runs = manifests.flatMap(_.runs)
+      val took = for {
+        began <- offsetsWrittenAt.get(number)
+        ended <- commitsWrittenAt.get(number)
+      } yield ended - began
+      Some(
+        JObject(
+          "batch" -> JInt(number),
+          "time" -> json(beganAt(number)),
+          "took" -> json(took),
+          "entries" -> JObject(entries.toList.sortBy(_._1).map { case (k, n) =>
+            JField(k, JInt(n))
+          }),
+          "bytes" -> JInt(runs.map(_.bytes).sum),
+          "runs" -> JInt(runs.size),
+          "written" -> JInt(runs.filter(_.version == of.version).map(_.bytes).sum)
+        )
+      )
+    } catch { case _: CheckpointException | _: KeystateException => None }
+
+  /** The runs of the last version, by the commit that is the newest in them. */
+  private def runs(manifests: Seq[Manifest]): Seq[JValue] =
+    manifests.flatMap(_.runs).groupBy(_.version).toSeq.sortBy(_._1).map { case (version, of) =>
+      val files = of.collect { case run if run.source.isInstanceOf[FileSource] => run.source }
+      JObject(
+        "version" -> JInt(version),
+        "files" -> JInt(files.distinct.size),
+        "inline" -> JInt(of.size - files.size),
+        "bytes" -> JInt(of.map(_.bytes).sum)
+      )
+    }
+
+  private def state(
+      id: Long,
+      store: String,
+      family: StateFamily,
+      manifests: Seq[Manifest]
+  ): JValue = {
+    val counts = manifests.map(manifest => familyOf(manifest, family).flatMap(countOf(manifest, _)))
+    val total = Option.when(counts.forall(_.isDefined))(counts.flatten.sum)
+    JObject(
+      "store" -> JString(store),
+      "name" -> JString(family.name),
+      "kind" -> JString(family.properties.getOrElse("kind", "")),
+      "groups" -> groups(family, manifests),
+      "sample" -> sample(id, store, family, manifests, total)
+    )
+  }
+
+  private def familyOf(manifest: Manifest, family: StateFamily): Option[StateFamily] =
+    manifest.families.find(_.name == family.name)
+
+  private def countOf(manifest: Manifest, family: StateFamily): Option[Long] =
+    manifest.entryCounts.get(family.id).map(_.total)
+
+  /** How many entries each key group has; null if that was not recorded. */
+  private def groups(family: StateFamily, manifests: Seq[Manifest]): JValue = {
+    val counts = for {
+      manifest <- manifests
+      group <- manifest.groups.first to manifest.groups.last
+    } yield familyOf(manifest, family).fold(Option(0L))(of => manifest.count(of.id, group))
+    if (counts.forall(_.isDefined)) JArray(counts.flatten.map(JInt(_)).toList) else JNull
+  }
+
+  /** Looks at whole key groups of partitions that are spread evenly. */
+  private def sample(
+      id: Long,
+      store: String,
+      family: StateFamily,
+      manifests: Seq[Manifest],
+      total: Option[Long]
+  ): JValue = {
+    val found = new StateSample(family, keySchema(id), watermark, batchTime)
+    val share = total.filter(_ > SampledEntries).fold(1.0)(SampledEntries.toDouble / _)
+    val step = if (share < 1) Math.max(1, manifests.size / SampledPartitions) else 1
+    val chosen = manifests.indices.by(step).map(manifests)
+    val most =
+      if (total.exists(_ <= SampledEntries)) Int.MaxValue
+      else Math.max(1, 2 * SampledEntries / Math.max(1, chosen.size))
+    for (manifest <- chosen; own <- familyOf(manifest, family)) {
+      val all = manifest.groups
+      val wanted = Math.max(1, Math.ceil(all.size * share * step).toInt)
+      val range = KeyGroupRange(all.first, Math.min(all.last, all.first + wanted - 1))
+      val in = reader(id, manifest.partition, store).entries(manifest, own, range)
+      Using.resource(in)(_.take(most).foreach(found.add))
+    }
+    found.toJson(total)
+  }
+
+  private def keySchema(id: Long) =
+    if (record(id).isEmpty) None
+    else Try(SparkStateSchema.keySchema(operatorFolder(id), conf, lastBatch)).toOption
+
+  private def json(number: Option[Long]): JValue = number.fold[JValue](JNull)(JInt(_))
+}
+
+private[keystate] object CheckpointStatistics {
+  private val Versions = 40
+
+  /** How many version files of an operator are read at most for its history. */
+  private val VersionFiles = 2000
+
+  /** How many entries of a state are looked at, roughly, and in how many partitions. */
+  private val SampledEntries = 300000
+  private val SampledPartitions = 32
+}

@@ -1,0 +1,16 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+/** How far long work is. One thread works, others may look. */
+private[keystate] final class Progress {
+  @volatile private var done, total = 0
+
+  def begin(steps: Int): Unit = {
+    done = 0
+    total = steps
+  }
+
+  def step(): Unit = done += 1
+
+  /** As in `3/20`; `0/0` where nothing is under way. */
+  override def toString: String = s"$done/$total"
+}

@@ -1,0 +1,192 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import java.util.Base64
+
+import org.json4s.JsonDSL._
+import org.json4s.JValue
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+
+import keystate.backend.GroupedKey
+import keystate.errors.KeystateErrors
+import keystate.files.StoreLocation
+import keystate.keygroup.KeyGroups
+import keystate.ttl.Expiry
+import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
+import org.apache.spark.sql.keystate.metadata.SparkStateSchema
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, StoredTypes}
+import org.apache.spark.sql.keystate.store.KeystateCodec
+
+/** Reads what one key has in a state after the last committed micro-batch, in the driver and without
+  * a Spark job. Of a run it reads only the part that can have the key.
+  *
+  * @param operator
+  *   its number; None if only one operator has such a state
+  * @param state
+  *   its name; None if there is only one
+  */
+private[keystate] final class StateLookup(
+    checkpoint: QueryCheckpoint,
+    operator: Option[Long],
+    state: Option[String]
+) {
+  private val batch = checkpoint.batch(checkpoint.lastBatch)
+  private val store = StoreLocation.DefaultStore
+
+  private val (id, family) = {
+    val all = for {
+      operator <- checkpoint.operators if checkpoint.record(operator).isDefined
+      family <- checkpoint.manifest(batch, operator, 0, store).families
+      if KeystateCodec.owns(family)
+    } yield (operator, family)
+    all.filter { case (of, family) =>
+      operator.forall(_ == of) && state.forall(_ == family.name)
+    } match {
+      case Seq(one) => one
+      case found =>
+        val there = all.map { case (of, family) => s"operator $of: ${family.name}" }
+        throw KeystateErrors.noSuchState(checkpoint.location, state, operator, found.size, there)
+    }
+  }
+  private val spec = StateSpec.of(family)
+  private val keySchema =
+    SparkStateSchema.keySchema(checkpoint.operatorFolder(id), checkpoint.conf, batch.number)
+
+  /** The state's kind and types. Python parses the types, so they are checked to be some. */
+  def describe: JValue = {
+    val keyJson = StoredTypes.parse(keySchema.json, spec.name).json
+    ("operator" -> id) ~ ("state" -> spec.name) ~ ("kind" -> spec.kind.name) ~
+      ("batch" -> batch.number) ~ ("key" -> keyJson) ~
+      ("key_type" -> spec.keyType.map(_.json)) ~ ("value_type" -> spec.valueType.json)
+  }
+
+  /** The value; or the elements of a list, or the entries of a map with their keys, in their order:
+    * an Arrow stream in Base64, with the column `value`, for a map after the column `key`. No rows
+    * where there is nothing, or it has expired.
+    *
+    * @param key
+    *   a row with the key's columns, as an Arrow stream in Base64, as are the next two
+    * @param start
+    *   a map's key, or the first of a range; empty if from its first entry on
+    * @param end
+    *   the first key after a range; empty if to the last entry
+    * @param isRange
+    *   whether all entries of the range are wanted, and not only that of `start`
+    */
+  def find(key: String, start: String, end: String, isRange: Boolean): String = {
+    val grouping = row(key, keySchema)
+    val codec = new KeystateCodec(family, entrySchema, rowSchema)
+    val n = checkpoint.partitions(batch, id)
+    val of0 = checkpoint.manifest(batch, id, 0, store)
+    val group = codec.group(grouping, of0.maxParallelism)
+    val partition = KeyGroups.subtaskOf(group, n, of0.maxParallelism)
+    val manifest = if (partition == 0) of0 else checkpoint.manifest(batch, id, partition, store)
+    val (from, until) = range(grouping.getBytes, start, end, isRange)
+    val isExpired = Expiry.inVersion(family.properties)
+    val entries = checkpoint
+      .reader(id, partition, store)
+      .find(manifest, family, group, from, until)
+      .filterNot(change => isExpired(change.value))
+    val rows = entries.flatMap { change =>
+      if (codec.isList) codec.elements(change.value).map(value(_).copy())
+      else if (codec.isMap) {
+        // The codec uses its row again.
+        val userKey = codec.keyRow(change.key).copy().getStruct(1, 1).get(0, spec.keyType.get)
+        Iterator(InternalRow(userKey, value(codec.valueRow(change.value)).get(0, spec.valueType)))
+      } else Iterator(value(codec.valueRow(change.value)).copy())
+    }
+    val stream = streams.write(schema) { columns =>
+      rows.foreach { row =>
+        columns.zipWithIndex.foreach { case (column, i) => column.write(row, i) }
+      }
+      rows.size
+    }
+    Base64.getEncoder.encodeToString(stream)
+  }
+
+  private val streams = new ArrowStreams("UTC", largeVarTypes = false)
+  private val isMap = spec.keyType.isDefined
+
+  private val schema: StructType = {
+    val value = new StructType().add("value", spec.valueType)
+    spec.keyType.fold(value)(new StructType().add("key", _).add(value.head))
+  }
+
+  /** The schema of a stored entry's key. */
+  private def entrySchema: StructType = spec.keyType.fold(keySchema) { userKey =>
+    new StructType().add("key", keySchema).add("userKey", new StructType().add("key", userKey))
+  }
+
+  /** The schema of a stored value, or of an element of a list. */
+  private def rowSchema: StructType = spec.valueType match {
+    case struct: StructType => struct
+    case other => new StructType().add("value", other)
+  }
+
+  /** A row of one column, from a row as it is stored. */
+  private def value(stored: UnsafeRow): InternalRow =
+    if (stored == null) InternalRow(null)
+    else
+      spec.valueType match {
+        case _: StructType => InternalRow(stored.copy())
+        case _ => stored.copy()
+      }
+
+  /** The entry keys from one until another one, which is not one of them. */
+  private def range(
+      key: Array[Byte],
+      start: String,
+      end: String,
+      isRange: Boolean
+  ): (Array[Byte], Array[Byte]) = {
+    def entry(userKey: String) = GroupedKey.entry(key, encodedUserKey(userKey))
+    if (spec.kind == StateKind.Value) (key, StateLookup.after(key))
+    else {
+      val all = GroupedKey.prefix(key)
+      val from = if (start.isEmpty) all else entry(start)
+      val until =
+        if (isMap && !isRange) StateLookup.after(from)
+        else if (end.isEmpty) StateLookup.afterAll(all)
+        else entry(end)
+      (from, until)
+    }
+  }
+
+  private def encodedUserKey(stream: String): Array[Byte] = {
+    val schema = new StructType().add("key", spec.keyType.get)
+    OrderedKeyCodec(spec.keyType.get, spec.order).encode(row(stream, schema), 0)
+  }
+
+  /** The row in an Arrow stream, with all NaNs and all zeros made the same. */
+  private def row(stream: String, schema: StructType): UnsafeRow = {
+    val references = schema.zipWithIndex.map { case (field, i) =>
+      NormalizeFloatingNumbers.normalize(BoundReference(i, field.dataType, nullable = true))
+    }
+    streams.readVectors(Base64.getDecoder.decode(stream)) { root =>
+      val columns =
+        schema.indices.map[ColumnVector](i => new ArrowColumnVector(root.getVector(i)))
+      UnsafeProjection
+        .create(references)(new ColumnarBatch(columns.toArray, 1).getRow(0))
+        .copy()
+    }
+  }
+}
+
+private object StateLookup {
+
+  /** The least bytes after these. */
+  private def after(bytes: Array[Byte]): Array[Byte] = bytes :+ 0.toByte
+
+  /** The least bytes after all that begin with these, which don't begin with 0xFF only: they begin
+    * with a length.
+    */
+  private def afterAll(prefix: Array[Byte]): Array[Byte] = {
+    val bytes = prefix.reverse.dropWhile(_ == -1).reverse
+    bytes(bytes.length - 1) = (bytes.last + 1).toByte
+    bytes
+  }
+}

@@ -1,0 +1,91 @@
+package org.apache.spark.sql.keystate.edit
+
+import org.apache.hadoop.fs.Path
+import org.json4s.JString
+import org.json4s.jackson.JsonMethods.parse
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.errors.KeystateErrors
+import keystate.files.StoreLocation
+import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.files.QueryLogs
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
+  * an operator that is edited is written anew, that of the others is copied.
+  */
+private[keystate] final class EditedCheckpoint(
+    session: SparkSession,
+    source: QueryCheckpoint,
+    target: Path
+) {
+  private val conf = session.sessionState.newHadoopConf()
+  private val draft = new CheckpointDraft(source, target, conf, KeystateErrors.targetExists)
+
+  /** Returns the micro-batch that the copy holds.
+    *
+    * @param copied
+    *   the operators that are copied as they are, and their numbers in the copy
+    */
+  def write(copied: Seq[(Long, Long)], written: Seq[WrittenOperator]): Long = {
+    val batch = source.batch(source.lastBatch)
+    draft.write {
+      draft.copyState(batch, copied)
+      copied.foreach { case (operator, as) => draft.describe(source, operator, as) }
+      draft.copyLogs(batch)
+      val ids = written.map(one => one.number -> write(one, batch))
+      if (batch.ids.nonEmpty) {
+        val commit = QueryLogs.commits(conf, source.root).get(batch.number).get
+        val before = commit.stateUniqueIds.get
+        val all = copied.flatMap { case (operator, as) => before.get(operator).map(as -> _) } ++ ids
+        QueryLogs
+          .commits(conf, draft.root)
+          .replace(session, batch.number, commit.withStateUniqueIds(Some(all.toMap)))
+      }
+    }
+    batch.number
+  }
+
+  /** Returns the ids of the new versions, by partition and store. */
+  private def write(of: WrittenOperator, batch: CommittedBatch): Array[Array[String]] = {
+    val kept = of.from.map(keptStates(_, of.kept, batch))
+    val declared = kept.fold(Seq.empty[StateSpec])(_.states.toSeq.collect {
+      case (name, family) if StateSpec.isOne(family) && !StateSpec.isBroadcast(family) =>
+        StateSpec.of(family).copy(name = name)
+    })
+    val spec = of.spec.copy(
+      name = of.from.flatMap(source.record).flatMap(_.name),
+      states = declared ++ of.spec.states,
+      broadcast = Nil,
+      timeMode = if (of.spec.timeMode.isEmpty) of.from.fold("none")(timeMode) else of.spec.timeMode
+    )
+    val format = if (batch.ids.isEmpty) "1" else "2"
+    new EmptyQuery(session, of.keys, spec).run(
+      target,
+      batch.partitions,
+      SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format
+    )(new OperatorWriter(session, draft, batch.version).write(of, kept))
+  }
+
+  private def keptStates(operator: Long, kept: Map[String, String], batch: CommittedBatch) = {
+    val store = StoreLocation.DefaultStore
+    val recorded = source.states(operator, source.manifest(batch, operator, 0, store))
+    KeptStates(
+      source.operatorFolder(operator),
+      operator,
+      batch.version,
+      (0 until batch.partitions).map(source.idOf(batch, operator, _, store)),
+      kept.map { case (old, name) => name -> recorded.find(_.name == old).get }
+    )
+  }
+
+  /** The time mode that Spark recorded of an operator. */
+  private def timeMode(operator: Long): String =
+    parse(source.operatorProperties(operator)) \ "timeMode" match {
+      case JString("EventTime") => "event_time"
+      case JString("ProcessingTime") => "processing_time"
+      case _ => "none"
+    }
+}

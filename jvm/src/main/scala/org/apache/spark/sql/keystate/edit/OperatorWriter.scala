@@ -1,0 +1,102 @@
+package org.apache.spark.sql.keystate.edit
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.SparkSession
+
+import keystate.backend.StateFamily
+import keystate.checkpoint.OperatorState
+import keystate.version.Manifest
+import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, QueryCheckpoint}
+import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
+
+/** Writes an operator into a new checkpoint: what describes it, and its state. */
+private[keystate] final class OperatorWriter(
+    session: SparkSession,
+    draft: CheckpointDraft,
+    version: Long
+) {
+  import OperatorWriter._
+
+  /** Returns the ids of the new versions, by partition and store.
+    *
+    * @param kept
+    *   what is taken over as it is stored; None if nothing is
+    * @param empty
+    *   the checkpoint of an [[EmptyQuery]] with this operator, and what its version files say
+    */
+  def write(of: WrittenOperator, kept: Option[KeptStates])(
+      empty: QueryCheckpoint,
+      manifests: Seq[Manifest]
+  ): Array[Array[String]] = {
+    val stays = kept.fold(Map.empty[String, StateFamily])(_.states)
+    new StateWriter(
+      session,
+      new Path(draft.root, s"state/${of.number}"),
+      of.number,
+      manifests.map(complete(_, of, stays)),
+      version,
+      DataTypeUtils.fromAttributes(of.keys.keys)
+    ).write(of.states, kept, subtaskEntries(of, stays, manifests.size))
+    draft.describe(empty, EmptyQuery.Operator, of.number)
+    manifests.map(_.id.toArray).toArray
+  }
+
+  /** An empty query's version file with all families of the operator: the query knows nothing of
+    * what belongs to subtasks. States that are kept have the properties that they had: what they
+    * record of expired entries, and types of before.
+    */
+  private def complete(
+      manifest: Manifest,
+      of: WrittenOperator,
+      stays: Map[String, StateFamily]
+  ): Manifest = {
+    val keyed = manifest.families.map { family =>
+      stays.get(family.name).fold(family)(old => family.copy(properties = old.properties))
+    }
+    val own = subtaskFamilies(of, stays).zipWithIndex.map { case ((name, layout, properties), i) =>
+      StateFamily(manifest.nextFamilyId + i, name, layout, properties)
+    }
+    manifest.copy(families = keyed ++ own, nextFamilyId = manifest.nextFamilyId + own.size)
+  }
+
+  private def subtaskFamilies(
+      of: WrittenOperator,
+      stays: Map[String, StateFamily]
+  ): Seq[OwnFamilies.Definition] =
+    stays.toSeq.collect {
+      case (name, old) if StateSpec.isBroadcast(old) => (name, old.layout, old.properties)
+    } ++
+      of.spec.broadcast.map(state => (state.name, state.kind.layout, state.properties)) ++
+      Option.when(hasBroadcast(of, stays))(OwnFamilies.broadcastTagFamily) ++
+      stays.get(OwnFamilies.RawKeyedName).map(_ => OwnFamilies.rawKeyedFamily) ++
+      of.lists.map(lists => OwnFamilies.operatorStateFamily(lists.types))
+
+  /** Broadcast state gets a new tag, and operator state none: so no worker takes what it has for
+    * what is written here.
+    */
+  private def subtaskEntries(
+      of: WrittenOperator,
+      stays: Map[String, StateFamily],
+      partitions: Int
+  ): Seq[SubtaskEntry] = (0 until partitions).flatMap { partition =>
+    def entry(family: String, key: Array[Byte], value: String) =
+      SubtaskEntry(partition, family, key, value.getBytes(UTF_8))
+    val tag = Option.when(hasBroadcast(of, stays)) {
+      entry(OwnFamilies.BroadcastTag, Array.emptyByteArray, UUID.randomUUID.toString)
+    }
+    val lists = of.lists.map { lists =>
+      entry(OperatorState.FamilyName, OperatorState.StateKey, lists.subtasks(partition))
+    }
+    tag ++ lists
+  }
+}
+
+private object OperatorWriter {
+  private def hasBroadcast(of: WrittenOperator, stays: Map[String, StateFamily]): Boolean =
+    of.spec.broadcast.nonEmpty || stays.values.exists(StateSpec.isBroadcast)
+}

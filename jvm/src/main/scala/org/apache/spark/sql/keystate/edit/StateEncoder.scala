@@ -1,0 +1,173 @@
+package org.apache.spark.sql.keystate.edit
+
+import java.nio.ByteBuffer
+
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  GenericInternalRow,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.GenericArrayData
+import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.unsafe.Platform
+
+import keystate.backend.{Change, GroupedKey}
+import keystate.errors.KeystateErrors
+import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
+import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
+import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.state.Timers
+
+/** Turns the rows of a DataFrame into entries of a state. The first column is the key, a struct; the
+  * others are those that `columns` tells, by the state's kind. For one task.
+  *
+  * Each element of a list becomes an entry of its own, ordered by its position: [[SortedEntries]]
+  * makes chunks of these once they are sorted.
+  *
+  * @param state
+  *   None: the rows are timers
+  * @param family
+  *   the id of the state's family in the new store
+  */
+private[keystate] final class StateEncoder(
+    state: Option[StateSpec],
+    family: Int,
+    keySchema: StructType,
+    maxParallelism: Int
+) {
+  private val keyAttributes: Seq[Attribute] = DataTypeUtils.toAttributes(keySchema)
+  private val keys =
+    new KeyReader(Routing.normalized(keyAttributes), keyAttributes, maxParallelism)
+  private val name = state.fold(OwnFamilies.TimersName)(_.name)
+  private val rowSchema =
+    StructType(StructField("key", keySchema) +: StateEncoder.columns(state).fields)
+  private val encode: (Array[Byte], InternalRow) => (Array[Byte], Array[Byte]) = state match {
+    case None => timer
+    case Some(spec) =>
+      spec.kind match {
+        case StateKind.Value => value
+        case StateKind.List => element
+        case StateKind.Map | StateKind.SortedMap => mapEntry
+        case StateKind.Broadcast => StateKind.notKeyed
+      }
+  }
+
+  def apply(row: InternalRow): Change = {
+    if (row.isNullAt(0)) refuse(row, "its key is null")
+    val struct = row.getStruct(0, keySchema.length)
+    val (key, bytes) = encode(bytesOf(keys.key(struct)), row)
+    Change(family, keys.group(struct), key, bytes)
+  }
+
+  private def bytesOf(row: UnsafeRow): Array[Byte] = {
+    val bytes = new Array[Byte](row.getSizeInBytes)
+    row.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET.toLong)
+    bytes
+  }
+
+  private def value(key: Array[Byte], row: InternalRow) = {
+    if (row.isNullAt(1)) refuse(row, "its value is null: a key without a value has no row")
+    (key, values(row, 1))
+  }
+
+  private def element(key: Array[Byte], row: InternalRow) = {
+    if (row.isNullAt(1)) refuse(row, "its position is null")
+    if (row.isNullAt(2)) refuse(row, "its element is null")
+    val position = ByteBuffer.allocate(8).putLong(row.getLong(1) ^ Long.MinValue).array()
+    holder.update(0, new GenericArrayData(Array(row.get(2, spec.valueType))))
+    (GroupedKey.entry(key, position), StateRows.encode(projection(holder)))
+  }
+
+  private def mapEntry(key: Array[Byte], row: InternalRow) = {
+    if (row.isNullAt(1)) refuse(row, "its map key is null")
+    (GroupedKey.entry(key, userKeys.encode(row, 1)), values.orNull(row, 2))
+  }
+
+  private def timer(key: Array[Byte], row: InternalRow) = {
+    if (row.isNullAt(1) || row.isNullAt(2)) refuse(row, "its time or its domain is null")
+    val domain = row.getUTF8String(1).toString match {
+      case "EVENT_TIME" => Timers.EventTime
+      case "PROCESSING_TIME" => Timers.ProcessingTime
+      case other => refuse(row, s"'$other' is not EVENT_TIME or PROCESSING_TIME")
+    }
+    (Timers.entryKey(domain, row.getLong(2), key), Timers.Present)
+  }
+
+  // Not used for timers:
+  private lazy val spec = state.get
+  private lazy val projection = UnsafeProjection.create(spec.rowSchema)
+  private lazy val userKeys = OrderedKeyCodec(spec.keyType.get, spec.order)
+  private lazy val values = new ValueEncoder(spec)
+  private lazy val holder = new GenericInternalRow(1)
+
+  private def refuse(row: InternalRow, problem: String): Nothing =
+    throw KeystateErrors.stateRow(
+      name,
+      s"${CatalystTypeConverters.convertToScala(row, rowSchema)}",
+      problem
+    )
+}
+
+private[keystate] object StateEncoder {
+
+  /** The columns after the key; of no state, those of timers. */
+  def columns(state: Option[StateSpec]): StructType = state match {
+    case None =>
+      new StructType().add("time_domain", "string").add("expiration_timestamp_ms", "long")
+    case Some(spec) =>
+      spec.kind match {
+        case StateKind.List =>
+          new StructType().add("position", "long").add("list_element", spec.valueType)
+        case StateKind.Map | StateKind.SortedMap | StateKind.Broadcast =>
+          new StructType()
+            .add("user_map_key", spec.keyType.get)
+            .add("user_map_value", spec.valueType)
+        case _ => new StructType().add("value", spec.valueType)
+      }
+  }
+}
+
+/** Turns the rows of a DataFrame into entries of a broadcast state. They have no key. For one task.
+  *
+  * @param family
+  *   the id of the state's family in the new store
+  */
+private[keystate] final class BroadcastEncoder(
+    state: StateSpec,
+    family: Int,
+    maxParallelism: Int
+) {
+  private val keys = OrderedKeyCodec(state.keyType.get, state.order)
+  private val values = new ValueEncoder(state)
+  private val group = KeyGroups.operatorGroup(maxParallelism)
+
+  def apply(row: InternalRow): Change = {
+    if (row.isNullAt(0)) {
+      val shown = CatalystTypeConverters.convertToScala(row, StateEncoder.columns(Some(state)))
+      throw KeystateErrors.stateRow(state.name, s"$shown", "its map key is null")
+    }
+    Change(family, group, keys.encode(row, 0), values.orNull(row, 1))
+  }
+}
+
+/** Encodes the values of a state. */
+private final class ValueEncoder(state: StateSpec) {
+  private val projection = UnsafeProjection.create(state.rowSchema)
+  private val holder = new GenericInternalRow(1)
+
+  def apply(row: InternalRow, ordinal: Int): Array[Byte] = StateRows.encode(
+    if (state.isStruct) projection(row.getStruct(ordinal, state.rowSchema.length))
+    else {
+      holder.update(0, row.get(ordinal, state.valueType))
+      projection(holder)
+    }
+  )
+
+  /** A map can have null as a value. */
+  def orNull(row: InternalRow, ordinal: Int): Array[Byte] =
+    if (state.isStruct && row.isNullAt(ordinal)) StateRows.NullStruct else apply(row, ordinal)
+}

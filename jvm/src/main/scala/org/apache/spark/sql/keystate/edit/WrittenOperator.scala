@@ -1,0 +1,87 @@
+package org.apache.spark.sql.keystate.edit
+
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
+import org.json4s.{DefaultFormats, Formats, JValue}
+
+import org.apache.spark.sql.{Column, Dataset}
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+
+import org.apache.spark.sql.keystate.plan.KeyedInput
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
+/** An operator whose state is written.
+  *
+  * @param number
+  *   its number in the new checkpoint
+  * @param from
+  *   the operator that it was in the checkpoint that is edited. None if it is new
+  * @param keys
+  *   a stream with the key columns, which has no rows
+  * @param spec
+  *   the operator, with those of its states that have `states`; a time mode of "" is that of before
+  * @param kept
+  *   by name what stays as it is, and its new name: states, timers and raw keyed state
+  * @param states
+  *   the rows of states that are new
+  * @param lists
+  *   the operator state. None if there is none
+  */
+private[keystate] final case class WrittenOperator(
+    number: Long,
+    from: Option[Long],
+    keys: KeyedInput,
+    spec: OperatorSpec,
+    kept: Map[String, String],
+    states: Seq[StateRowsOf],
+    lists: Option[SubtaskLists]
+)
+
+/** The operator state of all subtasks.
+  *
+  * @param types
+  *   JSON of the types of the lists' elements; None if none is declared
+  * @param subtasks
+  *   of each subtask what [[keystate.checkpoint.OperatorState]] describes
+  */
+private[keystate] final case class SubtaskLists(types: Option[String], subtasks: Seq[String])
+
+private[keystate] object WrittenOperator {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** The operators in a plan that Python made.
+    *
+    * @param operators
+    *   JSON of each; the lists that follow have an element for each of them
+    */
+  def all(
+      operators: Seq[JValue],
+      streams: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      states: JList[JList[Dataset[_]]]
+  ): Seq[WrittenOperator] = operators.zipWithIndex.map { case (json, i) =>
+    val spec = OperatorSpec.fromJson((json \ "spec").extract[String])
+    val names = (json \ "rows").extract[List[String]]
+    WrittenOperator(
+      (json \ "number").extract[Long],
+      (json \ "from").extractOpt[Long],
+      KeyedInput.byColumns(
+        streams.get(i).asInstanceOf[ClassicDataset[_]],
+        keys.get(i).asScala.toSeq
+      ),
+      spec,
+      (json \ "kept").extract[Map[String, String]],
+      names.zip(states.get(i).asScala).map { case (name, df) =>
+        StateRowsOf((spec.states ++ spec.broadcast).find(_.name == name), df.toDF())
+      },
+      (json \ "lists").toOption.map { lists =>
+        SubtaskLists(
+          (lists \ "types").extractOpt[String],
+          (lists \ "subtasks").extract[List[String]]
+        )
+      }
+    )
+  }
+}

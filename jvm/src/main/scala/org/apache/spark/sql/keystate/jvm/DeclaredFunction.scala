@@ -1,0 +1,116 @@
+package org.apache.spark.sql.keystate.jvm
+
+import java.io.NotSerializableException
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+
+import keystate.{CheckpointListener, CheckpointedFunction, RichFunction}
+import keystate.errors.{KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec}
+
+/** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
+  *
+  * @param name
+  *   the operator's
+  */
+private[keystate] final class DeclaredFunction(function: RichFunction, name: Option[String]) {
+  val calls: FunctionCalls = FunctionCalls(function)
+
+  /** The function as it is sent to executors. */
+  val serialized: Array[Byte] =
+    try JvmFunction.serialize(function)
+    catch {
+      case e: NotSerializableException =>
+        throw KeystateErrors.declaration(
+          s"The function can't be sent to executors: ${e.getMessage} is not serializable. Mark " +
+            "what open makes as @transient.",
+          e
+        )
+    }
+
+  /** Whether it takes part in checkpoints. */
+  val checkpointed: Boolean = calls.user match {
+    case _: CheckpointedFunction | _: CheckpointListener => true
+    case _ => false
+  }
+
+  /** The keyed states, and the lists of operator state. */
+  val (states: Seq[DeclaredState], operatorStates: Seq[DeclaredList]) = discover()
+
+  /** The operator of this function. Throws if its states don't fit together or its settings are
+    * wrong.
+    *
+    * @param broadcast
+    *   the broadcast states
+    * @param keys
+    *   the key columns; none if the stream has no keys
+    */
+  def operator(
+      maxParallelism: Option[Int],
+      timeMode: String,
+      keys: Seq[Attribute],
+      broadcast: Seq[StateSpec] = Nil
+  ): OperatorSpec = {
+    if (!DeclaredFunction.TimeModes(timeMode))
+      throw KeystateErrors.declaration(
+        s"The time mode must be one of ${DeclaredFunction.TimeModes.mkString(", ")}, not $timeMode."
+      )
+    val keyed = states.map(_.spec)
+    val lists = operatorStates.map(_.state.spec)
+    if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
+    val names = (keyed ++ lists ++ broadcast).map(_.name)
+    names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
+    val takesLateRows = function.isInstanceOf[LateRowsFunction]
+    OperatorSpec(
+      name,
+      maxParallelism,
+      timeMode,
+      calls.hasTimers,
+      keyed,
+      broadcast = broadcast,
+      checkpointed = checkpointed,
+      operatorStates = lists,
+      // Of dropped rows: other metrics a function has only in Python.
+      metrics = takesLateRows,
+      takesLateRows = takesLateRows
+    )
+  }
+
+  /** The states that a copy of the function asks for when it is opened. */
+  private def discover(): (Seq[DeclaredState], Seq[DeclaredList]) = {
+    val context = new DiscoveryContext(name)
+    val operatorStates = new OperatorStateDiscovery(context)
+    val calls = FunctionCalls(JvmFunction.deserialize(serialized))
+    val copy = calls.function
+    copy.setRuntimeContext(context)
+    try {
+      calls.user match {
+        case own: CheckpointedFunction =>
+          onDriver("initializeState")(own.initializeState(operatorStates))
+        case _ =>
+      }
+      onDriver("open")(copy.open(context))
+    } catch {
+      case e: Throwable =>
+        try copy.close()
+        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
+        throw e
+    }
+    onDriver("close")(copy.close())
+    (context.found.toSeq, operatorStates.found.toSeq)
+  }
+
+  private def onDriver(method: String)(call: => Unit): Unit =
+    try call
+    catch {
+      case e: KeystateException => throw e
+      case NonFatal(e) =>
+        throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
+    }
+}
+
+private object DeclaredFunction {
+  private val TimeModes = Set("auto", "event_time", "processing_time", "none")
+}

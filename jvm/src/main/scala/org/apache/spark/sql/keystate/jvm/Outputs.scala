@@ -1,0 +1,75 @@
+package org.apache.spark.sql.keystate.jvm
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection}
+import org.apache.spark.sql.types.{StructField, StructType}
+
+import keystate.OutputTag
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.ObjectCodec
+
+/** What a JVM function emits: its main output, and the side outputs that are read.
+  *
+  * @param side
+  *   none if only the main output is read: then results are rows of that; else each result is a row
+  *   with a struct for every output, of which one is not null
+  */
+private[keystate] final case class Outputs(
+    main: ExpressionEncoder[Any],
+    side: Seq[Outputs.Side] = Nil
+) {
+  def schema: StructType =
+    if (side.isEmpty) main.schema
+    else
+      StructType(
+        StructField(Outputs.Main, main.schema) +: side.map(s => StructField(s.id, s.schema))
+      )
+
+  /** Turns results into rows, for one thread. */
+  def writer(name: Option[String]): Outputs.Writer = new Outputs.Writer(this, name)
+}
+
+private[keystate] object Outputs {
+
+  /** The column of the main output where there are side outputs too. */
+  val Main = "main"
+
+  final case class Side(id: String, encoder: ExpressionEncoder[Any]) {
+    def schema: StructType = encoder.schema.asNullable
+  }
+
+  object Side {
+    def apply(tag: OutputTag[_]): Side = Side(tag.id, ObjectCodec.expression(tag.typeInfo.encoder))
+  }
+
+  final class Writer(outputs: Outputs, name: Option[String]) {
+    private val encoders = (outputs.main +: outputs.side.map(_.encoder)).toArray
+    private val toRow = encoders.map(_.createSerializer())
+    private val indexOf =
+      outputs.side.map(_.id).zipWithIndex.map { case (id, i) => id -> (i + 1) }.toMap
+    private val structs = new GenericInternalRow(encoders.length)
+    private lazy val whole = UnsafeProjection.create(outputs.schema)
+
+    /** The row of a result of the main output; a copy. */
+    def main(result: Any): InternalRow =
+      if (outputs.side.isEmpty) row(0, result).copy() else struct(0, result)
+
+    /** The same of a side output; None if nobody reads that. */
+    def side(tag: OutputTag[_], result: Any): Option[InternalRow] =
+      indexOf.get(tag.id).map(struct(_, result))
+
+    private def struct(index: Int, result: Any): InternalRow = {
+      structs.update(index, row(index, result))
+      try whole(structs).copy()
+      finally structs.setNullAt(index)
+    }
+
+    private def row(index: Int, result: Any): InternalRow =
+      try toRow(index)(result)
+      catch {
+        case e: Exception =>
+          throw KeystateErrors.result(name, encoders(index).schema.catalogString, e)
+      }
+  }
+}

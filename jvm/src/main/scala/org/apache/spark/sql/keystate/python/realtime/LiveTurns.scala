@@ -1,0 +1,123 @@
+package org.apache.spark.sql.keystate.python.realtime
+
+import scala.collection.mutable
+
+import org.json4s.JsonAST.{JBool, JField, JInt, JObject}
+
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.store.BackendLease
+
+/** When a task in real-time mode sends its next message. A message is sent when the worker has
+  * answered all others and there is something to send: rows, timers that the clock has passed, the
+  * end, or nothing but the end of a generation, so that the backend has what changed. If many rows
+  * wait, one message is sent ahead.
+  *
+  * This reads the clock: a batch that is processed again sees other times.
+  *
+  * @param due
+  *   timers that are to be sent
+  * @param generationMillis
+  *   after how long the worker hands over what it changed
+  */
+private[keystate] final class LiveTurns(
+    timers: Option[Timers],
+    due: mutable.Queue[Timer],
+    lease: BackendLease,
+    generationMillis: Long
+) {
+  import LiveTurns._
+
+  /** Where rows come from. Set before the first message. */
+  var input: RowHandover = _
+
+  val latencies = new RowLatencies
+
+  private var unanswered = 0
+  private var fired = false // whether the last message had timers
+  private var generationEnd = Never
+  private var nextTimer = lease.use(timers.flatMap(_.next(Timers.ProcessingTime)).getOrElse(Never))
+
+  private def now = System.currentTimeMillis
+
+  /** Whether to write a message now, or the end. */
+  def isTurn: Boolean =
+    if (unanswered == 0) {
+      input.hasNext || due.nonEmpty || input.isOver || wakeTime <= now
+    } else unanswered == 1 && due.isEmpty && input.waiting >= RowsAhead
+
+  /** How long there is nothing to send, if no row comes; 0 is without limit. */
+  def pauseMillis: Long = {
+    val time = wakeTime
+    if (unanswered > 0 || time == Never) 0 else math.max(1, time - now)
+  }
+
+  private def wakeTime = math.min(generationEnd, timers.fold(Never)(_ => firstTimer))
+
+  private def firstTimer = math.min(nextTimer, timers.get.earliestSet)
+
+  /** Whether timers are to be sent now. Looks up those that the clock has passed. They are sent only
+    * while no answer is missing, because an answer may delete them. A function whose timers set
+    * timers for the past keeps neither rows nor the end of the batch waiting.
+    */
+  def timersFirst(): Boolean =
+    if (unanswered > 0) false
+    else {
+      if (due.isEmpty && !input.isOver && !(fired && input.hasNext)) timers.foreach(lookUp)
+      fired = due.nonEmpty
+      fired
+    }
+
+  private def lookUp(all: Timers): Unit = {
+    val time = now
+    if (firstTimer <= time) lease.use {
+      all.earliestSet = Never
+      due ++= all.due(None, Some(time))
+      nextTimer = all.next(Timers.ProcessingTime, after = Some(time)).getOrElse(Never)
+    }
+  }
+
+  def isOver: Boolean = input.isOver
+
+  /** Whether the generation has lasted long enough. */
+  def isOld: Boolean = generationEnd <= now
+
+  /** Says that a generation begins. */
+  def opened(): Unit = generationEnd = Never
+
+  /** Says that a message was made. */
+  def sent(generationIsEmpty: Boolean): Unit = {
+    unanswered += 1
+    latencies.sent(System.nanoTime)
+    if (generationEnd == Never && !generationIsEmpty) generationEnd = now + generationMillis
+  }
+
+  /** Says that an answer was received.
+    *
+    * @param until
+    *   positive if it is not the last answer to a message
+    */
+  def answered(until: Int): Unit = if (until == 0 && unanswered > 0) {
+    unanswered -= 1
+    latencies.answered(System.nanoTime)
+  }
+
+  /** The control column's content that is the same in all messages. */
+  def control(context: JObject): JObject = JObject(
+    JField(Protocol.Control.RealTime, JBool(true)) ::
+      context.obj.filterNot(_._1 == Protocol.Control.ProcessingTime)
+  )
+
+  /** The time that the function sees in a message. */
+  def time: JField = JField(Protocol.Control.ProcessingTime, JInt(now))
+}
+
+private[keystate] object LiveTurns {
+  private final val Never = Long.MaxValue
+
+  /** How many rows have to wait for a message to be sent before the one before it is answered. */
+  private final val RowsAhead = 1000
+
+  /** How long a generation lasts at most; less if a state's entries live less long. */
+  final val GenerationMillis = 5000L
+}

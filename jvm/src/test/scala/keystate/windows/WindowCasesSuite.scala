@@ -1,0 +1,144 @@
+package keystate.windows
+
+import java.sql.Timestamp
+import java.time.Duration
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.{Dataset, Row}
+
+import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture}
+import keystate.stream.WindowedDataset
+import org.apache.spark.sql.keystate.jvm.Subtask
+
+final case class WindowTotal(
+    key: String,
+    total: Long,
+    start: java.lang.Long,
+    last: java.lang.Long
+)
+
+/** The total of elements, or of the one sum that there is, with the window. */
+class Totals[IN, W <: Window] extends ProcessWindowFunction[IN, WindowTotal, String, W] {
+  override def process(
+      key: String,
+      context: Context,
+      elements: Iterable[IN],
+      out: Collector[WindowTotal]
+  ): Unit = {
+    val total = elements.map {
+      case bought: Purchase => bought.value
+      case sum: Long => sum
+      case other => fail(other)
+    }.sum
+    out.collect((context.window: Window) match {
+      case TimeWindow(start, end) => WindowTotal(key, total, start, end - 1)
+      case _: GlobalWindow => WindowTotal(key, total, null, null)
+    })
+  }
+
+  private def fail(element: Any) = throw new IllegalArgumentException(s"$element")
+}
+
+class Sum extends AggregateFunction[Purchase, Long, Long] {
+  override def createAccumulator(): Long = 0
+  override def add(value: Purchase, accumulator: Long): Long = accumulator + value.value
+  override def getResult(accumulator: Long): Long = accumulator
+  override def merge(first: Long, second: Long): Long = first + second
+}
+
+/** The table of window cases, which Python's windows pass too. */
+class WindowCasesSuite extends AnyFunSuite with SessionFixture {
+  import WindowTable._
+  import spark.implicits._
+
+  private val late = OutputTag[Purchase]("late")
+  private val table = WindowTable.read("window_cases")
+
+  private type Build = WindowedDataset[Purchase, Window] => Dataset[WindowTotal]
+
+  private val builds: Map[String, Build] = Map(
+    "process" -> (_.process(new Totals[Purchase, Window])),
+    "reduce" -> (_.reduce(
+      (a: Purchase, b: Purchase) => Purchase(a.key, a.value + b.value, b.time),
+      new Totals[Purchase, Window]
+    )),
+    "aggregate" -> (_.aggregate(new Sum, new Totals[Long, Window]))
+  )
+
+  private def windows(json: JValue): WindowedDataset[Purchase, Window] = {
+    val plain = spark
+      .createDataset(Seq.empty[Purchase])
+      .keyed("key")
+      .window(assigner(json \ "assigner"), "time")
+      .sideOutputLateData(late)
+      .allowedLateness(Duration.ofMillis((json \ "lateness").toOption.fold(0L) {
+        _.values.toString.toLong
+      }))
+    val triggered = (json \ "trigger").toOption.fold(plain)(t => plain.trigger(trigger(t)))
+    (json \ "evictor").toOption.fold(triggered)(e => triggered.evictor(evictor(e)))
+  }
+
+  private def bought(json: List[JValue]): Purchase = Purchase(
+    json(0).values.toString,
+    json(1).values.toString.toLong,
+    new Timestamp(json(2).values.toString.toLong)
+  )
+
+  /** Runs a case; returns how many entries are left when all time has passed. */
+  private def check(json: JValue, build: Build, backend: String): Long = {
+    val subtask =
+      new Subtask[Purchase](build(windows(json)).withSideOutputs(late), backend)
+    val lateRows = Seq.newBuilder[Row]
+    try {
+      (json \ "steps").children.foreach { step =>
+        val (kind, arguments) = split(step)
+        def time = arguments.head.values.toString.toLong
+        val rows = kind match {
+          case "row" => subtask.run(Seq(bought(arguments)))
+          case "watermark" => subtask.run(Nil, watermark = time)
+          case "clock" => subtask.run(Nil, clock = time)
+          case "restart" =>
+            subtask.restart()
+            Nil
+          case other => fail(other)
+        }
+        val expected = arguments.last match {
+          case emitted: JArray => emitted.children.map(_.children.map(_.values))
+          case _ => Nil
+        }
+        val found = rows.filter(!_.isNullAt(0)).map(_.getStruct(0).toSeq)
+        assert(
+          found.map(_.toString).sorted == expected.map(each => Row(each: _*).toSeq.toString).sorted,
+          JsonMethods.compact(step)
+        )
+        lateRows ++= rows.filter(_.isNullAt(0)).map(_.getStruct(1))
+      }
+      val tooLate = (json \ "late").children.map(row => bought(row.children))
+      assert(
+        lateRows
+          .result()
+          .map(row => Purchase(row.getString(0), row.getLong(1), row.getTimestamp(2))) == tooLate
+      )
+      subtask.run(Nil, watermark = 1000000000L, clock = 1000000000L)
+      subtask.numEntries
+    } finally subtask.close()
+  }
+
+  // What a reduce keeps is like what an aggregate keeps, so one of them will do there.
+  for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce"))) {
+    for (json <- (table \ "cases").children) {
+      val name = (json \ "name").values.toString
+      test(s"$name, on $backend") {
+        tried.foreach { case (kind, build) =>
+          val left = check(json, build, backend)
+          val isEndless = (json \ "assigner")(0).values == "GlobalWindows" ||
+            (json \ "trigger").toOption.exists(JsonMethods.compact(_).contains("CountTrigger"))
+          if (!isEndless) assert(left == 0, s"by $kind state is left behind")
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,85 @@
+"""Calls into the JVM of a classic session, by py4j."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.udf import UserDefinedFunction, _wrap_function
+from pyspark.util import PythonEvalType
+
+from keystate._jvm import Jvm
+from keystate._worker.task import TaskFunction
+from keystate.errors import ConfigurationError
+
+_BRIDGE = "org.apache.spark.sql.keystate.PythonBridge"
+
+
+class ClassicJvm(Jvm):
+    """The JVM that this process has started."""
+
+    error = Py4JJavaError
+
+    def check(self, session: SparkSession) -> None:
+        """Raises ConfigurationError when the jar is not on the session's class path."""
+        thread = _jvm(session).java.lang.Thread.currentThread()
+        try:
+            thread.getContextClassLoader().loadClass(_BRIDGE)
+        except Exception:
+            raise ConfigurationError(
+                "Keystate's jar is not on the session's class path: build the session with "
+                "keystate.configure(SparkSession.builder).getOrCreate(), or pass the path that "
+                "keystate.jar_path() gives to --jars",
+                code="KEYSTATE_JAR_MISSING",
+            ) from None
+
+    def value(self, session: SparkSession, method: str, *arguments: Any) -> Any:
+        """What a method returns that returns a string, a number or nothing."""
+        bridge = getattr(_jvm(session), _BRIDGE)
+        return getattr(bridge, method)(*map(_java, arguments))
+
+    def frame(self, session: SparkSession, method: str, *arguments: Any) -> DataFrame:
+        """What a method returns that returns a DataFrame."""
+        return DataFrame(self.value(session, method, *arguments), session)
+
+    def task(self, task: TaskFunction) -> Any:
+        """The argument for a function that tasks run."""
+        function = UserDefinedFunction(
+            task,
+            returnType=task.output_type,
+            name=task.spec.name or "keystate",
+            evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+        )
+        return function()
+
+    def reader(self, session: SparkSession, source: DataSource) -> Any:
+        """The argument for the reader of a source."""
+        return _wrap_function(session.sparkContext, source)  # type: ignore[arg-type]
+
+    def message(self, error: Exception) -> str:
+        """What a JVM's exception says."""
+        assert isinstance(error, Py4JJavaError)
+        return error.java_exception.getMessage() or ""
+
+
+#: Has no state: one for all sessions.
+JVM = ClassicJvm()
+
+
+def _jvm(session: SparkSession) -> Any:
+    return session.sparkContext._jvm
+
+
+def _java(argument: Any) -> Any:
+    """An argument as py4j takes it."""
+    if isinstance(argument, DataFrame):
+        return argument._jdf
+    if isinstance(argument, Column):
+        return argument._jc
+    if isinstance(argument, SparkSession):
+        return argument._jsparkSession
+    if isinstance(argument, (list, tuple)):
+        return [_java(one) for one in argument]
+    return argument

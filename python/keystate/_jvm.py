@@ -1,0 +1,46 @@
+"""What Keystate asks of the JVM of a session, of whichever kind the session is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource
+
+from keystate._worker.task import TaskFunction
+
+
+class Jvm(ABC):
+    """Calls to the methods of the jar's ``PythonBridge``.
+
+    An argument is a string, a number, a boolean, the session itself, a DataFrame, a Column, what
+    :meth:`task` or :meth:`reader` makes, or a list of arguments.
+    """
+
+    #: What a call raises when the JVM threw an exception.
+    error: type[Exception]
+
+    @abstractmethod
+    def check(self, session: Any) -> None:
+        """Raises ConfigurationError when the JVM lacks Keystate's jar, or has another release."""
+
+    @abstractmethod
+    def value(self, session: Any, method: str, *arguments: Any) -> Any:
+        """What a method returns that returns a string, a number or nothing."""
+
+    @abstractmethod
+    def frame(self, session: Any, method: str, *arguments: Any) -> DataFrame:
+        """What a method returns that returns a DataFrame."""
+
+    @abstractmethod
+    def task(self, task: TaskFunction) -> Any:
+        """The argument for a function that tasks run."""
+
+    @abstractmethod
+    def reader(self, session: Any, source: DataSource) -> Any:
+        """The argument for the reader of a source."""
+
+    @abstractmethod
+    def message(self, error: Exception) -> str:
+        """What a JVM's exception says."""

@@ -1,0 +1,137 @@
+"""A JVM of its own that reads checkpoints of the local file system, in which Spark does not run.
+
+It has Spark's classes and Keystate's, and is there in a fraction of the time that a session takes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+from pyspark.find_spark_home import _find_spark_home
+
+from keystate._class_cache import class_cache
+from keystate._jvm import Jvm
+from keystate.errors import ConfigurationError
+from keystate.session import jar_path, spark_defaults
+
+_BRIDGE = "org.apache.spark.sql.keystate.LocalBridge"
+
+#: What Spark too opens for itself, as far as reading files, rows and Arrow needs it.
+_OPENED = ("java.lang", "java.lang.invoke", "java.nio", "java.util", "sun.nio.ch")
+_OPTIONS = [
+    # For a process of seconds: what is quick to start.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+]
+
+
+class LocalReader:
+    """Stands for a session in calls that only read a checkpoint."""
+
+    def __init__(self, gateway: JavaGateway) -> None:
+        self.bridge: Any = gateway.jvm
+        for name in _BRIDGE.split("."):
+            self.bridge = getattr(self.bridge, name)
+
+
+def fits(checkpoints: Sequence[str], conf: Sequence[str]) -> bool:
+    """Whether such a JVM can read the checkpoints: they are local, whatever the settings say."""
+    if conf or os.environ.get("HADOOP_CONF_DIR"):
+        return False
+    if any(key.startswith("spark.hadoop.") for key in spark_defaults()):
+        return False
+    return all(urlsplit(checkpoint).scheme in ("", "file") for checkpoint in checkpoints)
+
+
+@contextmanager
+def local_reader(verbose: bool) -> Iterator[LocalReader]:
+    """Starts the JVM, and ends it.
+
+    Args:
+        verbose: whether what it prints is shown.
+
+    Raises:
+        ConfigurationError: Java does not start, or Keystate's jar is missing.
+    """
+    jar = jar_path()
+    jars = Path(_find_spark_home(), "jars")
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
+    if java is None:
+        raise _no_java("there is no command java")
+    with class_cache(jar, str(jars), os.path.realpath(java)) as options:
+        try:
+            port, token, process = launch_gateway(
+                jarpath=jar,
+                classpath=str(jars / "*"),
+                javaopts=[*_OPTIONS, *options],
+                java_path=java,
+                die_on_exit=True,
+                redirect_stderr=sys.stderr if verbose else None,
+                enable_auth=True,
+                return_proc=True,
+            )
+        except (OSError, ValueError) as e:
+            raise _no_java(str(e)) from None
+        parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
+        gateway = JavaGateway(gateway_parameters=parameters)
+        try:
+            yield LocalReader(gateway)
+        finally:
+            gateway.shutdown()
+            process.stdin.close()
+            process.wait()
+
+
+def _no_java(reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Java did not start ({reason}): Spark needs Java 17 or newer, by JAVA_HOME or on the "
+        "path; --verbose shows what it says",
+        code="KEYSTATE_CONFIGURATION",
+    )
+
+
+class LocalJvm(Jvm):
+    """Calls of methods that need no session."""
+
+    error = Py4JJavaError
+
+    def check(self, session: LocalReader) -> None:
+        """Does nothing: the jar was chosen when the JVM started."""
+
+    def value(self, session: LocalReader, method: str, *arguments: Any) -> Any:
+        """What a method returns that returns a string or a number."""
+        given = [one for one in arguments if one is not session]
+        return getattr(session.bridge, method)(*given)
+
+    def frame(self, session: LocalReader, method: str, *arguments: Any) -> Any:
+        """Raises: there are no DataFrames."""
+        raise TypeError(f"{method} needs a Spark session")
+
+    def task(self, task: Any) -> Any:
+        """Raises: there are no tasks."""
+        raise TypeError("a task needs a Spark session")
+
+    def reader(self, session: LocalReader, source: Any) -> Any:
+        """Raises: there are no sources."""
+        raise TypeError("a source needs a Spark session")
+
+    def message(self, error: Exception) -> str:
+        """What a JVM's exception says."""
+        assert isinstance(error, Py4JJavaError)
+        return error.java_exception.getMessage() or ""
+
+
+JVM = LocalJvm()

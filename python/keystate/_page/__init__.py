@@ -1,0 +1,17 @@
+"""What ``keystate report`` and ``keystate serve`` show, and what notebooks show of checkpoints."""
+
+from keystate._page.document import CHARTS_JS, PAGE_JS, charts_js, document, page_js
+from keystate._page.notebook import Findings, Inspection
+from keystate._page.tables import tables, text
+
+__all__ = [
+    "CHARTS_JS",
+    "PAGE_JS",
+    "Findings",
+    "Inspection",
+    "charts_js",
+    "document",
+    "page_js",
+    "tables",
+    "text",
+]

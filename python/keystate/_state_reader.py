@@ -1,0 +1,157 @@
+"""Reads the states in a checkpoint as DataFrames."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from keystate import _bridge
+from keystate._stored_types import foreign_types
+from keystate._subtask_lists import OPERATOR_STATE, SubtaskLists
+from keystate.errors import CheckpointError
+
+
+class StateReader:
+    """Reads states.
+
+    Args:
+        session: the session.
+        found: what ``inspect`` found in the checkpoint.
+    """
+
+    def __init__(self, session: SparkSession, found: dict[str, Any]) -> None:
+        self._session = session
+        self.found = found
+        self.checkpoint: str = found["checkpoint"]
+
+    def read(
+        self, state: str | None, operator: int | None = None, version: int | None = None
+    ) -> DataFrame:
+        """A state, as :func:`keystate.admin.read_state` tells."""
+        chosen, kind = self._choose(state, operator)
+        batch = self._batch(chosen, version)
+        if kind["kind"] == "timers":
+            return self._timers(chosen, batch)
+        if kind["kind"] == "broadcast":
+            return _bridge.broadcast_state(
+                self._session, self.checkpoint, chosen["id"], batch, kind["name"]
+            )
+        if kind["kind"] == "operator_list":
+            return self._lists(chosen, batch).read(self._session, kind["name"])
+        if kind["kind"] == "raw_keyed":
+            raise CheckpointError(
+                f"the raw keyed state of operator {chosen['id']} can't be read: only the function "
+                "that wrote it knows what its bytes mean",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        return self._keyed(chosen["id"], batch, kind)
+
+    def lists(self, operator: int) -> SubtaskLists:
+        """An operator's operator state after the last batch."""
+        (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
+        return self._lists(chosen, self._batch(chosen, None))
+
+    def _lists(self, operator: dict[str, Any], batch: int) -> SubtaskLists:
+        (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
+        return SubtaskLists(
+            json.loads(state["properties"].get("types", "{}")),
+            _bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
+        )
+
+    def _batch(self, operator: dict[str, Any], version: int | None) -> int:
+        """The batch after which there is a version."""
+        oldest, newest = operator["oldest_version"], operator["newest_version"]
+        if version is not None and not oldest <= version <= newest:
+            raise CheckpointError(
+                f"version {version} of operator {operator['id']} of {self.checkpoint} is not kept: "
+                f"there are versions {oldest} to {newest}",
+                code="KEYSTATE_MISSING_VERSION",
+            )
+        number: int = (version or newest) - 1
+        return number
+
+    def _timers(self, operator: dict[str, Any], batch: int) -> DataFrame:
+        keyed = [one for one in operator["states"] if one["kind"] in _KEYED]
+        if not keyed:
+            raise CheckpointError(
+                f"the timers of operator {operator['id']} can't be read: it has no keyed state, "
+                "which would tell the types of its keys",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        newest = operator["newest_version"] - 1
+        key = self._keyed(operator["id"], newest, keyed[0]).schema["key"].dataType
+        assert isinstance(key, StructType)
+        return _bridge.timers(self._session, self.checkpoint, operator["id"], batch, key)
+
+    def _keyed(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
+        """A state that Spark's own reader understands."""
+        reader = (
+            self._session.read.format("statestore")
+            .option("operatorId", operator)
+            .option("batchId", batch)
+            .option("stateVarName", state["name"])
+        )
+        if state["kind"] in ("list", "map", "sorted_map"):
+            reader = reader.option("flattenCollectionTypes", True)
+        df = reader.load(self.checkpoint)
+        foreign = foreign_types(_bridge.schema(df))
+        if foreign:
+            raise CheckpointError(
+                f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "
+                f"{self.checkpoint} has the type {foreign[0]}, which is not one of Spark's: "
+                "PySpark would run it to read the state"
+            )
+        return df
+
+    def _choose(
+        self, state: str | None, operator: int | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The operator and the state that are meant."""
+        own = [op for op in self.found["operators"] if op["keystate"]]
+        states = [(op, one) for op in own for one in readable_states(op)]
+        there = "; ".join(f"operator {op['id']}: {one['name']}" for op, one in states) or "none"
+        fitting = [
+            (op, one)
+            for op, one in states
+            if (state is None or one["name"] == state)
+            and (operator is None or op["id"] == operator)
+        ]
+        if state is None:
+            fitting = [pair for pair in fitting if pair[1]["name"][:1] != "$"] or fitting
+        what = f"state '{state}'" if state is not None else "state"
+        where = f" of operator {operator}" if operator is not None else ""
+        if not fitting:
+            raise CheckpointError(
+                f"there is no {what}{where} in {self.checkpoint}. There are: {there}",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        if len(fitting) > 1:
+            option = "state" if state is None else "operator"
+            raise CheckpointError(
+                f"more than one {what}{where} is in {self.checkpoint}: tell which one by {option}= "
+                f"(--{option}). There are: {there}",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        return fitting[0]
+
+
+_KEYED = ("value", "list", "map", "sorted_map")
+
+
+def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of an operator, with each list of its operator state as one of its own.
+
+    Args:
+        operator: as ``inspect`` describes it.
+    """
+    states = []
+    for state in operator["states"]:
+        if state["name"] == OPERATOR_STATE:
+            types = json.loads(state["properties"].get("types", "{}"))
+            states += [{"name": name, "kind": "operator_list"} for name in types]
+        elif state["kind"] != "broadcast_tag":
+            states.append(state)
+    return states

@@ -1,0 +1,111 @@
+"""Where the outputs of a query go, each micro-batch exactly once.
+
+A sink is called with the DataFrame of a micro-batch and its id, as ``foreachBatch`` does. A query
+that failed runs its last micro-batch again: then the sink skips it, or writes it in its place. That
+relies on the id, so a sink belongs to one query: one with a new checkpoint begins again with
+micro-batch 0, and needs a new path or table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from keystate import _bridge
+from keystate.errors import DeclarationError
+
+
+class FileSink:
+    """Writes files as Spark's own file sink does, which ``writeStream`` has.
+
+    The micro-batches that count are listed in the folder ``_spark_metadata`` of the path. Spark
+    reads only files that are listed there; other readers may see those of a micro-batch that failed
+    too.
+
+    Args:
+        path: the folder.
+        format: ``"parquet"``, ``"json"``, ``"csv"``, ``"orc"``, ``"text"``.
+        partition_by: the names of columns that make folders.
+        options: of the format, as for ``df.write.options``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        format: str = "parquet",
+        *,
+        partition_by: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        self._path = str(path)
+        self._format = format
+        self._partition_by = [partition_by] if isinstance(partition_by, str) else partition_by
+        self._options = {name: _text(value) for name, value in options.items()}
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Writes a micro-batch.
+
+        Raises:
+            DeclarationError: the format is none of files.
+        """
+        _bridge.add_files(df, batch_id, self._path, self._format, self._partition_by, self._options)
+
+
+class TableSink:
+    """Writes into a table with a partition for each micro-batch, which it overwrites.
+
+    The table is created if there is none. It has the columns of the output, and one more for the
+    micro-batch's id, by which it is partitioned.
+
+    Args:
+        table: its name, with catalog and schema if need be.
+        batch_column: the name of the column for the id.
+        format: of a table that is created.
+    """
+
+    def __init__(
+        self, table: str, batch_column: str = "batch_id", *, format: str = "parquet"
+    ) -> None:
+        self._table = table
+        self._batch_column = batch_column
+        self._format = format
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Writes a micro-batch.
+
+        Raises:
+            DeclarationError: the output has a column of that name, or the table lacks a column or
+                has others.
+        """
+        session, column = df.sparkSession, self._batch_column
+        if column.lower() in map(str.lower, df.columns):
+            raise DeclarationError(
+                f"the output for table {self._table} has a column '{column}' of its own: give the "
+                "sink another batch_column"
+            )
+        # No rows are written here, so a table is complete or not there.
+        id_column = _quoted(column)
+        session.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({df.schema.toDDL()}, {id_column} BIGINT) "
+            f"USING {self._format} PARTITIONED BY ({id_column})"
+        )
+        columns = [name for name in session.table(self._table).columns if name != column]
+        if sorted(columns) != sorted(df.columns):
+            raise DeclarationError(
+                f"table {self._table} has the columns {columns}, and the output {df.columns}"
+            )
+        session.sql(
+            f"INSERT OVERWRITE TABLE {self._table} PARTITION ({id_column} = {int(batch_id)}) "
+            "SELECT * FROM {rows}",
+            rows=df.select(*map(_quoted, columns)),
+        )
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,249 @@
+"""Window assigners: which windows a row is in, under PyFlink's names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
+
+from keystate.errors import DeclarationError
+from keystate.windows._triggers import (
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    Trigger,
+)
+from keystate.windows._window import Duration, GlobalWindow, TimeWindow, Window, millis
+
+#: Tells of windows that are merged, and into which one.
+MergeCallback = Callable[[Collection[Any], Any], None]
+
+
+class WindowAssignerContext(Protocol):
+    """What an assigner is told."""
+
+    def get_current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch."""
+
+
+class WindowAssigner(ABC):
+    """Says which windows a row is in. It keeps nothing: states and clocks are not its own."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[Window]:
+        """The windows of a row.
+
+        Args:
+            element: the row.
+            timestamp: its event time in ms since the epoch, or if it has none, the time of the
+                micro-batch.
+            context: knows the clock.
+        """
+
+    @abstractmethod
+    def get_default_trigger(self) -> Trigger:
+        """The trigger of these windows if no other is given."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows go by event time."""
+
+
+class MergingWindowAssigner(WindowAssigner):
+    """Says which windows of a key are merged, as sessions are."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[Any], callback: MergeCallback) -> None:
+        """Calls ``callback(merged, result)`` for windows that are merged into one."""
+
+
+class FixedWindows(WindowAssigner):
+    """Windows of one size, of which one begins at every multiple of `slide`, from `offset` on."""
+
+    def __init__(self, size: Duration, slide: Duration, offset: Duration) -> None:
+        self.size = millis(size, "the size of a window")
+        self.slide = millis(slide, "the slide of a window")
+        self.offset = millis(offset, "the offset of a window")
+        if self.size <= 0 or self.slide <= 0 or abs(self.offset) >= self.slide:
+            raise DeclarationError(
+                f"{type(self).__name__}: size and slide must be more than 0, and the offset less "
+                f"than the slide, got {self.size}, {self.slide} and {self.offset} ms"
+            )
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = timestamp if self.is_event_time() else context.get_current_processing_time()
+        last = TimeWindow.get_window_start_with_offset(time, self.offset, self.slide)
+        starts = range(last, time - self.size, -self.slide)
+        return [TimeWindow(start, start + self.size) for start in starts]
+
+
+class _ByEventTime(WindowAssigner):
+    def get_default_trigger(self) -> Trigger:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _ByProcessingTime(WindowAssigner):
+    def get_default_trigger(self) -> Trigger:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class TumblingEventTimeWindows(_ByEventTime, FixedWindows):
+    """Windows one after the other, by event time: ``TumblingEventTimeWindows.of(size)``."""
+
+    def __init__(self, size: Duration, offset: Duration = 0) -> None:
+        super().__init__(size, size, offset)
+
+    @staticmethod
+    def of(size: Duration, offset: Duration = 0) -> TumblingEventTimeWindows:
+        """Windows of this size; they begin at its multiples from the epoch, plus the offset."""
+        return TumblingEventTimeWindows(size, offset)
+
+
+class TumblingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
+    """The same by processing time."""
+
+    def __init__(self, size: Duration, offset: Duration = 0) -> None:
+        super().__init__(size, size, offset)
+
+    @staticmethod
+    def of(size: Duration, offset: Duration = 0) -> TumblingProcessingTimeWindows:
+        """Windows of this size; they begin at its multiples from the epoch, plus the offset."""
+        return TumblingProcessingTimeWindows(size, offset)
+
+
+class SlidingEventTimeWindows(_ByEventTime, FixedWindows):
+    """Windows that overlap, by event time: ``SlidingEventTimeWindows.of(size, slide)``.
+
+    A row is in each of them that has its time: ``size / slide`` windows.
+    """
+
+    def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
+        super().__init__(size, slide, offset)
+
+    @staticmethod
+    def of(size: Duration, slide: Duration, offset: Duration = 0) -> SlidingEventTimeWindows:
+        """Windows of this size, of which one begins at every multiple of `slide`."""
+        return SlidingEventTimeWindows(size, slide, offset)
+
+
+class SlidingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
+    """The same by processing time."""
+
+    def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
+        super().__init__(size, slide, offset)
+
+    @staticmethod
+    def of(size: Duration, slide: Duration, offset: Duration = 0) -> SlidingProcessingTimeWindows:
+        """Windows of this size, of which one begins at every multiple of `slide`."""
+        return SlidingProcessingTimeWindows(size, slide, offset)
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Gives the gap that ends a session, by the row."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """The gap after this row, in ms, more than 0."""
+
+
+Gap = SessionWindowTimeGapExtractor | Callable[[Any], int]
+
+
+class SessionWindows(MergingWindowAssigner):
+    """Sessions: a row begins a window that lasts for the gap, and windows that meet are merged."""
+
+    def __init__(self, gap: Duration | Gap) -> None:
+        if isinstance(gap, SessionWindowTimeGapExtractor):
+            self._gap: Callable[[Any], int] | None = gap.extract
+        elif callable(gap):
+            self._gap = gap
+        else:
+            self._gap = None
+            self._millis = millis(gap, "the gap of a session")
+            if self._millis <= 0:
+                raise DeclarationError(
+                    f"the gap of a session must be more than 0, got {self._millis} ms"
+                )
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = timestamp if self.is_event_time() else context.get_current_processing_time()
+        if self._gap is None:
+            return [TimeWindow(time, time + self._millis)]
+        gap = self._gap(element)
+        if type(gap) is not int or gap <= 0:
+            raise ValueError(f"the gap of a session must be an int in ms, more than 0, got {gap!r}")
+        return [TimeWindow(time, time + gap)]
+
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback) -> None:
+        merged: list[TimeWindow] = []
+        result: TimeWindow | None = None
+        for window in sorted(windows):
+            if result is not None and result.intersects(window):
+                result = result.cover(window)
+                merged.append(window)
+                continue
+            if result is not None and len(merged) > 1:
+                callback(merged, result)
+            result, merged = window, [window]
+        if result is not None and len(merged) > 1:
+            callback(merged, result)
+
+
+class EventTimeSessionWindows(_ByEventTime, SessionWindows):
+    """Sessions by event time: ``EventTimeSessionWindows.with_gap(Time.minutes(10))``."""
+
+    @staticmethod
+    def with_gap(size: Duration) -> EventTimeSessionWindows:
+        """Sessions that end when a key has had no rows for this long."""
+        return EventTimeSessionWindows(size)
+
+    @staticmethod
+    def with_dynamic_gap(extractor: Gap) -> EventTimeSessionWindows:
+        """The same with a gap that the row tells, in ms."""
+        return EventTimeSessionWindows(extractor)
+
+
+class ProcessingTimeSessionWindows(_ByProcessingTime, SessionWindows):
+    """The same by processing time."""
+
+    @staticmethod
+    def with_gap(size: Duration) -> ProcessingTimeSessionWindows:
+        """Sessions that end when a key has had no rows for this long."""
+        return ProcessingTimeSessionWindows(size)
+
+    @staticmethod
+    def with_dynamic_gap(extractor: Gap) -> ProcessingTimeSessionWindows:
+        """The same with a gap that the row tells, in ms."""
+        return ProcessingTimeSessionWindows(extractor)
+
+
+class GlobalWindows(WindowAssigner):
+    """One window for all rows of a key. It needs a trigger: by itself it never fires."""
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """The assigner."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow()]
+
+    def get_default_trigger(self) -> Trigger:
+        return NeverTrigger()
+
+    def is_event_time(self) -> bool:
+        return False

@@ -1,0 +1,237 @@
+"""What windows hold: one accumulator each, or their rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._codec import Misfit, codec
+from keystate._spec import resolve_type
+from keystate._worker.plan import FunctionPlan
+from keystate._worker.results import row_test
+from keystate._worker.window_map import WindowMapDescriptor, WorkerWindowMapState
+from keystate.aggregates import AggregateFunction
+from keystate.errors import OutputTypeError, StateTypeError
+from keystate.runtime import KeyedStateStore
+from keystate.state import TypeLike, ValueStateDescriptor
+from keystate.windows._evictors import TimestampedValue
+from keystate.windows._window import LAST_TIME, WindowKey
+
+_FIRST_TIME = -LAST_TIME - 1
+
+
+class Fold(ABC):
+    """Makes one accumulator of rows; ``None`` is that of no rows."""
+
+    def __init__(self, acc_type: TypeLike) -> None:
+        self.acc_type = acc_type
+
+    def open(self, ctx: Any) -> None:
+        """Opens the user's function."""
+        self._codec = codec(*resolve_type(self.acc_type, "an accumulator"))
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes it."""
+
+    @abstractmethod
+    def add(self, row: Any, accumulator: Any) -> Any:
+        """The accumulator with a row in it."""
+
+    @abstractmethod
+    def merge(self, a: Any, b: Any) -> Any:
+        """The accumulator of both."""
+
+    @abstractmethod
+    def result(self, accumulator: Any) -> Any:
+        """What the accumulator stands for."""
+
+    def of(self, rows: Iterable[Any]) -> Any:
+        """The accumulator of some rows."""
+        accumulator = None
+        for row in rows:
+            accumulator = self._as_read(self.add(row, accumulator))
+        return accumulator
+
+    def _as_read(self, accumulator: Any) -> Any:
+        """An accumulator as it would be read if it had been stored."""
+        try:
+            return self._codec.as_read(accumulator)
+        except Misfit as error:
+            raise StateTypeError(f"the accumulator of a window: {error}") from None
+
+
+class ReduceFold(Fold):
+    """Reduces rows to a row."""
+
+    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
+        super().__init__(row_type)
+        self._row_type = row_type
+        self._plan = plan
+
+    def open(self, ctx: Any) -> None:
+        super().open(ctx)
+        self._plan.open(ctx)
+        self._reduce = self._plan.call()
+        self._bare = len(self._row_type.fields) == 1
+        self._is_row = row_test(self._row_type)
+
+    def close(self) -> None:
+        self._plan.close()
+
+    def add(self, row: Any, accumulator: Any) -> Any:
+        return row if accumulator is None else self.merge(accumulator, row)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        result = self._reduce(a, b)
+        if result is None:
+            raise OutputTypeError("reduce() returned None, where it must return a row")
+        return (result,) if self._bare and not self._is_row(result) else result
+
+    def result(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+class AggregateFold(Fold):
+    """Aggregates rows."""
+
+    def __init__(self, function: AggregateFunction[Any, Any, Any], acc_type: TypeLike) -> None:
+        super().__init__(acc_type)
+        self._function = function
+
+    def open(self, ctx: Any) -> None:
+        super().open(ctx)
+        if hasattr(self._function, "open"):
+            self._function.open(ctx)
+
+    def close(self) -> None:
+        if hasattr(self._function, "close"):
+            self._function.close()
+
+    def add(self, row: Any, accumulator: Any) -> Any:
+        function = self._function
+        if accumulator is None:
+            accumulator = self._as_read(function.create_accumulator())
+        return function.add(row, accumulator)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return self._function.merge(a, b)
+
+    def result(self, accumulator: Any) -> Any:
+        return self._function.get_result(accumulator)
+
+
+class Contents(ABC):
+    """What the windows of a key hold."""
+
+    @abstractmethod
+    def open(self, ctx: KeyedStateStore) -> None:
+        """Gets the states."""
+
+    @abstractmethod
+    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
+        """Adds a row with its event time."""
+
+    @abstractmethod
+    def clear(self, window: WindowKey) -> None:
+        """Empties a window."""
+
+    @abstractmethod
+    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
+        """Moves what some windows hold into another one."""
+
+    @abstractmethod
+    def ending(self, end: int) -> list[WindowKey]:
+        """The windows with this end that hold something."""
+
+
+class FoldedContents(Contents):
+    """An accumulator for each window."""
+
+    state: WorkerWindowMapState
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        descriptor = WindowMapDescriptor("window-contents", ("end", "start"), self.fold.acc_type)
+        state: Any = ctx.get_sorted_map_state(descriptor)
+        self.state = state
+
+    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
+        self.state.fold(window, self.fold.add, row)
+
+    def accumulator(self, window: WindowKey) -> Any:
+        """What a window holds; ``None`` if that is nothing."""
+        return self.state.get(window)
+
+    def clear(self, window: WindowKey) -> None:
+        self.state.remove(window)
+
+    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
+        merged = self.state.get(target)
+        for source in sources:
+            mine = self.state.get(source)
+            self.state.remove(source)
+            if mine is not None:
+                merged = mine if merged is None else self.fold.merge(merged, mine)
+        if merged is not None:
+            self.state.put(target, merged)
+
+    def ending(self, end: int) -> list[WindowKey]:
+        found = self.state.sub_iterator((end, _FIRST_TIME), (end + 1, _FIRST_TIME))
+        return [(each, start) for (each, start), _ in found]
+
+
+class ListedContents(Contents):
+    """The rows of each window: an entry for each, numbered as they came."""
+
+    def __init__(self, row_type: T.StructType) -> None:
+        fields = [T.StructField("row", row_type), T.StructField("time", T.LongType())]
+        self._element_type = T.StructType(fields)
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        names = ("end", "start", "number")
+        self._rows = ctx.get_sorted_map_state(
+            WindowMapDescriptor("window-elements", names, self._element_type, own_values=True)
+        )
+        self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
+
+    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
+        number = self._next.value() or 0
+        self._next.update(number + 1)
+        self._rows.put((*window, number), (row, time))
+
+    def elements(self, window: WindowKey) -> list[tuple[int, TimestampedValue]]:
+        """The rows of a window as they came, each with its number."""
+        return [
+            (key[2], TimestampedValue(row, time))
+            for key, (row, time) in self._rows.sub_iterator(*_range(window))
+        ]
+
+    def remove(self, window: WindowKey, number: int) -> None:
+        """Removes one row."""
+        self._rows.remove((*window, number))
+
+    def clear(self, window: WindowKey) -> None:
+        self._rows.remove_range(*_range(window))
+        if self._rows.is_empty():
+            self._next.clear()
+
+    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
+        for source in sources:
+            for (_, _, number), element in self._rows.sub_iterator(*_range(source)):
+                self._rows.put((*target, number), tuple(element))
+                self._rows.remove((*source, number))
+
+    def ending(self, end: int) -> list[WindowKey]:
+        return []  # nobody else could have left any
+
+
+def _range(window: WindowKey) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The first key of a window's rows, and the first one after them."""
+    end, start = window
+    return (end, start, 0), (end, start, LAST_TIME)

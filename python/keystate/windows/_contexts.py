@@ -1,0 +1,122 @@
+"""What triggers, evictors and functions of windows are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keystate.errors import DeclarationError
+from keystate.metrics import MetricGroup
+from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.state import StateDescriptor
+from keystate.windows._functions import WindowRuntimeContext
+from keystate.windows._states import WindowCursor, WindowStates
+from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, WindowTimers
+from keystate.windows._window import Window, WindowKey, window_of
+
+
+class WindowCallContext(WindowCursor):
+    """The key and the window at hand, as assigners, triggers, evictors and functions see them."""
+
+    def __init__(self) -> None:
+        self.row: Any = None  # the context of the row or timer
+        self.merged: Sequence[WindowKey] = ()
+        self.timers: WindowTimers
+        self.trigger_states: WindowStates
+        self.function_context: FunctionContext
+
+    # -- what assigners, triggers and evictors ask -----------------------------------------------
+
+    def get_current_processing_time(self) -> int:
+        time: int = self.row.current_processing_time()
+        return time
+
+    def get_current_watermark(self) -> int:
+        watermark: int = self.row.watermark_now()
+        return watermark
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self.timers.set(PROCESSING_TIME, time, self.window, self.row)
+
+    def register_event_time_timer(self, time: int) -> None:
+        self.timers.set(EVENT_TIME, time, self.window, self.row)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self.timers.delete(PROCESSING_TIME, time, self.window, self.row)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self.timers.delete(EVENT_TIME, time, self.window, self.row)
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self.trigger_states.find(state_descriptor)
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        self.trigger_states.find(state_descriptor).merge(self.window, self.merged)
+
+
+class WorkerWindowContext:
+    """What a ProcessWindowFunction is told."""
+
+    def __init__(self, at: WindowCallContext) -> None:
+        self._at = at
+
+    def window(self) -> Window:
+        return window_of(self._at.window)
+
+    def current_processing_time(self) -> int:
+        return self._at.get_current_processing_time()
+
+    def current_watermark(self) -> int:
+        return self._at.get_current_watermark()
+
+    def window_state(self) -> KeyedStateStore:
+        return self._at.function_context.window_state()
+
+    def global_state(self) -> KeyedStateStore:
+        return self._at.function_context.global_state()
+
+
+class FunctionContext(WindowRuntimeContext):
+    """What a function of windows gets in ``open``. States are had again by their descriptors."""
+
+    def __init__(self, runtime: RuntimeContext, cursor: WindowCursor, merging: bool) -> None:
+        self._runtime = runtime
+        self._merging = merging
+        self._states: dict[str, Any] = {}
+        self._of_window = WindowStates(runtime, cursor, "window-state")
+
+    def window_state(self) -> KeyedStateStore:
+        if self._merging:
+            raise DeclarationError(
+                "where windows are merged, a window has no state of its own: use global_state()"
+            )
+        return self._of_window
+
+    def global_state(self) -> KeyedStateStore:
+        return self
+
+    def _provide(self, descriptor: StateDescriptor) -> Any:
+        if descriptor.name not in self._states:
+            self._states[descriptor.name] = self._runtime._provide(descriptor)
+        return self._states[descriptor.name]
+
+    def get_task_name(self) -> str:
+        return self._runtime.get_task_name()
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._runtime.get_number_of_parallel_subtasks()
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._runtime.get_max_number_of_parallel_subtasks()
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._runtime.get_index_of_this_subtask()
+
+    def get_attempt_number(self) -> int:
+        return self._runtime.get_attempt_number()
+
+    def get_key_group(self, key: Any) -> int:
+        return self._runtime.get_key_group(key)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._runtime.get_metrics_group()

@@ -1,0 +1,141 @@
+"""Windows of a keyed stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from keystate._operator_task import check_late_output
+from keystate._worker.plan import FunctionPlan
+from keystate.aggregates import AggregateFunction
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag, ReduceFunction
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import TypeLike
+from keystate.windows._assigners import WindowAssigner
+from keystate.windows._functions import ProcessWindowFunction, WindowFunction
+from keystate.windows._windowing import WindowedRows, Windowing
+
+#: Applies a plan: with the output schema, the operator's name and its time mode.
+Apply = Callable[[FunctionPlan, TypeLike, str | None, str], ResultDataFrame]
+
+#: In the metadata of the column that a watermark is defined on. Spark's name.
+_DELAY = "spark.watermarkDelayMs"
+
+
+class WindowedStream(Windowing):
+    """A keyed stream whose rows are grouped into windows; made by :meth:`KeyedStream.window`.
+
+    Each of its methods that sets something returns a new one.
+    """
+
+    def __init__(
+        self, assigner: WindowAssigner, df: DataFrame, event_time: str | None, apply: Apply
+    ) -> None:
+        super().__init__(assigner)
+        self._row_type = df.schema
+        self._time_column = _time_column(df, event_time)
+        self._apply_plan = apply
+
+    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+        changed = super().side_output_late_data(output_tag)
+        check_late_output(output_tag, self._row_type)
+        return changed
+
+    def reduce(
+        self,
+        fn: ReduceFunction | Callable[[Any, Any], Any],
+        window_function: ProcessWindowFunction | WindowFunction | None = None,
+        output_schema: TypeLike | None = None,
+        *,
+        name: str | None = None,
+    ) -> ResultDataFrame:
+        """Reduces the rows of a window, two at a time, as they come.
+
+        Args:
+            fn: the function.
+            window_function: takes the result; without one it is emitted as it is.
+            output_schema: the rows it emits, if there is a window function.
+            name: the operator's name.
+
+        Raises:
+            DeclarationError: a function, one of its states or the schema is not well declared.
+        """
+        if output_schema is None:
+            if window_function is not None:
+                raise DeclarationError("reduce() with a window function needs an output schema")
+            output_schema = self._row_type
+        return self._run(self._reduce(fn, window_function), output_schema, name)
+
+    def aggregate(
+        self,
+        fn: AggregateFunction[Any, Any, Any],
+        acc_type: TypeLike,
+        output_schema: TypeLike,
+        window_function: ProcessWindowFunction | WindowFunction | None = None,
+        *,
+        name: str | None = None,
+    ) -> ResultDataFrame:
+        """Aggregates the rows of a window as they come.
+
+        Args:
+            fn: the function. For windows that are merged it defines ``merge``.
+            acc_type: the type of its accumulator.
+            output_schema: the rows that are emitted: DDL, DataType or dataclass.
+            window_function: takes the result; without one it is emitted as it is.
+            name: the operator's name.
+
+        Raises:
+            DeclarationError: a function, one of its states or a type is not well declared.
+        """
+        return self._run(self._aggregate(fn, acc_type, window_function), output_schema, name)
+
+    def process(
+        self, fn: ProcessWindowFunction, output_schema: TypeLike, *, name: str | None = None
+    ) -> ResultDataFrame:
+        """Applies a function to the rows of a window, all of which are kept until then.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared.
+        """
+        return self._run(self._process(fn), output_schema, name)
+
+    def apply(
+        self, fn: WindowFunction, output_schema: TypeLike, *, name: str | None = None
+    ) -> ResultDataFrame:
+        """The same with a function that has no context."""
+        return self._run(self._apply(fn), output_schema, name)
+
+    def _run(
+        self, rows: WindowedRows, output_schema: TypeLike, name: str | None
+    ) -> ResultDataFrame:
+        plan = rows.plan(self._row_type, self._time_column)
+        mode = "event_time" if self._assigner.is_event_time() else "auto"
+        return self._apply_plan(plan, output_schema, name, mode)
+
+
+def _time_column(df: DataFrame, event_time: str | None) -> int | None:
+    """The index of the column that has a row's event time; ``None`` if there is none.
+
+    Raises:
+        DeclarationError: the column that is named can't be it.
+    """
+    fields = df.schema.fields
+    marked = [i for i, field in enumerate(fields) if _DELAY in field.metadata]
+    if event_time is None:
+        return marked[0] if marked else None
+    named = [i for i, field in enumerate(fields) if field.name == event_time]
+    if not named:
+        raise DeclarationError(f"the event time column '{event_time}' is not in the input")
+    if not isinstance(fields[named[0]].dataType, T.TimestampType):
+        raise DeclarationError(f"the event time column '{event_time}' is not a timestamp")
+    if df.isStreaming and named != marked[:1]:
+        raise DeclarationError(
+            f"the watermark is not defined on the event time column '{event_time}': call "
+            f"df.withWatermark('{event_time}', delay) before keystate.keyed(df, ...)",
+            code="KEYSTATE_NO_WATERMARK",
+        )
+    return named[0]

@@ -1,0 +1,379 @@
+"""Triggers: when a window's result is emitted, under PyFlink's names."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from keystate.errors import DeclarationError
+from keystate.runtime import KeyedStateStore
+from keystate.state import ReducingStateDescriptor, StateDescriptor
+from keystate.windows._window import Duration, Window, millis
+
+
+class TriggerResult(enum.Enum):
+    """What happens to a window. A window without rows emits nothing."""
+
+    #: Nothing.
+    CONTINUE = (False, False)
+    #: Its result is emitted, and it is emptied.
+    FIRE_AND_PURGE = (True, True)
+    #: Its result is emitted; it keeps what it has.
+    FIRE = (True, False)
+    #: It is emptied.
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        """Whether the result is emitted."""
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        """Whether the window is emptied."""
+        return self.value[1]
+
+
+class TriggerContext(Protocol):
+    """What a trigger is told, and its timers and states, which belong to the key and the window."""
+
+    def get_current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch."""
+
+    def get_current_watermark(self) -> int:
+        """The watermark in ms since the epoch; the least long while there is none."""
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """Asks for :meth:`Trigger.on_processing_time` when the clock has reached `time`."""
+
+    def register_event_time_timer(self, time: int) -> None:
+        """Asks for :meth:`Trigger.on_event_time` when the watermark has reached `time`."""
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Deletes a timer; harmless when it is not set."""
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Deletes a timer; harmless when it is not set."""
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        """A state of the key and the window, which :meth:`Trigger.open` got by this descriptor."""
+
+
+class OnMergeContext(TriggerContext, Protocol):
+    """The same when windows are merged."""
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        """Merges what the windows have in this state into what the new window has.
+
+        It must be a list, reducing or aggregating state.
+        """
+
+
+class Trigger(ABC):
+    """Says when a window's result is emitted.
+
+    An object serves all keys and windows, so what it remembers is in states: it asks for them in
+    :meth:`open`, and they stand for the key and the window at hand.
+    """
+
+    def open(self, ctx: KeyedStateStore) -> None:  # noqa: B027 - most have none
+        """Gets the trigger's states."""
+
+    @abstractmethod
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Called for each row, when it is in the window.
+
+        Args:
+            element: the row.
+            timestamp: its event time in ms, or if it has none, the time of the micro-batch.
+            window: the window.
+            ctx: the trigger's timers and states.
+        """
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        """Called when a timer by processing time fires."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        """Called when a timer by event time fires; also when the window's time is over."""
+
+    def can_merge(self) -> bool:
+        """Whether it can be used where windows are merged."""
+        return False
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        """Called when windows have been merged into this one: sets its timers, merges states."""
+        raise NotImplementedError(f"{type(self).__name__} does not define on_merge")
+
+    @abstractmethod
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        """Called when a window is removed: deletes its timers and states."""
+
+
+class _QuietTrigger(Trigger):
+    """Does nothing when a timer fires, unless a subclass says so. Can be used with merging."""
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+
+class EventTimeTrigger(_QuietTrigger):
+    """Fires when the watermark passes the end of the window, then for each late row."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        """The trigger."""
+        return EventTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        # Where the watermark has passed the end, the row that merges fires it.
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+class ProcessingTimeTrigger(_QuietTrigger):
+    """Fires when processing time passes the end of the window."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        """The trigger."""
+        return ProcessingTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+class NeverTrigger(_QuietTrigger):
+    """Never fires."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        pass
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        pass
+
+
+class CountTrigger(_QuietTrigger):
+    """Fires when the window has had this many rows since it last fired."""
+
+    def __init__(self, window_size: int) -> None:
+        if type(window_size) is not int or window_size < 1:
+            raise DeclarationError(f"CountTrigger needs a count of at least 1, got {window_size!r}")
+        self._size = window_size
+        self._count = ReducingStateDescriptor[int]("count", _add, "long")
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        """A trigger that fires for every so many rows."""
+        return CountTrigger(window_size)
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        ctx.get_reducing_state(self._count)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        count = ctx.get_partitioned_state(self._count)
+        count.add(1)
+        if count.get() < self._size:
+            return TriggerResult.CONTINUE
+        count.clear()
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._count)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._count).clear()
+
+
+class _ContinuousTrigger(_QuietTrigger):
+    """Fires again and again: at the multiples of an interval."""
+
+    def __init__(self, interval: Duration) -> None:
+        self._interval = millis(interval, "the interval of a trigger")
+        if self._interval <= 0:
+            raise DeclarationError(
+                f"{type(self).__name__} needs an interval of more than 0, got {self._interval} ms"
+            )
+        # Windows that are merged go on with the first time of theirs.
+        self._fire_time = ReducingStateDescriptor[int]("fire-time", min, "long")
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        ctx.get_reducing_state(self._fire_time)
+
+    def _next(self, time: int, window: Window) -> int:
+        """The first multiple of the interval after `time`, but not after the window."""
+        start = time - time % self._interval
+        return min(start + self._interval, window.max_timestamp())
+
+
+class ContinuousEventTimeTrigger(_ContinuousTrigger):
+    """Fires by event time at the multiples of an interval, and at the end of the window."""
+
+    @staticmethod
+    def of(interval: Duration) -> ContinuousEventTimeTrigger:
+        """A trigger that fires at the multiples of this interval."""
+        return ContinuousEventTimeTrigger(interval)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        if ctx.get_partitioned_state(self._fire_time).get() is None:
+            self._set(self._next(timestamp, window), ctx)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() != time:
+            return TriggerResult.CONTINUE
+        fire_time.clear()
+        self._set(self._next(time, window), ctx)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        time = ctx.get_partitioned_state(self._fire_time).get()
+        if time is not None:
+            ctx.register_event_time_timer(time)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() is not None:
+            ctx.delete_event_time_timer(fire_time.get())
+            fire_time.clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def _set(self, time: int, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._fire_time).add(time)
+        ctx.register_event_time_timer(time)
+
+
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
+    """Fires by processing time at the multiples of an interval."""
+
+    @staticmethod
+    def of(interval: Duration) -> ContinuousProcessingTimeTrigger:
+        """A trigger that fires at the multiples of this interval."""
+        return ContinuousProcessingTimeTrigger(interval)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        if ctx.get_partitioned_state(self._fire_time).get() is None:
+            self._set(self._next(ctx.get_current_processing_time(), window), ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() != time:
+            return TriggerResult.CONTINUE
+        fire_time.clear()
+        if time != window.max_timestamp():
+            # From now on, not from the timer's time: micro-batches can be further apart.
+            self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        time = ctx.get_partitioned_state(self._fire_time).get()
+        if time is not None:
+            ctx.register_processing_time_timer(time)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() is not None:
+            ctx.delete_processing_time_timer(fire_time.get())
+            fire_time.clear()
+
+    def _set(self, time: int, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._fire_time).add(time)
+        ctx.register_processing_time_timer(time)
+
+
+class PurgingTrigger(Trigger):
+    """Empties the window whenever another trigger fires."""
+
+    def __init__(self, nested_trigger: Trigger) -> None:
+        self._nested = nested_trigger
+
+    @staticmethod
+    def of(nested_trigger: Trigger) -> PurgingTrigger:
+        """A trigger that fires as `nested_trigger` does, and empties the window."""
+        return PurgingTrigger(nested_trigger)
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        self._nested.open(ctx)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+    ) -> TriggerResult:
+        return _purging(self._nested.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return _purging(self._nested.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return _purging(self._nested.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self._nested.can_merge()
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        self._nested.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        self._nested.clear(window, ctx)
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
+
+
+def _add(a: int, b: int) -> int:
+    return a + b

@@ -1,0 +1,181 @@
+"""What is declared of windows, and the function that they become."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.sql import types as T
+
+from keystate._plans import make_plan
+from keystate._worker.plan import FunctionPlan, Style
+from keystate.aggregates import AggregateFunction
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag, ReduceFunction
+from keystate.state import TypeLike
+from keystate.windows._assigners import FixedWindows, MergingWindowAssigner, WindowAssigner
+from keystate.windows._contents import (
+    AggregateFold,
+    Fold,
+    FoldedContents,
+    ListedContents,
+    ReduceFold,
+)
+from keystate.windows._evictors import Evictor
+from keystate.windows._fixed import FixedWindowOperator
+from keystate.windows._functions import ProcessWindowFunction, WindowFunction
+from keystate.windows._triggers import Trigger
+from keystate.windows._window import Duration, millis
+from keystate.windows._window_operator import WindowOperator
+from keystate.windows._windowed_function import UserFunction, WindowedFunction
+
+W = TypeVar("W", bound="Windowing")
+
+
+class Windowing:
+    """An assigner with trigger, evictor and lateness; each method gives a changed copy."""
+
+    def __init__(self, assigner: WindowAssigner) -> None:
+        _check(assigner, WindowAssigner, "TumblingEventTimeWindows.of(Time.minutes(5))")
+        self._assigner = assigner
+        self._trigger = assigner.get_default_trigger()
+        self._evictor: Evictor | None = None
+        self._lateness = 0
+        self._late_output: OutputTag | None = None
+
+    def trigger(self: W, trigger: Trigger) -> W:
+        """Has windows fire when this trigger says so, not by the assigner's default."""
+        _check(trigger, Trigger, "CountTrigger.of(10)")
+        return self._with(_trigger=trigger)
+
+    def evictor(self: W, evictor: Evictor) -> W:
+        """Has rows taken out of windows that fire. All rows of a window are kept then."""
+        _check(evictor, Evictor, "CountEvictor.of(10)")
+        return self._with(_evictor=evictor)
+
+    def allowed_lateness(self: W, time: Duration) -> W:
+        """Keeps a window for so long after its end, for late rows; for windows by event time."""
+        lateness = millis(time, "the allowed lateness")
+        if lateness < 0:
+            raise DeclarationError(f"the allowed lateness can't be negative, got {lateness} ms")
+        return self._with(_lateness=lateness)
+
+    def side_output_late_data(self: W, output_tag: OutputTag) -> W:
+        """Emits rows that are too late for all of their windows to a side output.
+
+        Otherwise they are dropped, and counted in the metric ``numLateRecordsDropped``.
+
+        Args:
+            output_tag: a side output with the input's schema.
+        """
+        _check(output_tag, OutputTag, "OutputTag('late', df.schema)")
+        return self._with(_late_output=output_tag)
+
+    def _with(self: W, **changes: Any) -> W:
+        changed = copy.copy(self)
+        changed.__dict__.update(changes)
+        return changed
+
+    def _reduce(self, fn: Any, window_function: UserFunction) -> WindowedRows:
+        plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
+        return self._rows(window_function, plan)
+
+    def _aggregate(
+        self,
+        fn: AggregateFunction[Any, Any, Any],
+        acc_type: TypeLike,
+        window_function: UserFunction,
+    ) -> WindowedRows:
+        _check(fn, AggregateFunction, "Average()")
+        merges = isinstance(self._assigner, MergingWindowAssigner)
+        if merges and type(fn).merge is AggregateFunction.merge:
+            raise DeclarationError(
+                f"{type(fn).__name__} does not define merge, which is needed where windows are "
+                "merged, as sessions are"
+            )
+        return self._rows(window_function, AggregateFold(fn, acc_type))
+
+    def _process(self, fn: ProcessWindowFunction) -> WindowedRows:
+        _check(fn, ProcessWindowFunction, "MyFunction()")
+        return self._rows(fn, None)
+
+    def _apply(self, fn: WindowFunction) -> WindowedRows:
+        _check(fn, WindowFunction, "MyFunction()")
+        return self._rows(fn, None)
+
+    def _rows(self, function: UserFunction, fold: FunctionPlan | Fold | None) -> WindowedRows:
+        if function is not None:
+            _check(function, (ProcessWindowFunction, WindowFunction), "MyFunction()")
+        if isinstance(self._assigner, MergingWindowAssigner) and not self._trigger.can_merge():
+            raise DeclarationError(
+                f"{type(self._trigger).__name__} can't be used where windows are merged, as "
+                "sessions are: it has no on_merge"
+            )
+        return WindowedRows(self, function, fold)
+
+
+@dataclass(frozen=True)
+class WindowedRows:
+    """Windows and their functions, for rows of any type.
+
+    Attributes:
+        windowing: the windows.
+        function: what takes a window's rows, or its one result.
+        fold: what makes that one result; of a reduce function the plan, until the rows' type is
+            known.
+    """
+
+    windowing: Windowing
+    function: UserFunction
+    fold: FunctionPlan | Fold | None
+
+    def plan(self, row_type: T.StructType, time_column: int | None) -> FunctionPlan:
+        """How rows of a type are processed.
+
+        Raises:
+            DeclarationError: windows by event time need the column that has it.
+        """
+        windowing = self.windowing
+        if windowing._assigner.is_event_time() and time_column is None:
+            raise DeclarationError(
+                f"{type(windowing._assigner).__name__} need a watermark: call "
+                "df.withWatermark(column, delay) before keystate.keyed(df, ...); for a batch "
+                "DataFrame, which has none, name the column: window(assigner, event_time=column)",
+                code="KEYSTATE_NO_WATERMARK",
+            )
+        operator = self._operator(row_type, time_column)
+        return FunctionPlan(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
+
+    def _operator(self, row_type: T.StructType, time_column: int | None) -> WindowedFunction:
+        fold = ReduceFold(self.fold, row_type) if isinstance(self.fold, FunctionPlan) else self.fold
+        windows = self.windowing
+        assigner, trigger = windows._assigner, windows._trigger
+        ends = (fold, windows._late_output, time_column)
+        is_plain = (
+            type(trigger) is type(assigner.get_default_trigger())
+            and windows._evictor is None
+            and windows._lateness == 0
+        )
+        if is_plain and fold is not None and isinstance(assigner, FixedWindows):
+            return FixedWindowOperator(assigner, self.function, fold, *ends[1:])
+        folded = fold is not None and windows._evictor is None
+        contents = FoldedContents(fold) if folded and fold else ListedContents(row_type)
+        return WindowOperator(
+            assigner,
+            trigger,
+            windows._evictor,
+            windows._lateness,
+            contents,
+            self.function,
+            *ends,
+        )
+
+
+def _check(value: Any, kinds: type | tuple[type, ...], example: str) -> None:
+    if isinstance(value, kinds):
+        return
+    names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    raise DeclarationError(
+        f"expected an object of class {' or '.join(names)}, as {example}, got {value!r}"
+    )

@@ -1,0 +1,454 @@
+"""Windows in the harness: Flink's cases, triggers and functions with states, and a model."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from keystate import (
+    AggregateFunction,
+    DeclarationError,
+    FunctionError,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OutputTag,
+    ReducingStateDescriptor,
+    SortedMapStateDescriptor,
+    Time,
+    ValueStateDescriptor,
+)
+from keystate.testing import KeyedProcessHarness
+from keystate.windows import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountEvictor,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindows,
+    ProcessWindowFunction,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowFunction,
+    window,
+)
+
+from tests.contract.window_cases import (
+    CASES,
+    OUTPUT,
+    Case,
+    Clock,
+    Restart,
+    Sum,
+    Total,
+    Watermark,
+    by_aggregate,
+    by_list,
+    by_reduce,
+)
+
+INPUT = "key string, value long, time timestamp"
+LATE = OutputTag("late", INPUT)
+
+TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
+
+
+def harness_of(function: Any, output: str = OUTPUT, **options: Any) -> KeyedProcessHarness:
+    return KeyedProcessHarness(
+        function, INPUT, "key", output, event_time="time", side_outputs=[LATE], **options
+    )
+
+
+def millis(time: Any) -> int:
+    return int(time.timestamp() * 1000 + 0.5)
+
+
+def at(time: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(time / 1000, datetime.timezone.utc)
+
+
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_as_in_flink(case: Case, build: Callable[[Any], Any]) -> None:
+    function = build(case.windows.side_output_late_data(LATE))
+    harness = harness_of(function)
+    late: list[Any] = []
+    for step, emitted in case.steps:
+        if isinstance(step, Restart):
+            late += harness.side_output(LATE)
+            harness = KeyedProcessHarness.restore(
+                harness.snapshot(), function, parallelism=step.parallelism
+            )
+            found = []
+        elif isinstance(step, Watermark):
+            found = harness.advance_watermark(step.time)
+        elif isinstance(step, Clock):
+            found = harness.set_processing_time(step.time)
+        else:
+            found = harness.process((step.key, step.value, None), step.time)
+        assert sorted(map(tuple, found)) == sorted(emitted), step
+    late += harness.side_output(LATE)
+    assert [(row.key, row.value, millis(row.time)) for row in late] == list(case.late)
+    if not case.name.startswith(("Count", "Continuous", "TimeEvictor", "DeltaEvictor")):
+        harness.advance_watermark(10**9)
+        harness.set_processing_time(10**9)
+        if "CountTrigger" not in case.name:
+            assert harness.num_keys == 0, "state is left behind"
+
+
+# -- a plain model ---------------------------------------------------------------------------------
+
+
+def fixed(size: int, slide: int) -> Callable[[list[tuple[int, int]]], dict[tuple[int, int], int]]:
+    def totals(rows: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = defaultdict(int)
+        for time, value in rows:
+            for start in range(time // slide * slide, time - size, -slide):
+                found[start, start + size - 1] += value
+        return found
+
+    return totals
+
+
+def sessions(gap: int) -> Callable[[list[tuple[int, int]]], dict[tuple[int, int], int]]:
+    def totals(rows: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
+        found: list[list[int]] = []
+        for time, value in sorted(rows):
+            if found and time <= found[-1][1]:
+                found[-1][1:] = [time + gap, found[-1][2] + value]
+            else:
+                found.append([time, time + gap, value])
+        return {(start, end - 1): total for start, end, total in found}
+
+    return totals
+
+
+MODELS = {
+    "tumbling": (TumblingEventTimeWindows.of(1000), fixed(1000, 1000)),
+    "sliding": (SlidingEventTimeWindows.of(1000, 300), fixed(1000, 300)),
+    "sessions": (EventTimeSessionWindows.with_gap(400), sessions(400)),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("lateness", [0, 700])
+@pytest.mark.parametrize("model", MODELS)
+def test_any_rows_give_what_a_model_gives(model: str, lateness: int, seed: int) -> None:
+    """Without late rows each window is emitted once; by any way, and over restarts."""
+    chance = random.Random(f"{model} {lateness} {seed}")
+    assigner, totals = MODELS[model]
+    functions = [
+        build(window(assigner).allowed_lateness(lateness))
+        for build in (by_list, by_reduce, by_aggregate)
+    ]
+    harnesses = [harness_of(function, parallelism=chance.randint(1, 4)) for function in functions]
+    rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    emitted: list[list[Any]] = [[] for _ in harnesses]
+    watermark = 1
+    for _ in range(30):
+        batch = []
+        for _ in range(chance.randint(0, 12)):
+            key, value = chance.choice("abc"), chance.randint(1, 100)
+            time = watermark + 1 + chance.randint(0, 2500)
+            rows[key].append((time, value))
+            batch.append((key, value, at(time)))
+        watermark += chance.randint(0, 800)
+        for i, harness in enumerate(harnesses):
+            emitted[i] += harness.process_batch(batch)
+            emitted[i] += harness.advance_watermark(watermark)
+            if chance.random() < 0.1:
+                harnesses[i] = KeyedProcessHarness.restore(
+                    harness.snapshot(), functions[i], parallelism=chance.randint(1, 5)
+                )
+    expected = sorted(
+        (key, total, start, last)
+        for key, mine in rows.items()
+        for (start, last), total in totals(mine).items()
+    )
+    for harness, found in zip(harnesses, emitted):
+        found += harness.advance_watermark(10**6)
+        assert sorted(map(tuple, found)) == expected
+        assert harness.num_keys == 0
+
+
+# -- micro-batches ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lateness", [0, 20_000])
+def test_rows_come_before_the_watermark_of_their_micro_batch(lateness: int) -> None:
+    harness = harness_of(by_aggregate(window(TUMBLING).allowed_lateness(lateness)))
+    assert harness.process(("a", 1, None), 5000) == []
+    # Counts for the window that this micro-batch closes, which fires once.
+    rows = [("a", 2, at(6000)), ("b", 4, at(6000))]
+    assert harness.process_batch(rows, watermark=20_000) == [("a", 3, 0, 9999)]
+    # A window that began in it fires with the next one, before late rows.
+    late = [("b", 8, at(6000))] if lateness else []
+    expected = [("b", 4, 0, 9999)] + ([("b", 12, 0, 9999)] if lateness else [])
+    assert harness.process_batch(late) == expected
+
+
+def test_a_watermark_that_passes_several_times_fires_at_each_of_them() -> None:
+    windows = window(TUMBLING).trigger(ContinuousEventTimeTrigger.of(Time.seconds(2)))
+    harness = harness_of(by_aggregate(windows))
+    harness.process(("a", 1, None), 1000)
+    assert len(harness.advance_watermark(5000)) == 2
+    harness.process(("a", 1, None), 7000)
+    assert [row.total for row in harness.advance_watermark(30_000)] == [2, 2, 2]
+    assert harness.num_keys == 0
+
+
+def test_processing_time_that_passes_several_times_fires_once() -> None:
+    windows = window(TumblingProcessingTimeWindows.of(10_000))
+    windows = windows.trigger(ContinuousProcessingTimeTrigger.of(2000))
+    harness = harness_of(by_aggregate(windows))
+    harness.process(("a", 1, None), 1000)
+    assert len(harness.set_processing_time(7000)) == 1
+    assert len(harness.set_processing_time(8000)) == 1
+    assert harness.set_processing_time(8100) == []
+    assert len(harness.set_processing_time(9999)) == 1
+    harness.set_processing_time(20_000)
+    assert harness.num_keys == 0
+
+
+def test_the_windows_that_are_open_fire_after_a_change_of_lateness_or_trigger() -> None:
+    plain = by_aggregate(window(TUMBLING))
+    late = by_aggregate(window(TUMBLING).allowed_lateness(5000))
+    counts = by_aggregate(window(TUMBLING).trigger(CountTrigger.of(2)))
+    for before, after in ((plain, late), (late, plain), (counts, plain)):
+        harness = harness_of(before)
+        harness.process(("a", 1, None), 1000)
+        harness = KeyedProcessHarness.restore(harness.snapshot(), after)
+        harness.process(("a", 2, None), 12_000)
+        assert harness.advance_watermark(9999) == [("a", 1, 0, 9999)]
+        assert harness.advance_watermark(50_000) == [("a", 2, 10_000, 19_999)]
+        assert harness.num_keys == 0
+
+
+# -- states of triggers and functions --------------------------------------------------------------
+
+
+class FirstThenLast(Trigger):
+    """Fires for a window's first row and when the watermark passes its end; has all hooks."""
+
+    def __init__(self) -> None:
+        self.seen = ValueStateDescriptor[bool]("seen", "boolean", default=False)
+        self.values = ListStateDescriptor[int]("values", "long")
+
+    def open(self, ctx: Any) -> None:
+        self.seen_state = ctx.get_state(self.seen)
+        ctx.get_list_state(self.values)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        ctx.get_partitioned_state(self.values).add(element.value)
+        ctx.register_event_time_timer(window.max_timestamp())
+        if self.seen_state.value():
+            return TriggerResult.CONTINUE
+        self.seen_state.update(True)
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        values = ctx.get_partitioned_state(self.values)
+        assert all(value > 0 for value in values.get())
+        return TriggerResult.FIRE_AND_PURGE if len(values.get()) > 1 else TriggerResult.PURGE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Any) -> None:
+        ctx.merge_partitioned_state(self.values)
+        ctx.register_event_time_timer(window.max_timestamp())
+        self.seen_state.update(True)
+
+    def clear(self, window: Any, ctx: Any) -> None:
+        self.seen_state.clear()
+        ctx.get_partitioned_state(self.values).clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+def test_a_trigger_of_ones_own() -> None:
+    harness = harness_of(by_aggregate(window(TUMBLING).trigger(FirstThenLast())))
+    assert harness.process(("a", 1, None), 1000) == [("a", 1, 0, 9999)]
+    assert harness.process(("a", 2, None), 2000) == []
+    assert harness.process(("b", 2, None), 2000) == [("b", 2, 0, 9999)]
+    assert harness.advance_watermark(10_000) == [("a", 3, 0, 9999)]
+    assert harness.num_keys == 0
+    of_sessions = window(EventTimeSessionWindows.with_gap(1000)).trigger(FirstThenLast())
+    harness = harness_of(by_aggregate(of_sessions))
+    harness.process(("a", 1, None), 1000)
+    harness.process(("a", 2, None), 2500)
+    assert harness.process(("a", 4, None), 1700) == []
+    assert harness.advance_watermark(10_000) == [("a", 7, 1000, 3499)]
+    assert harness.num_keys == 0
+
+
+class Counting(ProcessWindowFunction):
+    """How often a window and a key have fired, and of how many values, each once."""
+
+    fired = ReducingStateDescriptor[int]("fired", lambda a, b: a + b, "long")
+    values = MapStateDescriptor[str, bool]("values", "string", "boolean")
+
+    def open(self, ctx: Any) -> None:
+        self.in_window = ctx.window_state().get_reducing_state(self.fired)
+        ctx.window_state().get_map_state(self.values)
+        ctx.global_state().get_reducing_state(self.fired)
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        total = context.global_state().get_reducing_state(self.fired)
+        values = context.window_state().get_map_state(self.values)
+        self.in_window.add(1)
+        total.add(1)
+        values.put_all({str(row.value): True for row in elements})
+        assert "none" not in values and values[str(elements[0].value)] is True
+        yield key, self.in_window.get() * 100 + total.get(), len(list(values)), values.is_empty()
+
+    def clear(self, context: Any) -> None:
+        self.in_window.clear()
+        context.window_state().get_map_state(self.values).clear()
+
+
+def test_states_of_a_window_and_of_a_key() -> None:
+    windows = window(TUMBLING).trigger(CountTrigger.of(1))
+    output = "key string, fired long, values long, empty boolean"
+    harness = harness_of(windows.process(Counting()), output)
+    fired = [harness.process(("a", v, None), t) for v, t in ((1, 1), (2, 9000), (1, 10_000))]
+    assert fired == [
+        [("a", 101, 1, False)], [("a", 202, 2, False)], [("a", 103, 1, False)],
+    ]  # fmt: skip
+    assert harness.process(("a", 1, None), 9500) == [("a", 304, 2, False)]
+    harness.advance_watermark(10_000)
+    assert len(harness.state("a", "window-state-fired")) == 1
+    assert harness.state("a", "fired") == 4
+    harness.advance_watermark(30_000)
+    assert not harness.state("a", "window-state-fired")
+    assert not harness.state("a", "window-state-values")
+    assert harness.process(("a", 5, None), 31_000) == [("a", 105, 1, False)]
+
+
+class Spread(WindowFunction):
+    """Returns its results in the ways there are."""
+
+    def apply(self, key: Any, window: TimeWindow, inputs: Any) -> Any:
+        values = [row.value for row in inputs]
+        if key == "none":
+            return None
+        if key == "list":
+            return [(key, value) for value in values]
+        return key, sum(values)
+
+
+def test_results_of_window_functions() -> None:
+    harness = harness_of(window(TUMBLING).apply(Spread()), "key string, value long")
+    for key in ("none", "list", "one"):
+        harness.process((key, 1, None), 1000)
+        harness.process((key, 2, None), 1000)
+    assert sorted(harness.advance_watermark(10_000)) == [("list", 1), ("list", 2), ("one", 3)]
+
+
+def test_results_without_a_window_function() -> None:
+    harness = harness_of(window(TUMBLING).aggregate(Sum(), "long"), "total long")
+    harness.process(("a", 1, None), 1000)
+    assert harness.advance_watermark(10_000) == [(1,)]
+    reduced = window(EventTimeSessionWindows.with_dynamic_gap(lambda row: row.value * 1000))
+    harness = harness_of(reduced.reduce(lambda a, b: (a.key, a.value + b.value, a.time)), INPUT)
+    harness.process(("a", 5, None), 1000)
+    harness.process(("a", 1, None), 4000)
+    harness.process(("a", 1, None), 8000)
+    assert [row.value for row in harness.advance_watermark(7000)] == [6]
+    assert [row.value for row in harness.advance_watermark(9000)] == [1]
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+class NoMerge(AggregateFunction[Any, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+
+class OnlyTumbling(EventTimeTrigger):
+    def can_merge(self) -> bool:
+        return False
+
+
+class WindowStateOfSessions(Total):
+    def open(self, ctx: Any) -> None:
+        ctx.window_state().get_state(ValueStateDescriptor("x", "long"))
+
+
+class SortedInWindow(Total):
+    def open(self, ctx: Any) -> None:
+        ctx.window_state().get_sorted_map_state(SortedMapStateDescriptor("x", "long", "long"))
+
+
+SESSIONS = EventTimeSessionWindows.with_gap(1000)
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: window(TumblingEventTimeWindows.of(0)), "size and slide must be more than 0"),
+        (lambda: window(TumblingEventTimeWindows.of(5, 5)), "the offset less than the slide"),
+        (lambda: window(EventTimeSessionWindows.with_gap(0)), "the gap of a session must be more"),
+        (lambda: window("tumbling"), r"of class WindowAssigner, as Tumbling.*, got 'tumbling'"),
+        (lambda: window(TUMBLING).trigger(CountTrigger), "expected an object of class Trigger"),
+        (lambda: window(TUMBLING).evictor(3), "expected an object of class Evictor"),
+        (lambda: window(TUMBLING).allowed_lateness(-1), "can't be negative, got -1 ms"),
+        (lambda: window(TUMBLING).process(lambda *a: None), "of class ProcessWindowFunction"),
+        (lambda: window(TUMBLING).aggregate(Sum(), "long", max), "ProcessWindowFunction or Wind"),
+        (lambda: window(SESSIONS).aggregate(NoMerge(), "long"), "NoMerge does not define merge"),
+        (lambda: window(SESSIONS).trigger(OnlyTumbling()).process(Total()), "has no on_merge"),
+        (lambda: CountTrigger.of(0), "a count of at least 1"),
+        (lambda: CountEvictor.of(-1), "a count of at least 0"),
+        (lambda: ContinuousEventTimeTrigger.of(0), "an interval of more than 0"),
+        (
+            lambda: harness_of(window(SESSIONS).process(WindowStateOfSessions())),
+            r"a window has no state of its own: use global_state\(\)",
+        ),
+        (
+            lambda: harness_of(window(TUMBLING).process(SortedInWindow())),
+            "state 'x' is a sorted map state, which a window can't have",
+        ),
+        (
+            lambda: KeyedProcessHarness(by_list(window(TUMBLING)), INPUT, "key", OUTPUT),
+            "TumblingEventTimeWindows need a watermark",
+        ),
+    ],
+)
+def test_what_is_refused(declare: Callable[[], Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        declare()
+
+
+def test_durations() -> None:
+    with pytest.raises(TypeError, match="the size of a window must be a Time"):
+        TumblingEventTimeWindows.of("5 minutes")  # type: ignore[arg-type]
+
+
+def test_rows_without_event_time_and_bad_gaps() -> None:
+    with pytest.raises(FunctionError, match="the row has no event time"):
+        harness_of(by_list(window(TUMBLING))).process(("a", 1, None))
+    negative = window(EventTimeSessionWindows.with_dynamic_gap(lambda row: row.value))
+    with pytest.raises(FunctionError, match="the gap of a session must be an int in ms"):
+        harness_of(by_list(negative)).process(("a", -1, None), 1000)
+    fired = window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(2)))
+    harness = harness_of(by_list(fired))
+    harness.process(("a", 1, None))
+    assert harness.process(("a", 1, None)) == [("a", 2, None, None)]

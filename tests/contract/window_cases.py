@@ -1,0 +1,119 @@
+"""What windows do, as a table that Python and Scala share: ``window_cases.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keystate import AggregateFunction, windows
+from keystate.windows import ProcessWindowFunction, Windows, window
+
+OUTPUT = "key string, total long, start long, last long"
+
+Emitted = tuple[str, int, int | None, int | None]
+
+
+class Total(ProcessWindowFunction):
+    """The total of rows, or the one sum that there is, with the window."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        values = [each if isinstance(each, int) else each.value for each in elements]
+        of = context.window()
+        if hasattr(of, "start"):
+            yield key, sum(values), of.start, of.max_timestamp()
+        else:
+            yield key, sum(values), None, None
+
+
+class Sum(AggregateFunction[Any, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + int(value.value)
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class Row(NamedTuple):
+    key: str
+    value: int
+    time: int
+
+
+class Watermark(NamedTuple):
+    time: int
+
+
+class Clock(NamedTuple):
+    time: int
+
+
+class Restart(NamedTuple):
+    parallelism: int
+
+
+STEPS = {"row": Row, "watermark": Watermark, "clock": Clock, "restart": Restart}
+
+
+class Case(NamedTuple):
+    """One case.
+
+    Attributes:
+        name: of the test of Flink's that it is.
+        windows: the windows.
+        steps: what happens, with what it emits.
+        late: the rows that were late: key, value and event time.
+    """
+
+    name: str
+    windows: Windows
+    steps: Sequence[tuple[Any, list[Emitted]]]
+    late: Sequence[tuple[str, int, int]]
+
+
+def made(name: str, *arguments: Any) -> Any:
+    """An assigner, trigger or evictor, by its class and the arguments of what makes it."""
+    cls = getattr(windows, name)
+    if name == "PurgingTrigger":
+        return cls.of(made(*arguments[0]))
+    if name == "DeltaEvictor":
+        threshold, *after = arguments
+        return cls.of(threshold, lambda old, last: last.value - old.value, *after)
+    makers = (getattr(cls, maker, None) for maker in ("of", "with_gap", "create"))
+    return next(maker for maker in makers if maker is not None)(*arguments)
+
+
+def _case(json: dict[str, Any]) -> Case:
+    windowed = window(made(*json["assigner"])).allowed_lateness(json.get("lateness", 0))
+    if "trigger" in json:
+        windowed = windowed.trigger(made(*json["trigger"]))
+    if "evictor" in json:
+        windowed = windowed.evictor(made(*json["evictor"]))
+    steps = []
+    for kind, *arguments in json["steps"]:
+        emitted = arguments.pop() if isinstance(arguments[-1], list) else []
+        steps.append((STEPS[kind](*arguments), [tuple(each) for each in emitted]))
+    return Case(json["name"], windowed, steps, [tuple(row) for row in json.get("late", [])])
+
+
+TABLE = json.loads(Path(__file__).with_suffix(".json").read_text())
+CASES = [_case(each) for each in TABLE["cases"]]
+
+
+def by_list(windows: Windows) -> Any:
+    return windows.process(Total())
+
+
+def by_reduce(windows: Windows) -> Any:
+    return windows.reduce(lambda a, b: (a.key, a.value + b.value, b.time), Total())
+
+
+def by_aggregate(windows: Windows) -> Any:
+    return windows.aggregate(Sum(), "long", Total())

@@ -1,0 +1,79 @@
+"""Windowed and async queries that are killed and rescaled emit what undisturbed ones do."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault import functions_query as query
+from tests.fault.drivers import Driver, committed
+
+KILLS = 3 if os.environ.get("SLOW") else 1
+SLOW = pytest.mark.skipif("SLOW" not in os.environ, reason="the same on more; set SLOW=1")
+
+
+def check_windows(told: list[tuple[Any, ...]]) -> None:
+    """That there were late firings, merged sessions and rows that were too late."""
+    sessions = [json.loads(text) for _, text in told if text.startswith("[")]
+    numbers = [number for *_, rows in sessions for number in rows]
+    assert len(numbers) > len(set(numbers)) + 5, "hardly any session fired again"
+    assert len(told) > len(sessions) + 5, "hardly any row was too late"
+    assert sum(len(rows) > 1 for *_, rows in sessions) > query.FILES, "hardly any was merged"
+
+
+def check_async(told: list[tuple[Any, ...]]) -> None:
+    """That each row was told of, and that timers fired."""
+    assert sum(len(json.loads(text)) == 3 for _, text in told) > query.FILES * query.ROWS * 0.6
+    assert sum(len(json.loads(text)) == 2 for _, text in told) > query.ROWS
+
+
+CHECKS = {"windows": check_windows, "async": check_async}
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend", "checkpoint_format"),
+    [
+        ("windows", "hashmap", "2"),
+        pytest.param("windows", "rocksdb", "1", marks=SLOW),
+        pytest.param("windows", "rocksdb", "2", marks=SLOW),
+        ("async", "rocksdb", "2"),
+        pytest.param("async", "hashmap", "1", marks=SLOW),
+    ],
+)
+def test_killed_drivers_and_a_rescale(
+    kind: str,
+    backend: str,
+    checkpoint_format: str,
+    spark: Any,
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """JVM and workers die too. What remains goes on with another number of partitions."""
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    settings(**{query.FORMAT: checkpoint_format, "spark.keystate.backend": backend})
+    query.make_input(tmp_path, seed)
+    query.start(spark, tmp_path, kind, tmp_path / "undisturbed").awaitTermination()
+    expected = query.emitted(tmp_path / "undisturbed")
+    CHECKS[kind](expected)
+    for _ in range(KILLS):
+        until = committed(tmp_path) + rng.randint(1, 3)
+        log = tmp_path / "driver.log"
+        arguments = (kind, checkpoint_format, backend)
+        with Driver("functions_query.py", log, tmp_path, *arguments) as driver:
+            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
+            time.sleep(rng.uniform(0, 0.4))
+            assert driver.exit_code is None, driver.log
+        query.keep_a_file_a_batch(tmp_path)
+    assert 0 < committed(tmp_path) < query.FILES, "it was not killed midway"
+    settings(**{"spark.sql.shuffle.partitions": "5"})
+    query.start(spark, tmp_path, kind).awaitTermination()
+    assert query.emitted(tmp_path) == expected

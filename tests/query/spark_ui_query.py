@@ -1,0 +1,65 @@
+"""Runs a query with Spark's web UI, and prints what its tab "Keystate" shows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import keystate
+from keystate import KeyedProcessFunction, ListStateDescriptor, ValueStateDescriptor
+from pyspark.sql import SparkSession
+
+
+class Counts(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.seen = ctx.get_list_state(ListStateDescriptor("seen", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.count.update(self.count.value() + 1)
+        self.seen.add(row.value)
+
+
+def main(folder: Path) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.port", "0")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.sql.shuffle.partitions", "3")
+    spark = keystate.configure(builder).getOrCreate()
+    web = spark.sparkContext.uiWebUrl
+    assert web is not None
+
+    def page() -> str:
+        with urllib.request.urlopen(f"{web}/keystate/", timeout=30) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    schema = "key long, value long"
+    rows = [{"key": key, "value": 7} for key in range(40)]
+    (folder / "input").mkdir()
+    (folder / "input/1.json").write_text("\n".join(map(json.dumps, rows)))
+    arriving = spark.readStream.schema(schema).json(str(folder / "input"))
+    query = (
+        keystate.keyed(arriving, "key")
+        .process(Counts(), "x int")
+        .writeStream.queryName("<counts>")
+        .format("noop")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start()
+    )
+    try:
+        while not (query.lastProgress and query.lastProgress["stateOperators"]):
+            time.sleep(0.2)
+        shown = page()
+    finally:
+        query.stop()
+        query.awaitTermination()
+    print(json.dumps({"running": shown, "stopped": page()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,153 @@
+"""Commands that only read a checkpoint: in a JVM of their own, in which Spark does not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import CheckpointError, _bridge, _local, admin
+from keystate._class_cache import class_cache
+from keystate._lookup import Target
+
+from tests.query.test_lookup import KINDS, Kinds, expected
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where JVMs keep their classes."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder / "keystate"
+
+
+@pytest.fixture(scope="module")
+def reader(cache: Path) -> Iterator[_local.LocalReader]:
+    with _local.local_reader(verbose=False) as reader:
+        yield reader
+
+
+def kinds(df: Any) -> Any:
+    return keystate.keyed(df, "key").process(Kinds(), "x int")
+
+
+@pytest.mark.parametrize(
+    ("backend", "checkpoint_format"), [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "2")]
+)
+def test_it_reads_what_a_session_reads(
+    backend: str,
+    checkpoint_format: str,
+    spark: Any,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    reader: _local.LocalReader,
+    tmp_path: Path,
+) -> None:
+    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    fed = stream(KINDS)
+    fed.feed([(key, key) for key in range(3000)], [(7, 70)])
+    # One of Spark's own operators too, whose metadata Spark reads.
+    fed.run(lambda df: kinds(df.dropDuplicates(["key", "value"])))
+    checkpoint = str(fed.checkpoint)
+    local: Any = reader
+    assert admin.inspect(checkpoint, spark=local) == admin.inspect(checkpoint)
+    assert admin.verify(checkpoint, spark=local) == admin.verify(checkpoint) == []
+    found = admin.inspect(checkpoint)
+    assert _bridge.statistics(local, found) == _bridge.statistics(spark, found)
+    for key, values in ((7, [7, 70]), (8, [8]), (-1, [])):
+        for name, value in expected(values).items():
+            number = next(op["id"] for op in found["operators"] if op["keystate"])
+            assert Target(local, checkpoint, name, number).read(key, None, None, None) == value
+    admin.savepoint(checkpoint, str(tmp_path / "copy"))
+    both = (checkpoint, str(tmp_path / "copy"))
+    assert admin.diff(*both, spark=local) == admin.diff(*both)
+    with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
+        admin.inspect(str(tmp_path / "none"), spark=local)
+
+
+def test_commands_start_no_spark(
+    spark: Any, stream: Callable[[str], Any], tmp_path: Path, cache: Path
+) -> None:
+    fed = stream(KINDS)
+    fed.feed([(key, key) for key in range(50)])
+    fed.run(kinds)
+    checkpoint = str(fed.checkpoint)
+    report = tmp_path / "page.html"
+
+    def run(*arguments: str) -> tuple[Any, float]:
+        start = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "keystate", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return json.loads(done.stdout), time.monotonic() - start
+
+    # With this no session starts.
+    (tmp_path / "spark-defaults.conf").write_text("spark.plugins no.such.Plugin\n")
+    assert run("inspect", checkpoint, "--json")[0] == admin.inspect(checkpoint)
+    found, took = run("get", checkpoint, "value", "7", "--json")
+    assert found == 7
+    assert took < 60  # a second or two, where nothing else runs
+    assert run("report", checkpoint, str(report), "--json")[0] == {"path": str(report)}
+    assert report.read_text() == report_of(spark, checkpoint, tmp_path)
+    # The first of these commands left its classes for the others.
+    assert len(list(cache.glob("classes-*.jsa"))) == 1
+
+
+def test_classes_are_kept(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with class_cache("jar") as first:
+        assert first[0].startswith("-XX:ArchiveClassesAtExit=")
+        Path(first[0].partition("=")[2]).write_bytes(b"classes")
+    (kept,) = [path for path in cache.glob("*.jsa") if path.read_bytes() == b"classes"]
+    with class_cache("jar") as second:
+        assert second[0] == f"-XX:SharedArchiveFile={kept}"
+    kept.unlink()
+    before = set(cache.iterdir())
+    with pytest.raises(OSError, match="no checkpoint"), class_cache("other") as options:
+        Path(options[0].partition("=")[2]).write_bytes(b"few classes")
+        raise OSError("no checkpoint")
+    assert set(cache.iterdir()) == before
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with class_cache("jar") as options:
+        assert options == []
+
+
+def report_of(spark: Any, checkpoint: str, folder: Path) -> str:
+    admin.report(checkpoint, str(folder / "other.html"), spark=spark)
+    return (folder / "other.html").read_text()
+
+
+def test_which_checkpoints_it_is_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert _local.fits(["/data/checkpoint", "file:///data/copy"], [])
+    assert not _local.fits(["/data/checkpoint", "s3a://bucket/copy"], [])
+    assert not _local.fits(["/data/checkpoint"], ["spark.hadoop.fs.defaultFS=hdfs://host"])
+    (tmp_path / "spark-defaults.conf").write_text("spark.hadoop.fs.defaultFS hdfs://host\n")
+    assert not _local.fits(["/data/checkpoint"], [])
+    (tmp_path / "spark-defaults.conf").unlink()
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert not _local.fits(["/data/checkpoint"], [])
+
+
+def test_java_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(keystate.ConfigurationError, match="Java did not start"):  # noqa: SIM117
+        with _local.local_reader(verbose=False):
+            pass

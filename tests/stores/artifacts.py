@@ -1,0 +1,44 @@
+"""Jars that only tests need, from Maven Central."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+# Spark brings these itself.
+OWN = ("slf4j-api", "commons-logging", "netty-")
+
+
+def hadoop_version() -> str:
+    """The release of Hadoop that Spark has."""
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
+
+
+def jars(name: str) -> list[Path]:
+    """The jars of a POM in this folder; downloaded the first time."""
+    folder = ROOT / "target" / "test-jars" / f"{name}-hadoop{hadoop_version()}"
+    if not folder.exists():
+        if shutil.which("mvn") is None:
+            pytest.skip("needs Maven, which fetches the jars")
+        new = folder.with_name(f"{folder.name}.new")
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={new}"]
+        options.append(f"-Dhadoop={hadoop_version()}")
+        copy = ["mvn", "-q", "-f", str(HERE / f"{name}.xml"), "dependency:copy-dependencies"]
+        subprocess.run([*copy, *options], check=True, timeout=300)
+        new.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def jars_for_spark(*names: str) -> str:
+    """The same for the setting `spark.jars`, without what Spark has."""
+    found = [jar for name in names for jar in jars(name)]
+    return ",".join(
+        str(jar) for jar in found if not jar.name.startswith(OWN) or "netty-nio" in jar.name
+    )

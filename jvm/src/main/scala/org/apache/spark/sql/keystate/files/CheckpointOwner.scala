@@ -27,8 +27,9 @@ import keystate.errors.KeystateErrors
   * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
   * there. Such a file is written once and never replaced. So if two drivers come at the same time,
   * one gets n and the other n + 1. Owner n looks for n + 1 when it plans a micro-batch, and before
-  * each entry of the offset log and the commit log. If n + 1 is there, owner n fails and writes
-  * nothing more.
+  * each entry of the offset log, the commit log and a file source's log. If n + 1 is there, owner n
+  * fails and writes nothing more. Without the look at the source's log owner n could get the entry
+  * that n + 1 is about to write; then n + 1 would fail on it, and n at its next look.
   *
   * Another driver can come between the look and the write. No lock is needed for that, for three
   * reasons:
@@ -44,6 +45,7 @@ private[keystate] object CheckpointOwner extends Logging {
   private val Format = 1
   private val Ended = ".ended"
   private val Logs = Set("offsets", "commits")
+  private val Sources = "sources"
 
   /** How many owner files are kept. A driver that wakes up after this many others have come can no
     * longer see that it lost the checkpoint.
@@ -123,10 +125,15 @@ private[keystate] object CheckpointOwner extends Logging {
         throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))
   }
 
-  /** Does `check` before an entry of a query's log is written. */
-  def checkWrite(path: Path): Unit = {
-    val log = path.getParent
-    if (log != null && Logs(log.getName) && log.getParent != null) check(log.getParent)
+  /** Does `check` before an entry of a query's log is written: `offsets/7`, `commits/7`, or
+    * `sources/0/7`.
+    */
+  def checkWrite(path: Path): Unit = for {
+    log <- Option(path.getParent)
+    parent <- Option(log.getParent)
+  } {
+    if (Logs(log.getName)) check(parent)
+    else if (parent.getName == Sources) Option(parent.getParent).foreach(check)
   }
 
   /** Another process of this machine that owns the checkpoint and is still running. None if there

@@ -50,7 +50,7 @@ class CheckpointOwnerSuite(scheme: String) extends AnyFunSuite {
       assert(e.code == "KEYSTATE_FENCED")
       assert(e.getMessage.contains(s"process ${ProcessHandle.current.pid}"))
       intercept[KeystateException](CheckpointOwner.checkWrite(new Path(root, "offsets/7")))
-      CheckpointOwner.checkWrite(new Path(root, "sources/0/7"))
+      intercept[KeystateException](CheckpointOwner.checkWrite(new Path(root, "sources/0/7")))
       // It takes it back.
       CheckpointOwner.take(root, conf, "this")
       assert(numbers(owners) == Set("1", "2", "3"))

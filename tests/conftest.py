@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -114,21 +115,26 @@ class Stream:
         options: dict[str, str] | None = None,
     ) -> list[Row]:
         """Runs a query over what was fed and not yet processed; returns what it emitted."""
-        emitted: list[Row] = []
-        query = (
-            build(self.source())
-            .writeStream.outputMode(mode)
+        return list(chain(*self.micro_batches(build(self.source()), mode, options)))
+
+    def micro_batches(
+        self, query: DataFrame, mode: str = "append", options: dict[str, str] | None = None
+    ) -> list[list[Row]]:
+        """Runs a query to its end; returns what each micro-batch emitted."""
+        emitted: list[list[Row]] = []
+        running = (
+            query.writeStream.outputMode(mode)
             .option("checkpointLocation", str(self.checkpoint))
             .options(**(options or {}))
-            .foreachBatch(lambda df, _: emitted.extend(df.collect()))
+            .foreachBatch(lambda df, _: emitted.append(df.collect()))
             .trigger(availableNow=True)
             .start()
         )
         try:
-            query.awaitTermination()
+            running.awaitTermination()
         finally:
-            query.stop()
-        self.progress = query.recentProgress
+            running.stop()
+        self.progress = running.recentProgress
         return emitted
 
 

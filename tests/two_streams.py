@@ -32,17 +32,7 @@ class TwoStreams:
 
     def run(self, build: Callable[[DataFrame, DataFrame], DataFrame]) -> list[list[Row]]:
         """Processes what was fed; returns what each micro-batch emitted."""
-        emitted: list[list[Row]] = []
-        query = (
-            build(*self.sources())
-            .writeStream.foreachBatch(lambda df, _: emitted.append(df.collect()))
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        self.progress = query.recentProgress
+        first = self.inputs[0]
+        emitted: list[list[Row]] = first.micro_batches(build(*self.sources()))
+        self.progress = first.progress
         return emitted

@@ -5,9 +5,10 @@ A test that is imported from another folder runs here with them.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,38 +55,51 @@ def as_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
 class FileStream(Stream):
     """A stream whose rows come back by files: foreachBatch runs in a process of the server."""
 
-    def __init__(self, spark: Any, folder: Path, schema: str) -> None:
-        super().__init__(spark, folder, schema)
-        self._seen: list[str] = []
-
-    def run(
-        self,
-        build: Callable[[DataFrame], DataFrame],
-        *,
-        mode: str = "append",
-        options: dict[str, str] | None = None,
-    ) -> list[Row]:
-        output = str(self.checkpoint.parent / "output")
-        built = build(self.source())
-        query = (
-            built.writeStream.format("parquet")
+    def micro_batches(
+        self, query: DataFrame, mode: str = "append", options: dict[str, str] | None = None
+    ) -> list[list[Row]]:
+        output = self.checkpoint.parent / "output"
+        before = set(self._files_by_batch(output))
+        running = (
+            query.writeStream.format("parquet")
             .outputMode(mode)
             .option("checkpointLocation", str(self.checkpoint))
-            .option("path", output)
+            .option("path", str(output))
             .options(**(options or {}))
             .trigger(availableNow=True)
             .start()
         )
         try:
-            query.awaitTermination()
+            running.awaitTermination()
         finally:
-            self.progress = query.recentProgress
-            query.stop()
-        rows = self._spark.read.schema(built.schema).parquet(output)
-        file = F.col("_metadata.file_path")
-        emitted = rows.where(~file.isin(self._seen)) if self._seen else rows
-        found: list[Row] = emitted.collect()
-        self._seen = [row[0] for row in rows.select(file).distinct().collect()]
+            self.progress = running.recentProgress
+            running.stop()
+        name = F.element_at(F.split("_metadata.file_path", "/"), -1)
+        rows = self._spark.read.schema(query.schema).parquet(str(output))
+        by_file: dict[str, list[Row]] = {}
+        for file, row in rows.select(name, F.struct(*rows.columns)).collect():
+            by_file.setdefault(file, []).append(row)
+        return [
+            [row for file in files for row in by_file.get(file, [])]
+            for batch, files in sorted(self._files_by_batch(output).items())
+            if batch not in before
+        ]
+
+    @staticmethod
+    def _files_by_batch(output: Path) -> dict[int, list[str]]:
+        """The names of the files that each micro-batch wrote, from the sink's log."""
+        entries = {
+            int(path.name.removesuffix(".compact")): path
+            for path in (output / "_spark_metadata").glob("[0-9]*")
+        }
+        found: dict[int, list[str]] = {}
+        known: set[str] = set()
+        for batch in sorted(entries):
+            # A compacted entry has those of all before it too.
+            _, *lines = entries[batch].read_text().splitlines()
+            names = [Path(json.loads(line)["path"]).name for line in lines]
+            found[batch] = [name for name in names if name not in known]
+            known.update(names)
         return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import keystate
 import numpy as np
 import pyarrow as pa
-from keystate import AggregateFunction, Time
+from keystate import Time
 from keystate.windows import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -21,26 +21,13 @@ from keystate.windows import (
 )
 from pyspark.sql import DataFrame
 
+from bench.nexmark.queries.windows import Count
 from bench.session import bench_session, in_turns, print_compared, write
 from bench.workloads.reducing import OUTPUT, Statistics
 
 KEYS = 100_000
 SPAN = 600  # seconds that the rows' event times are spread over
 SCHEMA = "key long, value long"
-
-
-class Count(AggregateFunction[Any, int, int]):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 class Length(WindowFunction):

@@ -15,7 +15,7 @@ from keystate import KeyedBroadcastProcessFunction, MapStateDescriptor, ValueSta
 from pyspark.sql import SparkSession
 
 from examples.counter_source import CounterSource
-from tests.fault import restart_query, sessions
+from tests.fault import batch_files, sessions
 
 BATCHES, ROWS, RULES, KEYS = 20, 30, 3, 10
 FACTORS = MapStateDescriptor("factors", "long", "long")
@@ -66,7 +66,7 @@ class Weigh(KeyedBroadcastProcessFunction):
 
 def check(folder: Path) -> None:
     """Every row came once, after all rows of its key before it, with the rules known by then."""
-    rows = restart_query.emitted(folder)
+    rows = batch_files.emitted(folder)
     assert [n for n, *_ in rows] == list(range(BATCHES * ROWS))
     for key in range(KEYS):
         total = rules = 0
@@ -88,7 +88,7 @@ def start(spark: SparkSession, folder: Path) -> Any:
         keystate.keyed(source(ROWS).selectExpr("n", f"n % {KEYS} AS key"), "key")
         .connect(keystate.broadcast(source(RULES), FACTORS, SEEN))
         .process(Weigh(), "n long, key long, count long, total long, rules long")
-        .writeStream.foreachBatch(restart_query.saver(folder))
+        .writeStream.foreachBatch(batch_files.saver(folder))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -97,8 +97,7 @@ def start(spark: SparkSession, folder: Path) -> Any:
 
 def main() -> None:
     folder, partitions, master = sys.argv[1:]
-    builder = sessions.builder(master, partitions).config("spark.keystate.broadcast.check", "true")
-    spark = keystate.configure(builder).getOrCreate()
+    spark = sessions.create(master, partitions, **{"spark.keystate.broadcast.check": "true"})
     start(spark, Path(folder)).awaitTermination()
 
 

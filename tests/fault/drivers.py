@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyspark
@@ -157,6 +158,21 @@ def standalone(folder: Path, hosts: list[str], cores: int) -> Iterator[str]:
         for worker in workers:
             worker.text("(Successfully registered with master)")
         yield url
+
+
+def kill_midway(rng: Random, most: int, script: str, folder: Path, *arguments: Any) -> None:
+    """Runs a query's driver in the folder, for at least one micro-batch and up to `most` of them.
+
+    Args:
+        rng: says when it is killed.
+        most: how many micro-batches are in the commit log, at most, before it is.
+        script: starts the query; its first argument is the folder.
+    """
+    until = committed(folder) + rng.randint(1, most)
+    with Driver(script, folder / "driver.log", folder, *arguments) as driver:
+        driver.wait_for(lambda: committed(folder) >= until)
+        time.sleep(rng.uniform(0, 0.4))
+        assert driver.exit_code is None, driver.log
 
 
 def committed(folder: Path) -> int:

@@ -10,7 +10,6 @@ then in FOLDER/N.done; nothing, if all was well.
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
@@ -21,12 +20,11 @@ from typing import Any
 
 import keystate
 import pyarrow as pa
-import pyarrow.parquet as pq
 from keystate import KeyedProcessFunction, ListStateDescriptor
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.fault import restart_query, sessions
+from tests.fault import batch_files, sessions
 
 KEYS, SIZE = 20, 50_000
 
@@ -60,13 +58,9 @@ def expected(batches: int) -> list[tuple[int, int, int]]:
 
 
 def feed(folder: Path, *numbers: int) -> None:
-    (folder / "input").mkdir(parents=True, exist_ok=True)
     for n in numbers:
-        part = folder / "input" / f"_{n}"
-        pq.write_table(pa.table({"key": list(range(KEYS)), "n": [n] * KEYS}), part)
-        # The file source takes files in the order of their times.
-        os.utime(part, (1e9 + n, 1e9 + n))
-        part.rename(folder / "input" / f"{n:03}.parquet")
+        rows = pa.table({"key": list(range(KEYS)), "n": [n] * KEYS})
+        batch_files.write(folder / "input", n, rows)
 
 
 def run(spark: SparkSession, folder: Path, checkpoint: str, backend: str) -> None:
@@ -79,7 +73,7 @@ def run(spark: SparkSession, folder: Path, checkpoint: str, backend: str) -> Non
     (
         keystate.keyed(stream, "key")
         .process(Grows(), "key long, n int, crc long")
-        .writeStream.foreachBatch(restart_query.saver(folder))
+        .writeStream.foreachBatch(batch_files.saver(folder))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -89,8 +83,7 @@ def run(spark: SparkSession, folder: Path, checkpoint: str, backend: str) -> Non
 
 def main() -> None:
     folder, local = map(Path, sys.argv[1:])
-    builder = sessions.builder("local[2]", 2).config("spark.local.dir", str(local))
-    spark = keystate.configure(builder).getOrCreate()
+    spark = sessions.create("local[2]", 2, **{"spark.local.dir": str(local)})
     spark.sparkContext.setLogLevel("ERROR")
     number = 0
     while True:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import os
 import random
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import keystate
 import pyarrow as pa
-import pyarrow.parquet as pq
 from keystate import (
     AsyncKeyedProcessFunction,
     ListStateDescriptor,
@@ -28,10 +26,9 @@ from keystate import (
 from keystate.windows import EventTimeSessionWindows, ProcessWindowFunction
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.fault import sessions
-from tests.fault.restart_query import FORMAT, emitted, keep_a_file_a_batch, saver
+from tests.fault import batch_files, sessions
+from tests.fault.restart_query import FORMAT
 
-__all__ = ["FORMAT", "emitted", "keep_a_file_a_batch"]
 FILES, ROWS, KEYS = 12, 40, 9
 SCHEMA = "number long, time timestamp, key long, x long"
 GAP_MS, LATENESS_MS = 150, 1000
@@ -78,7 +75,6 @@ class Asking(AsyncKeyedProcessFunction):
 def make_input(folder: Path, seed: int) -> None:
     """Writes random rows, a file a micro-batch: within it a second goes by."""
     rng = random.Random(seed)
-    (folder / "input").mkdir()
     for i in range(FILES):
         rows = []
         for at in range(ROWS):
@@ -87,10 +83,7 @@ def make_input(folder: Path, seed: int) -> None:
             time = START + datetime.timedelta(milliseconds=millis)
             key, x = rng.randrange(KEYS), rng.randrange(100)
             rows.append({"number": i * ROWS + at, "time": time, "key": key, "x": x})
-        path = folder / "input" / f"{i:03}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        # The file source takes files in the order of their times.
-        os.utime(path, (1e9 + i, 1e9 + i))
+        batch_files.write(folder / "input", i, pa.Table.from_pylist(rows))
 
 
 def windowed(rows: DataFrame) -> DataFrame:
@@ -123,7 +116,7 @@ def start(spark: SparkSession, folder: Path, kind: str, out: Path | None = None)
     out.mkdir(exist_ok=True)
     return (
         {"windows": windowed, "async": asking}[kind](rows)
-        .writeStream.foreachBatch(saver(out))
+        .writeStream.foreachBatch(batch_files.saver(out))
         .option("checkpointLocation", str(out / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -131,9 +124,8 @@ def start(spark: SparkSession, folder: Path, kind: str, out: Path | None = None)
 
 
 def main() -> None:
-    builder = sessions.builder("local[2]", 2).config(FORMAT, sys.argv[3])
-    builder = builder.config("spark.keystate.backend", sys.argv[4])
-    spark = keystate.configure(builder).getOrCreate()
+    settings = {FORMAT: sys.argv[3], "spark.keystate.backend": sys.argv[4]}
+    spark = sessions.create("local[2]", 2, **settings)
     start(spark, Path(sys.argv[1]), sys.argv[2]).awaitTermination()
 
 

@@ -15,8 +15,8 @@ import keystate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.fault import sessions
-from tests.fault.restart_query import FORMAT, Ledger, saver
+from tests.fault import batch_files, sessions
+from tests.fault.restart_query import FORMAT, Ledger
 
 KEYS = 3000
 
@@ -68,7 +68,7 @@ def start(spark: SparkSession, folder: Path, out: Path | None = None, slow: Any 
     return (
         keystate.keyed(rows, "key")
         .process(Initialized(slow), "number long, key long, state string", initial_state=initial)
-        .writeStream.foreachBatch(saver(out))
+        .writeStream.foreachBatch(batch_files.saver(out))
         .option("checkpointLocation", str(out / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -77,7 +77,7 @@ def start(spark: SparkSession, folder: Path, out: Path | None = None, slow: Any 
 
 def main() -> None:
     # A task that waits keeps its core.
-    spark = keystate.configure(sessions.builder("local[8]", 2)).getOrCreate()
+    spark = sessions.create("local[8]", 2)
     for case in sys.argv[1:]:
         backend, checkpoint_format, folder = case.split(":")
         for key, value in settings(backend, checkpoint_format).items():

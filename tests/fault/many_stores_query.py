@@ -16,7 +16,7 @@ from keystate import EmbeddedRocksDBStateBackend
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tests.fault import restart_query, sessions
+from tests.fault import batch_files, sessions
 
 PARTITIONS, KEYS, SIZE = 200, 1000, 1_200
 BATCHES = 3
@@ -56,7 +56,7 @@ def main() -> None:
     query = (
         rows.groupBy("key")
         .agg(F.crc32(largest.cast("binary")).alias("crc"))
-        .writeStream.foreachBatch(restart_query.saver(folder))
+        .writeStream.foreachBatch(batch_files.saver(folder))
         .outputMode("update")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start()

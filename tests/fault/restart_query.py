@@ -6,26 +6,22 @@ Run as a script it is the driver that a test kills: python restart_query.py FOLD
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
-import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keystate
 import pyarrow as pa
-import pyarrow.parquet as pq
 from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from tests.fault import sessions
+from tests.fault import batch_files, sessions
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILES, ROWS, KEYS = 20, 40, 12
@@ -55,7 +51,6 @@ class Ledger(KeyedProcessFunction):
 def make_input(folder: Path, seed: int) -> list[tuple[int, int, str]]:
     """Writes random rows; returns what should be emitted for them."""
     rng = random.Random(seed)
-    (folder / "input").mkdir()
     rows, expected = [], []
     states: dict[int, tuple[list[int], list[int], dict[str, int]]] = {}
     for number in range(FILES * ROWS):
@@ -72,25 +67,10 @@ def make_input(folder: Path, seed: int) -> list[tuple[int, int, str]]:
             del by_kind[kind]
         expected.append((number, key, json.dumps([len(count), last, sorted(by_kind.items())])))
     for i in range(FILES):
-        table = pa.Table.from_pylist(rows[i * ROWS : (i + 1) * ROWS])
-        path = folder / "input" / f"{i:03}.parquet"
-        pq.write_table(table, path)
-        # The file source takes files in the order of their times.
-        os.utime(path, (1e9 + i, 1e9 + i))
+        batch_files.write(
+            folder / "input", i, pa.Table.from_pylist(rows[i * ROWS : (i + 1) * ROWS])
+        )
     return expected
-
-
-def saver(folder: Path) -> Callable[[DataFrame, int], None]:
-    """Keeps the output of each micro-batch, which replaces what was there of it."""
-    out = folder / "output"
-    out.mkdir(exist_ok=True)
-
-    def save(df: DataFrame, batch: int) -> None:
-        part = out / f"{uuid.uuid4()}.part"
-        part.write_text(json.dumps([list(row) for row in df.collect()]))
-        part.rename(out / f"{batch}.json")
-
-    return save
 
 
 def start(
@@ -109,35 +89,15 @@ def start(
     return (
         keystate.keyed(stream, "key")
         .process(fn or Ledger(), "number long, key long, state string")
-        .writeStream.foreachBatch(saver(folder))
+        .writeStream.foreachBatch(batch_files.saver(folder))
         .option("checkpointLocation", f"{scheme}{folder / 'checkpoint'}")
         .trigger(**trigger)
         .start()
     )
 
 
-def keep_a_file_a_batch(folder: Path) -> None:
-    """After a kill, Spark's file source may know a file of a batch that is not in the offset log.
-
-    Its rows would come together with the next file's, in any order: the source is made to forget.
-    """
-    checkpoint = folder / "checkpoint"
-    last = max((int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")), default=-1)
-    for path in (checkpoint / "sources" / "0").glob("[0-9]*"):
-        if int(path.name.removesuffix(".compact")) > last:
-            path.unlink()
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-
-def emitted(folder: Path) -> list[tuple[Any, ...]]:
-    """What all micro-batches emitted."""
-    files = (folder / "output").glob("*.json")
-    return sorted(tuple(row) for file in files for row in json.loads(file.read_text()))
-
-
 def main() -> None:
-    builder = sessions.builder("local[2]", 2).config(FORMAT, sys.argv[2])
-    spark = keystate.configure(builder).getOrCreate()
+    spark = sessions.create("local[2]", 2, **{FORMAT: sys.argv[2]})
     start(spark, Path(sys.argv[1]), **json.loads(sys.argv[3])).awaitTermination()
 
 

@@ -24,7 +24,7 @@ from keystate.state import ListStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.fault import restart_query, sessions
+from tests.fault import batch_files, restart_query, sessions
 
 KEYS, ROWS = 40, 200
 
@@ -79,7 +79,7 @@ def wait_while(folder: Path, name: str) -> None:
 
 def waiting_saver(folder: Path, name: str) -> Callable[[DataFrame, int], None]:
     """Saves the output of each micro-batch; with all but the first it waits before that."""
-    save = restart_query.saver(folder)
+    save = batch_files.saver(folder)
 
     def wait_and_save(df: DataFrame, batch: int) -> None:
         df = df.persist()
@@ -123,7 +123,7 @@ def start(spark: SparkSession, folder: Path, name: str, kind: str, **trigger: An
 def main() -> None:
     name, partitions, *cases = sys.argv[1:]
     # A task that waits keeps its core.
-    spark = keystate.configure(sessions.builder("local[16]", partitions)).getOrCreate()
+    spark = sessions.create("local[16]", partitions)
     queries = {}
     for case in cases:
         version, kind, folder = case.split(":")

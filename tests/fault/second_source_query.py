@@ -14,7 +14,7 @@ import keystate
 from keystate import KeyedProcessFunction, ListCheckpointed, SourceFunction, ValueStateDescriptor
 from pyspark.sql import SparkSession
 
-from tests.fault import restart_query, sessions
+from tests.fault import batch_files, restart_query, sessions
 
 KEYS = 7
 
@@ -71,7 +71,7 @@ def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
     return (
         keystate.keyed(df.selectExpr("n", f"n % {KEYS} AS key"), "key")
         .process(Count(), "n long, count long")
-        .writeStream.foreachBatch(restart_query.saver(folder))
+        .writeStream.foreachBatch(batch_files.saver(folder))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(**trigger)
         .start()
@@ -80,8 +80,7 @@ def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
 
 def main() -> None:
     folder, name, partitions, version = sys.argv[1:]
-    builder = sessions.builder("local[2]", partitions).config(restart_query.FORMAT, version)
-    spark = keystate.configure(builder).getOrCreate()
+    spark = sessions.create("local[2]", partitions, **{restart_query.FORMAT: version})
     start(spark, Path(folder), name, processingTime="0 seconds").awaitTermination()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keystate
 from pyspark.sql import SparkSession
 
 from tests import quick
@@ -18,3 +19,8 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
         .config("spark.driver.extraJavaOptions", quick.OPTIONS)
         .config("spark.executor.extraJavaOptions", quick.OPTIONS)
     )
+
+
+def create(master: str, partitions: int | str, **settings: str) -> SparkSession:
+    """The session, with the extension and these settings."""
+    return keystate.configure(builder(master, partitions).config(map=settings)).getOrCreate()

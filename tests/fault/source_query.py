@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-import keystate
-
 from examples import counter_source
 from tests.fault import sessions
 
@@ -18,8 +16,7 @@ UNTIL, ROWS = 30_000 if os.environ.get("SLOW") else 8_000, 200
 
 def main() -> None:
     folder, partitions, master = sys.argv[1:]
-    builder = sessions.builder(master, partitions)
-    spark = keystate.configure(builder).getOrCreate()
+    spark = sessions.create(master, partitions)
     counter_source.start(spark, folder, UNTIL, ROWS).awaitTermination()
 
 

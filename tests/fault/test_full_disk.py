@@ -13,8 +13,8 @@ import pytest
 from keystate import admin
 from pyspark.sql import SparkSession
 
+from tests.fault import batch_files
 from tests.fault import full_disk_query as query
-from tests.fault import restart_query
 from tests.fault.drivers import Driver, committed
 
 MB = 1 << 20
@@ -104,7 +104,7 @@ def test_full_disks(spark: SparkSession, disk: Callable[[str, int], Disk], tmp_p
         assert admin.verify(str(checkpoint)) == []
         local.free()
         assert run(folder, checkpoint, "rocksdb") == ""
-        assert restart_query.emitted(folder) == query.expected(9)
+        assert batch_files.emitted(folder) == query.expected(9)
 
         # The heap backend takes a local copy of each of RocksDB's files that it reads.
         query.feed(folder, 9)
@@ -114,7 +114,7 @@ def test_full_disks(spark: SparkSession, disk: Callable[[str, int], Disk], tmp_p
         assert committed(folder) == 9
         local.free()
         assert run(folder, checkpoint, "hashmap") == ""
-        assert restart_query.emitted(folder) == query.expected(10)
+        assert batch_files.emitted(folder) == query.expected(10)
         assert admin.verify(str(checkpoint)) == []
 
         for backend in ("hashmap", "rocksdb") if os.environ.get("SLOW") else ("rocksdb",):
@@ -132,7 +132,7 @@ def test_full_disks(spark: SparkSession, disk: Callable[[str, int], Disk], tmp_p
             left = [path.name for path in checkpoint.rglob("*.tmp")]
             assert left == [], "half a file is left"
             assert run(folder, checkpoint, backend) == ""
-            assert restart_query.emitted(folder) == query.expected(6)
+            assert batch_files.emitted(folder) == query.expected(6)
             assert admin.verify(str(checkpoint)) == []
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fault import batch_files
 from tests.fault import functions_query as query
-from tests.fault.drivers import Driver, committed
+from tests.fault.drivers import committed, kill_midway
+from tests.fault.restart_query import FORMAT
 
 KILLS = 3 if os.environ.get("SLOW") else 1
 SLOW = pytest.mark.skipif("SLOW" not in os.environ, reason="the same on more; set SLOW=1")
@@ -59,21 +60,15 @@ def test_killed_drivers_and_a_rescale(
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    settings(**{query.FORMAT: checkpoint_format, "spark.keystate.backend": backend})
+    settings(**{FORMAT: checkpoint_format, "spark.keystate.backend": backend})
     query.make_input(tmp_path, seed)
     query.start(spark, tmp_path, kind, tmp_path / "undisturbed").awaitTermination()
-    expected = query.emitted(tmp_path / "undisturbed")
+    expected = batch_files.emitted(tmp_path / "undisturbed")
     CHECKS[kind](expected)
     for _ in range(KILLS):
-        until = committed(tmp_path) + rng.randint(1, 3)
-        log = tmp_path / "driver.log"
-        arguments = (kind, checkpoint_format, backend)
-        with Driver("functions_query.py", log, tmp_path, *arguments) as driver:
-            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
-            time.sleep(rng.uniform(0, 0.4))
-            assert driver.exit_code is None, driver.log
-        query.keep_a_file_a_batch(tmp_path)
+        kill_midway(rng, 3, "functions_query.py", tmp_path, kind, checkpoint_format, backend)
+        batch_files.keep_a_file_a_batch(tmp_path)
     assert 0 < committed(tmp_path) < query.FILES, "it was not killed midway"
     settings(**{"spark.sql.shuffle.partitions": "5"})
     query.start(spark, tmp_path, kind).awaitTermination()
-    assert query.emitted(tmp_path) == expected
+    assert batch_files.emitted(tmp_path) == expected

@@ -8,8 +8,8 @@ from typing import Any
 
 import keystate
 
+from tests.fault import batch_files, restart_query
 from tests.fault import initial_state_query as query
-from tests.fault import restart_query
 from tests.fault.drivers import Driver, committed
 
 CASES = [("rocksdb", "1"), ("hashmap", "2")]
@@ -28,7 +28,7 @@ def test_killed_in_the_first_batch(
         for path in sorted((folder / "input").iterdir())[3:]:
             path.unlink()
         query.start(spark, folder, folder / "undisturbed").awaitTermination()
-        expected.append(restart_query.emitted(folder / "undisturbed"))
+        expected.append(batch_files.emitted(folder / "undisturbed"))
         assert len(expected[-1]) == 3 * restart_query.ROWS
         assert any("initial" in state for _, _, state in expected[-1])
 
@@ -37,10 +37,10 @@ def test_killed_in_the_first_batch(
         driver.wait_for(lambda: all(any((folder / "halfway").iterdir()) for folder in folders))
     for folder, (backend, checkpoint_format) in zip(folders, CASES, strict=True):
         assert committed(folder) == 0, "it was not killed in the first batch"
-        restart_query.keep_a_file_a_batch(folder)
+        batch_files.keep_a_file_a_batch(folder)
         settings(**query.settings(backend, checkpoint_format, partitions=3))
         query.start(spark, folder).awaitTermination()
-        assert restart_query.emitted(folder) == expected.pop(0)
+        assert batch_files.emitted(folder) == expected.pop(0)
         checkpoint = str(folder / "checkpoint")
         counts = keystate.admin.read_state(spark, checkpoint, state="count")
         assert counts.count() == query.KEYS

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault import batch_files
 from tests.fault import restart_query as query
 from tests.fault.drivers import CLUSTER, Driver, committed
 from tests.fault.faults import Plan
@@ -51,4 +52,4 @@ def test_killed_at_each_step(checkpoint_format: str, backend: str, tmp_path: Pat
         assert list((tmp_path / f"checkpoint/state/0/{partition}").glob("11*.keystate"))
     assert run("local[2]") == 0, (tmp_path / "driver.log").read_text()
     assert committed(tmp_path) == query.FILES
-    assert query.emitted(tmp_path) == expected
+    assert batch_files.emitted(tmp_path) == expected

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.fault import batch_files
 from tests.fault import restart_query as query
-from tests.fault.drivers import Driver, committed
+from tests.fault.drivers import Driver, committed, kill_midway
 
 TO_THE_END = json.dumps({"availableNow": True})
 ENDLESS = json.dumps({"processingTime": "0 seconds"})
@@ -38,16 +39,11 @@ def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> N
     rng = random.Random(seed)
     expected = query.make_input(tmp_path, seed)
     for _ in range(2):
-        until = committed(tmp_path) + rng.randint(1, 5)
-        log = tmp_path / "driver.log"
-        with Driver("restart_query.py", log, tmp_path, checkpoint_format, TO_THE_END) as driver:
-            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
-            time.sleep(rng.uniform(0, 0.4))
-            assert driver.exit_code is None, driver.log
-        query.keep_a_file_a_batch(tmp_path)
+        kill_midway(rng, 5, "restart_query.py", tmp_path, checkpoint_format, TO_THE_END)
+        batch_files.keep_a_file_a_batch(tmp_path)
     assert committed(tmp_path) < query.FILES, "it was not killed midway"
     query.start(spark, tmp_path, availableNow=True).awaitTermination()
-    assert query.emitted(tmp_path) == expected
+    assert batch_files.emitted(tmp_path) == expected
 
 
 def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
@@ -63,12 +59,12 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
         time.sleep(rng.uniform(0.2, 1.5) * (1 + stops / 10))
         running.stop()
         assert running.exception() is None
-        query.keep_a_file_a_batch(tmp_path)
+        batch_files.keep_a_file_a_batch(tmp_path)
         stops += 1
         assert stops < 60, "it does not get on"
     query.start(spark, tmp_path, availableNow=True).awaitTermination()
     assert stops > 1
-    assert query.emitted(tmp_path) == expected
+    assert batch_files.emitted(tmp_path) == expected
 
 
 @pytest.mark.parametrize("checkpoint_format", KILLED, indirect=True)
@@ -107,6 +103,6 @@ def test_two_queries_on_one_checkpoint(spark: Any, checkpoint_format: str, tmp_p
                 assert time.monotonic() < deadline, "ours does not go on"
                 time.sleep(0.05)
             # The last commit's output is there before it.
-            assert query.emitted(tmp_path) == expected
+            assert batch_files.emitted(tmp_path) == expected
         finally:
             ours.stop()

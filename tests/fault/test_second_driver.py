@@ -17,7 +17,7 @@ import pytest
 from keystate import admin
 from keystate.errors import CheckpointError
 
-from tests.fault import restart_query
+from tests.fault import batch_files, restart_query
 from tests.fault import second_driver_query as query
 from tests.fault import second_source_query as source
 from tests.fault.drivers import Driver, committed
@@ -250,4 +250,4 @@ def test_two_drivers_with_a_source(
 
 def numbers(folder: Path) -> list[tuple[int, int]]:
     """What the committed batches gave."""
-    return restart_query.emitted(folder)
+    return batch_files.emitted(folder)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from keystate import admin
 
+from tests.fault import batch_files, speculation_query
 from tests.fault import restart_query as query
-from tests.fault import speculation_query
 from tests.fault.drivers import Driver, committed, standalone
 from tests.fault.faults import Plan
 
@@ -64,7 +64,7 @@ def test_twins_on_two_hosts(spark: Any, tmp_path: Path) -> None:
         for number in speculation_query.MEETINGS:
             assert len(speculation_query.attempts(folder, number)) == 2, "they did not meet"
         assert committed(folder) == speculation_query.FILES
-        assert query.emitted(folder) == expected[version]
+        assert batch_files.emitted(folder) == expected[version]
         assert admin.verify(str(folder / "checkpoint")) == []
     twins = [task for task in tasks(tmp_path / "events") if task["Speculative"]]
     hosts = {task["Host"] for task in twins}

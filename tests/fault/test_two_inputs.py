@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fault import batch_files
 from tests.fault import two_inputs_query as query
-from tests.fault.drivers import Driver, committed
+from tests.fault.drivers import committed, kill_midway
+from tests.fault.restart_query import FORMAT
 
 
 @pytest.mark.parametrize(
@@ -36,21 +37,16 @@ def test_killed_drivers_and_rescales(
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    settings(**{query.FORMAT: checkpoint_format, "spark.keystate.backend": backend})
+    settings(**{FORMAT: checkpoint_format, "spark.keystate.backend": backend})
     query.make_input(tmp_path, seed)
     query.start(spark, tmp_path, tmp_path / "undisturbed").awaitTermination()
-    expected = query.emitted(tmp_path / "undisturbed")
+    expected = batch_files.emitted(tmp_path / "undisturbed")
     assert sum(number > 0 for number, _, _ in expected) == 2 * query.FILES * query.ROWS
     assert sum(number < 0 for number, _, _ in expected) > query.ROWS, "hardly any timer fired"
     for _ in range(2):
-        until = committed(tmp_path) + rng.randint(1, 3)
-        log = tmp_path / "driver.log"
-        with Driver("two_inputs_query.py", log, tmp_path, checkpoint_format, backend) as driver:
-            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
-            time.sleep(rng.uniform(0, 0.4))
-            assert driver.exit_code is None, driver.log
-        query.keep_a_file_a_batch(tmp_path)
+        kill_midway(rng, 3, "two_inputs_query.py", tmp_path, checkpoint_format, backend)
+        batch_files.keep_a_file_a_batch(tmp_path)
     assert committed(tmp_path) < query.FILES, "it was not killed midway"
     settings(**{"spark.sql.shuffle.partitions": "5"})
     query.start(spark, tmp_path).awaitTermination()
-    assert query.emitted(tmp_path) == expected
+    assert batch_files.emitted(tmp_path) == expected

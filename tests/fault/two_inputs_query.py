@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import random
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 import keystate
 import pyarrow as pa
-import pyarrow.parquet as pq
 from keystate import (
     KeyedCoProcessFunction,
     ListStateDescriptor,
@@ -24,10 +22,9 @@ from keystate import (
 )
 from pyspark.sql import SparkSession
 
-from tests.fault import sessions
-from tests.fault.restart_query import FORMAT, emitted, saver
+from tests.fault import batch_files, sessions
+from tests.fault.restart_query import FORMAT
 
-__all__ = ["FORMAT", "emitted"]
 FILES, ROWS, KEYS = 12, 40, 9
 SCHEMAS = (
     "number long, time timestamp, key long, x long",
@@ -70,8 +67,6 @@ def make_input(folder: Path, seed: int) -> None:
     """Writes random rows, a file of each input a micro-batch: within it a second goes by."""
     rng = random.Random(seed)
     number = 0
-    for side in ("first", "second"):
-        (folder / side).mkdir()
     for i in range(FILES):
         first, second = [], []
         for at in range(ROWS):
@@ -82,10 +77,7 @@ def make_input(folder: Path, seed: int) -> None:
             number += 1
             second.append({"id": key, "number": number, "time": time, "text": f"t{x}"})
         for side, rows in (("first", first), ("second", second)):
-            path = folder / side / f"{i:03}.parquet"
-            pq.write_table(pa.Table.from_pylist(rows), path)
-            # The file source takes files in the order of their times.
-            os.utime(path, (1e9 + i, 1e9 + i))
+            batch_files.write(folder / side, i, pa.Table.from_pylist(rows))
 
 
 def start(spark: SparkSession, folder: Path, out: Path | None = None) -> Any:
@@ -103,28 +95,16 @@ def start(spark: SparkSession, folder: Path, out: Path | None = None) -> Any:
         keystate.keyed(first, "key")
         .connect(keystate.keyed(second, "id"))
         .process(Ledger(), "number long, key long, state string", ordered_by="time")
-        .writeStream.foreachBatch(saver(out))
+        .writeStream.foreachBatch(batch_files.saver(out))
         .option("checkpointLocation", str(out / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
 
 
-def keep_a_file_a_batch(folder: Path) -> None:
-    """As that of the query of one input, for both sources."""
-    checkpoint = folder / "checkpoint"
-    last = max((int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")), default=-1)
-    for path in (checkpoint / "sources").glob("*/[0-9]*"):
-        if int(path.name.removesuffix(".compact")) > last:
-            path.unlink()
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-
 def main() -> None:
-    builder = sessions.builder("local[2]", 2).config(FORMAT, sys.argv[2])
-    builder = builder.config("spark.keystate.backend", sys.argv[3])
-    spark = keystate.configure(builder).getOrCreate()
-    start(spark, Path(sys.argv[1])).awaitTermination()
+    settings = {FORMAT: sys.argv[2], "spark.keystate.backend": sys.argv[3]}
+    start(sessions.create("local[2]", 2, **settings), Path(sys.argv[1])).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -170,15 +170,19 @@ private[keystate] object BytesMap {
   /** Hash of the first `length` bytes, eight at a time; never 0. It is not stored. The steps are
     * those of MurmurHash3 and its finaliser for 64 bits, by Austin Appleby.
     */
-  def hash(bytes: Array[Byte], length: Int): Int = {
+  def hash(bytes: Array[Byte], length: Int): Int = hash(bytes, 0, length)
+
+  /** Likewise of `length` bytes from `start` on. */
+  def hash(bytes: Array[Byte], start: Int, length: Int): Int = {
     var h = length.toLong
-    var i = 0
-    while (i + 8 <= length) {
+    val end = start + length
+    var i = start
+    while (i + 8 <= end) {
       val k: Long = longs.get(bytes, i)
       h = java.lang.Long.rotateLeft(h ^ k * 0x87c37b91114253d5L, 27) * 0x4cf5ad432745937fL
       i += 8
     }
-    while (i < length) {
+    while (i < end) {
       h = (h ^ (bytes(i) & 0xff)) * 0x100000001b3L
       i += 1
     }

@@ -118,10 +118,14 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     */
   def drop(familyId: Int): Unit
 
-  /** Takes over an entry of a committed run: like `put`, or `remove` where the value is null, but
-    * not a change.
+  /** Takes over entries of committed runs, one run after the other: like `put`, or `remove` where
+    * the value is null, but not as changes.
+    *
+    * @param expected
+    *   how many entries a group of a family will have; 0 where that is not known. It only serves to
+    *   make room for them
     */
-  def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit
+  def loader(expected: (Int, Int) => Long = (_, _) => 0L): ChangeSink
 
   /** How many entries the family holds in all groups. A backend that was restored from files may
     * still count entries whose time to live ended before that.
@@ -155,7 +159,7 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
 
 /** A backend that takes over run files whole, so that loading a version does not read every entry.
-  * Others get each entry by `load`.
+  * Others get each entry by a `loader`.
   */
 trait RestoresFromFiles { self: KeyedStateBackend =>
 

@@ -55,7 +55,11 @@ private[keystate] object RunFormat {
 }
 
 /** The changes of a run in their order, each key once. To be closed, read to its end or not. */
-private[keystate] trait RunCursor extends Iterator[Change] with AutoCloseable
+private[keystate] trait RunCursor extends Iterator[Change] with AutoCloseable {
+
+  /** Hands all changes that are left to the sink. */
+  def moveTo(sink: ChangeSink): Unit = sink.addAll(this)
+}
 
 /** Counts the changes of a run as they are written, and notes their groups. */
 private[keystate] final class RunStatistics {

@@ -376,13 +376,11 @@ final class VersionedStore(
   /** The next runs are fetched while one is loaded. */
   private def load(manifest: Manifest, runs: Seq[Run], backend: KeyedStateBackend): Unit = {
     val families = manifest.families.map(_.id).toSet
+    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
     Concurrently.foreach(runs) { run =>
       files.read(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
     }(_.close()) { cursor =>
-      try
-        cursor.foreach { change =>
-          backend.load(change.family, change.group, change.key, change.value)
-        }
+      try cursor.moveTo(loader)
       finally cursor.close()
     }
   }

@@ -148,46 +148,66 @@ private[keystate] object PlainRun {
     // Entries of a family follow each other: so one look at the set is enough for all of them.
     private var lastFamily = -1
     private var lastIsWanted = false
-    private var upcoming = read()
+    // Of the entry that comes next, its stored key and value in `bytes`.
+    private var key, keyEnd, value, valueEnd = 0
+    private var isThere = advance()
 
-    override def hasNext: Boolean = upcoming != null
+    override def hasNext: Boolean = isThere
 
     override def next(): Change = {
-      val change = upcoming
-      upcoming = read()
+      if (!isThere) Iterator.empty.next()
+      val change = Change(
+        RunFormat.familyOf(bytes, key),
+        RunFormat.groupOf(bytes, key),
+        Arrays.copyOfRange(bytes, key + RunFormat.PrefixLength, keyEnd),
+        if (isRemoved) null else Arrays.copyOfRange(bytes, value + 1, valueEnd)
+      )
+      isThere = advance()
       change
+    }
+
+    /** Without a copy of any key or value. */
+    override def moveTo(sink: ChangeSink): Unit = while (isThere) {
+      sink.add(
+        RunFormat.familyOf(bytes, key),
+        RunFormat.groupOf(bytes, key),
+        bytes,
+        key + RunFormat.PrefixLength,
+        keyEnd - key - RunFormat.PrefixLength,
+        if (isRemoved) null else bytes,
+        value + 1,
+        valueEnd - value - 1
+      )
+      isThere = advance()
     }
 
     override def close(): Unit = in.close()
 
-    private def read(): Change =
+    private def isRemoved = bytes(value) == RunFormat.Removed
+
+    /** Goes to the next entry that is wanted; false if there is none. */
+    private def advance(): Boolean =
       try find()
       catch { case e: IOException => throw corrupt(e) }
 
-    private def find(): Change = {
-      var change: Change = null
-      while (change == null && hasMore) {
+    private def find(): Boolean = {
+      var found = false
+      while (!found && hasMore) {
         val keyLength = int(0)
         if (keyLength < RunFormat.PrefixLength || keyLength > MaxArray - 12) damaged()
         val valueLength = int(4 + keyLength)
         if (valueLength < 1 || valueLength > MaxArray - 8 - keyLength) damaged()
         fill(8 + keyLength + valueLength)
-        val key = position + 4
-        val value = key + keyLength + 4
-        position = value + valueLength
-        val family = RunFormat.familyOf(bytes, key)
-        val group = RunFormat.groupOf(bytes, key)
+        key = position + 4
+        keyEnd = key + keyLength
+        value = keyEnd + 4
+        valueEnd = value + valueLength
+        position = valueEnd
         if (!isFlag(bytes(value), valueLength)) damaged()
-        if (isWanted(family) && groups.contains(group))
-          change = Change(
-            family,
-            group,
-            Arrays.copyOfRange(bytes, key + RunFormat.PrefixLength, key + keyLength),
-            if (bytes(value) == RunFormat.Removed) null
-            else Arrays.copyOfRange(bytes, value + 1, position)
-          )
+        found = isWanted(RunFormat.familyOf(bytes, key)) &&
+          groups.contains(RunFormat.groupOf(bytes, key))
       }
-      change
+      found
     }
 
     private def damaged(): Nothing = throw new IOException("an entry has no key, value or flag")

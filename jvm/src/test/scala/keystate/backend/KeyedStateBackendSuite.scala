@@ -227,14 +227,17 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
 
   test("loaded entries are no changes") {
     withBackend { backend =>
-      backend.load(point.id, 1, bytes("a"), bytes("1"))
-      backend.load(point.id, 1, bytes("b"), bytes("1"))
-      backend.load(point.id, 1, bytes("b"), null)
-      backend.load(point.id, 1, bytes("c"), null)
+      val loader = backend.loader((family, group) => if (family == point.id) group * 3L else 0L)
+      loader.add(point.id, 1, bytes("a"), bytes("1"))
+      loader.add(point.id, 1, bytes("b"), bytes("1"))
+      loader.add(point.id, 1, bytes("b"), null)
+      loader.add(point.id, 1, bytes("c"), null)
+      loader.add(ordered.id, 1, bytes("xkeyx"), 1, 3, bytes("valuexx"), 0, 5)
       assert(backend.changeCount == 0)
       assert(backend.count(point.id) == 1)
       backend.rollback()
       assert(get(backend, point, 1, bytes("a")).contains("1"))
+      assert(get(backend, ordered, 1, bytes("key")).contains("value"))
     }
   }
 

@@ -22,9 +22,12 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   def remove(group: Int, key: Array[Byte]): Unit =
     if (groups(group) != null) groups(group).remove(key)
 
-  /** Like put, or remove where the value is null, but not a change. */
-  def load(group: Int, key: Array[Byte], value: Array[Byte]): Unit =
-    madeTable(group).load(key, value)
+  /** The group's table, which is made with room for so many entries if there is none. */
+  def tableToLoad(group: Int, expected: (Int, Int) => Long): KeyGroupTable = {
+    if (groups(group) == null)
+      groups(group) = KeyGroupTable(family.layout, expected(family.id, group))
+    groups(group)
+  }
 
   def scan(
       group: Int,

@@ -38,8 +38,21 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
   override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
     tables(family).remove(group, key)
 
-  override def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
-    tables(family).load(group, key, value)
+  override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = {
+      val table = tables(family).tableToLoad(group, expected)
+      table.load(key, keyStart, keyLength, value, valueStart, valueLength)
+    }
+  }
 
   override def scan(
       family: Int,

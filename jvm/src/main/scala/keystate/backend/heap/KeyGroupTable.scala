@@ -12,8 +12,17 @@ private[heap] abstract class KeyGroupTable {
   def put(key: Array[Byte], value: Array[Byte]): Unit
   def remove(key: Array[Byte]): Unit
 
-  /** Like put, or remove where the value is null, but not a change. */
-  def load(key: Array[Byte], value: Array[Byte]): Unit
+  /** Like put, or remove where the value is null, but not a change. Key and value are parts of
+    * arrays, which are not kept.
+    */
+  def load(
+      key: Array[Byte],
+      keyStart: Int,
+      keyLength: Int,
+      value: Array[Byte],
+      valueStart: Int,
+      valueLength: Int
+  ): Unit
 
   /** The entries from `start` (inclusive; null: from the first) to `end` (exclusive; null: to the
     * last), from last to first if `reverse`. See [[keystate.backend.StateEntries]] for what each
@@ -42,9 +51,13 @@ private[heap] abstract class KeyGroupTable {
 
 private[heap] object KeyGroupTable {
 
-  /** An empty table for states of this layout. */
-  def apply(layout: Layout): KeyGroupTable = layout match {
-    case Layout.Point => new PointTable
+  /** An empty table for states of this layout.
+    *
+    * @param expected
+    *   how many entries it will have, if that is known
+    */
+  def apply(layout: Layout, expected: Long = 0): KeyGroupTable = layout match {
+    case Layout.Point => new PointTable(expected)
     case Layout.Grouped => new GroupedTable
     case Layout.Ordered => new OrderedTable
   }

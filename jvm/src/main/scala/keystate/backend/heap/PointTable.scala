@@ -12,12 +12,15 @@ import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
   * before; null if there was none. The mark of such a record is its index in the log. A mark counts
   * only if the log has this record's address at that index, so marks need not be cleared. A record
   * that the transaction removed keeps its slot until the end of the transaction.
+  *
+  * @param expected
+  *   how many entries it will have, if that is known: then it need not grow
   */
-private[heap] final class PointTable extends KeyGroupTable {
+private[heap] final class PointTable(expected: Long = 0) extends KeyGroupTable {
   import PointTable._
 
   // Upper half: the key's hash, never 0. Lower half: the record's address. A free slot is 0.
-  private var slots = new Array[Long](InitialCapacity)
+  private var slots = new Array[Long](capacityFor(expected))
   private var taken = 0
   private var records = new Records
   // How many bytes of records no slot points to.
@@ -36,16 +39,18 @@ private[heap] final class PointTable extends KeyGroupTable {
   override def changeCount: Int = changed
 
   override def get(key: Array[Byte]): Array[Byte] = {
-    val slot = find(key, hashOf(key))
+    val slot = find(key)
     if (slot < 0) null else records.value(addressAt(slot))
   }
 
   override def put(key: Array[Byte], value: Array[Byte]): Unit = {
     reserveLog()
     val hash = hashOf(key)
-    val slot = find(key, hash)
-    if (slot < 0) log(insert(~slot, hash, key, value, logLength), null)
-    else {
+    val slot = find(key, 0, key.length, hash)
+    if (slot < 0) {
+      val room = freeSlot(slot, key, 0, key.length, hash)
+      log(insert(room, hash, records.add(logLength, key, value)), null)
+    } else {
       val address = addressAt(slot)
       if (!isLogged(address)) logChange(address)
       else if (records.isRemoved(address) && olds(records.mark(address)) == null) changed += 1
@@ -56,7 +61,7 @@ private[heap] final class PointTable extends KeyGroupTable {
 
   override def remove(key: Array[Byte]): Unit = {
     reserveLog()
-    val slot = find(key, hashOf(key))
+    val slot = find(key)
     if (slot >= 0 && !records.isRemoved(addressAt(slot))) {
       val address = addressAt(slot)
       if (!isLogged(address)) logChange(address)
@@ -67,11 +72,23 @@ private[heap] final class PointTable extends KeyGroupTable {
     }
   }
 
-  override def load(key: Array[Byte], value: Array[Byte]): Unit = {
-    val hash = hashOf(key)
-    val slot = find(key, hash)
+  override def load(
+      key: Array[Byte],
+      keyStart: Int,
+      keyLength: Int,
+      value: Array[Byte],
+      valueStart: Int,
+      valueLength: Int
+  ): Unit = {
+    val hash = BytesMap.hash(key, keyStart, keyLength)
+    val slot = find(key, keyStart, keyLength, hash)
     if (value != null) {
-      if (slot < 0) insert(~slot, hash, key, value, 0) else update(slot, value)
+      if (slot >= 0) update(slot, Arrays.copyOfRange(value, valueStart, valueStart + valueLength))
+      else {
+        val room = freeSlot(slot, key, keyStart, keyLength, hash)
+        val record = records.add(0, key, keyStart, keyLength, value, valueStart, valueLength)
+        insert(room, hash, record)
+      }
     } else if (slot >= 0) {
       discount(addressAt(slot))
       erase(slot)
@@ -134,13 +151,16 @@ private[heap] final class PointTable extends KeyGroupTable {
 
   private def addressAt(slot: Int): Int = slots(slot).toInt
 
+  private def find(key: Array[Byte]): Int = find(key, 0, key.length, hashOf(key))
+
   /** The key's slot, or the complement of the free slot where it belongs. */
-  private def find(key: Array[Byte], hash: Int): Int = {
+  private def find(key: Array[Byte], keyStart: Int, keyLength: Int, hash: Int): Int = {
     val mask = slots.length - 1
     var slot = hash & mask
     var candidate = slots(slot)
     while (candidate != 0) {
-      if (hashIn(candidate) == hash && records.hasKey(candidate.toInt, key)) return slot
+      if (hashIn(candidate) == hash && records.hasKey(candidate.toInt, key, keyStart, keyLength))
+        return slot
       slot = (slot + 1) & mask
       candidate = slots(slot)
     }
@@ -162,24 +182,25 @@ private[heap] final class PointTable extends KeyGroupTable {
   }
 
   private def slotOf(address: Int): Int = {
-    val key = records.key(address)
-    find(key, hashOf(key))
+    find(records.key(address))
   }
 
-  private def insert(
-      freeSlot: Int,
-      hash: Int,
+  /** The free slot for a key that `find` did not find; the table grows if it is too full. */
+  private def freeSlot(
+      found: Int,
       key: Array[Byte],
-      value: Array[Byte],
-      mark: Int
-  ): Int = {
-    val slot =
-      if ((taken + 1) * 5L <= slots.length * 4L) freeSlot
-      else {
-        grow()
-        ~find(key, hash)
-      }
-    val address = records.add(mark, key, value)
+      keyStart: Int,
+      keyLength: Int,
+      hash: Int
+  ): Int =
+    if ((taken + 1) * 5L <= slots.length * 4L) ~found
+    else {
+      grow()
+      ~find(key, keyStart, keyLength, hash)
+    }
+
+  /** Gives a free slot the record at the address, which it returns. */
+  private def insert(slot: Int, hash: Int, address: Int): Int = {
     slots(slot) = slotValue(hash, address)
     taken += 1
     count += 1
@@ -332,6 +353,15 @@ private[heap] object PointTable {
   private final val LittleGarbage = 1024
   private val NoAddresses = Array.emptyIntArray
   private val NoValues = new Array[Array[Byte]](0)
+
+  // More room is made only once it is needed: a number in a file must not take all memory.
+  private final val LargestExpected = 1L << 20
+
+  /** A power of two, of which so many entries fill at most four fifths. */
+  private def capacityFor(entries: Long): Int = {
+    val slots = Math.min(entries, LargestExpected).toInt / 4 * 5 + InitialCapacity
+    Integer.highestOneBit(slots - 1) << 1
+  }
 
   private def hashOf(key: Array[Byte]): Int = BytesMap.hash(key, key.length)
 

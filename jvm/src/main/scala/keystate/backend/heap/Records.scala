@@ -32,14 +32,26 @@ private[heap] final class Records {
   def bytes: Long = used
 
   /** Adds a record; returns its address. Throws IllegalStateException when it does not fit. */
-  def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int = {
-    val address = allocate(sizeOf(key.length, value.length))
+  def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int =
+    add(mark, key, 0, key.length, value, 0, value.length)
+
+  /** Likewise of parts of arrays. */
+  def add(
+      mark: Int,
+      key: Array[Byte],
+      keyStart: Int,
+      keyLength: Int,
+      value: Array[Byte],
+      valueStart: Int,
+      valueLength: Int
+  ): Int = {
+    val address = allocate(sizeOf(keyLength, valueLength))
     val page = pageOf(address)
     val at = offsetOf(address)
     ints.set(page, at, mark)
-    ints.set(page, at + 4, key.length)
-    System.arraycopy(key, 0, page, at + Header, key.length)
-    setValue(page, at, value)
+    ints.set(page, at + 4, keyLength)
+    System.arraycopy(key, keyStart, page, at + Header, keyLength)
+    setValue(page, at, value, valueStart, valueLength)
     address
   }
 
@@ -61,11 +73,12 @@ private[heap] final class Records {
 
   def setMark(address: Int, mark: Int): Unit = ints.set(pageOf(address), offsetOf(address), mark)
 
-  def hasKey(address: Int, key: Array[Byte]): Boolean = {
+  /** Whether the record's key is this part of an array. */
+  def hasKey(address: Int, key: Array[Byte], keyStart: Int, keyLength: Int): Boolean = {
     val page = pageOf(address)
     val start = offsetOf(address) + Header
-    int(page, start - 8) == key.length &&
-    Arrays.equals(page, start, start + key.length, key, 0, key.length)
+    int(page, start - 8) == keyLength &&
+    Arrays.equals(page, start, start + keyLength, key, keyStart, keyStart + keyLength)
   }
 
   def key(address: Int): Array[Byte] = {
@@ -103,7 +116,7 @@ private[heap] final class Records {
     val page = pageOf(address)
     val at = offsetOf(address)
     val fits = size(address) == sizeOf(int(page, at + 4), value.length)
-    if (fits) setValue(page, at, value)
+    if (fits) setValue(page, at, value, 0, value.length)
     fits
   }
 
@@ -132,9 +145,15 @@ private[heap] final class Records {
     override def end(i: Int): Int = start(i) + int(array(i), start(i) - 8)
   }
 
-  private def setValue(page: Array[Byte], at: Int, value: Array[Byte]): Unit = {
-    ints.set(page, at + 8, value.length)
-    System.arraycopy(value, 0, page, at + Header + int(page, at + 4), value.length)
+  private def setValue(
+      page: Array[Byte],
+      at: Int,
+      value: Array[Byte],
+      valueStart: Int,
+      valueLength: Int
+  ): Unit = {
+    ints.set(page, at + 8, valueLength)
+    System.arraycopy(value, valueStart, page, at + Header + int(page, at + 4), valueLength)
   }
 
   private def allocate(size: Int): Int = {

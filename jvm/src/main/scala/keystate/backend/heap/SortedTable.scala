@@ -52,8 +52,18 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
     ()
   }
 
-  override def load(key: Array[Byte], value: Array[Byte]): Unit = {
-    replace(key, value)
+  override def load(
+      key: Array[Byte],
+      keyStart: Int,
+      keyLength: Int,
+      value: Array[Byte],
+      valueStart: Int,
+      valueLength: Int
+  ): Unit = {
+    replace(
+      Arrays.copyOfRange(key, keyStart, keyStart + keyLength),
+      if (value == null) null else Arrays.copyOfRange(value, valueStart, valueStart + valueLength)
+    )
     ()
   }
 
@@ -66,7 +76,10 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   override def changesCommitted(): Unit = if (undo.size > 0) undo = new BytesMap[Array[Byte]]
 
   override def rollback(): Unit = {
-    undo.foreach((key, old) => load(key, if (old eq Absent) null else old))
+    undo.foreach { (key, old) =>
+      replace(key, if (old eq Absent) null else old)
+      ()
+    }
     changesCommitted()
   }
 

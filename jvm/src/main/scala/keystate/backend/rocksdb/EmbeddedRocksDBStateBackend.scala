@@ -1,6 +1,7 @@
 package keystate.backend.rocksdb
 
 import java.io.File
+import java.util.Arrays
 
 import scala.annotation.tailrec
 
@@ -68,11 +69,25 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     tables(family).remove(group, key)
 
   /** For single entries only. Versions are loaded by `restore`. */
-  override def load(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
-    val entries = tables(family)
-    val existed = database.contains(family, group, key)
-    database.write(Iterator.single(Change(family, group, key, value)))
-    entries.restored(group, (if (value == null) 0L else 1L) - (if (existed) 1L else 0L))
+  override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = {
+      val entryKey = Arrays.copyOfRange(key, keyStart, keyStart + keyLength)
+      val entryValue =
+        if (value == null) null else Arrays.copyOfRange(value, valueStart, valueStart + valueLength)
+      val existed = database.contains(family, group, entryKey)
+      database.write(Iterator.single(Change(family, group, entryKey, entryValue)))
+      tables(family)
+        .restored(group, (if (value == null) 0L else 1L) - (if (existed) 1L else 0L))
+    }
   }
 
   override def restore(

@@ -63,7 +63,7 @@ demo: install
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
 CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
-  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite
+  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time.py tests/fault/test_real_time_kills.py
 

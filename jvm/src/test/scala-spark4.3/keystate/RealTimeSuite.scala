@@ -155,6 +155,21 @@ class RealTimeSuite extends AnyFunSuite with SessionFixture with Eventually {
     }
   }
 
+  test("a static broadcast, which is read with the first batch") {
+    val source = new Source
+    val factors = Seq((1L, 10L), (2L, 20L)).toDS().broadcast(Factors)
+    val out = source.rows.keyBy(_._1).connect(factors).process(new Multiplies)
+    running("factors", out, "1 second") { query =>
+      Seq(1L, 2L, 3L).foreach { i =>
+        source.add((1L, i), (2L, i))
+        eventually(assert(emitted[Long]("factors").size == 2 * i))
+        val now = ended(query)
+        eventually(assert(ended(query) > now))
+      }
+    }
+    assert(emitted[Long]("factors").sorted == Seq(10L, 20L, 20L, 30L, 40L, 60L))
+  }
+
   test("stop() ends at once, while the task waits for rows, and for a timer") {
     val source = new Source
     running("waits", source.rows.keyBy(_._1).process(new CountRows), "10 minutes") { query =>
@@ -291,6 +306,23 @@ object RealTimeSuite {
       count.update(count.value() + 1)
       out.collect(count.value())
     }
+  }
+
+  def Factors: MapStateDescriptor[Long, Long] = MapStateDescriptor[Long, Long]("factors")
+
+  final class Multiplies
+      extends KeyedBroadcastProcessFunction[Long, (Long, Long), (Long, Long), Long] {
+    override def processBroadcastElement(
+        in: (Long, Long),
+        ctx: Context,
+        out: Collector[Long]
+    ): Unit = ctx.getBroadcastState(Factors).put(in._1, in._2)
+
+    override def processElement(
+        in: (Long, Long),
+        ctx: ReadOnlyContext,
+        out: Collector[Long]
+    ): Unit = out.collect(ctx.getBroadcastState(Factors).get(in._1) * in._2)
   }
 
   final class Divides extends KeyedProcessFunction[Long, (Long, Long), Long] {

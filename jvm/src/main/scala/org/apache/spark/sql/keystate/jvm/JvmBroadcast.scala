@@ -94,7 +94,7 @@ private[keystate] final class JvmBroadcast(
 
     override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
 
-    override def currentProcessingTime(): Long = context.processingTime
+    override def currentProcessingTime(): Long = context.batch.processingTime.get
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def getBroadcastState[K, V](

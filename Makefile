@@ -63,9 +63,10 @@ demo: install
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
 CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
-  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite
+  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
-  tests/query/test_real_time.py tests/fault/test_real_time_kills.py
+  tests/query/test_real_time.py tests/query/test_real_time_plans.py \
+  tests/fault/test_real_time_kills.py tests/test_readme.py
 
 ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"

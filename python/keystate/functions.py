@@ -138,7 +138,10 @@ class TimerService(Protocol):
         """The watermark in ms since the epoch; ``None`` when the input has none."""
 
     def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
+        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
+
+        In real-time mode it is the present time.
+        """
 
 
 class ProcessFunction(Function, ABC, Generic[IN, OUT]):
@@ -205,7 +208,10 @@ class ReadOnlyBroadcastContext(Protocol):
         """The watermark in ms since the epoch; ``None`` when the input has none."""
 
     def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
+        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
+
+        In real-time mode it is the present time.
+        """
 
 
 class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context[KEY_co], Protocol[KEY_co]):

@@ -1,4 +1,4 @@
-"""A driver that is killed within a batch of real-time mode: what was committed counts."""
+"""Kills within a batch of real-time mode: what was committed counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fault import real_time_query as query
-from tests.fault.drivers import Driver, committed
+from tests.fault.drivers import CLUSTER, Driver, committed
 from tests.query.test_real_time import batches, state
 from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, wait_for
 
@@ -18,10 +18,11 @@ pytestmark = needs_real_time
 ROWS = 2000
 
 
-def test_killed_within_a_batch(spark: Any, settings: Callable[..., None], tmp_path: Path) -> None:
+def test_killed_driver(spark: Any, settings: Callable[..., None], tmp_path: Path) -> None:
     settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
     noted = tmp_path / "noted"
-    with Driver("real_time_query.py", tmp_path / "driver.log", tmp_path, str(ROWS)) as driver:
+    log = tmp_path / "driver.log"
+    with Driver("real_time_query.py", log, tmp_path, ROWS, "local[2]") as driver:
         driver.wait_for(lambda: committed(tmp_path) >= 1)
         before = len(lines(noted))
         # Some way into the next batch.
@@ -42,3 +43,35 @@ def test_killed_within_a_batch(spark: Any, settings: Callable[..., None], tmp_pa
     assert state(spark, tmp_path) == Counter(key for key, _ in query.rows(ROWS))
     # After the restart it counted on from what was kept.
     assert len(lines(noted)) == killed_after + ROWS - kept
+
+
+def test_killed_executors(spark: Any, tmp_path: Path) -> None:
+    """Of the two, one reads the source and one has the state; either's death fails the batch."""
+    noted, failed, fed = tmp_path / "noted", tmp_path / "failed", tmp_path / "fed"
+    log = tmp_path / "driver.log"
+    with Driver("real_time_query.py", log, tmp_path, 100_000, CLUSTER) as driver:
+        for kill_state in (True, False):
+            until = committed(tmp_path) + 1
+            driver.wait_for(lambda until=until: committed(tmp_path) >= until)
+            seen = len(lines(noted)) + random.randint(10, 50)
+            driver.wait_for(lambda seen=seen: len(lines(noted)) > seen)
+            with_state = lines(tmp_path / "noted.in")[-1][0]
+            failures = len(lines(failed))
+            victims = [pid for pid in driver.executors() if (pid == with_state) == kill_state]
+            assert victims, driver.log
+            for pid in victims:
+                driver.kill(pid)
+            driver.wait_for(lambda failures=failures: len(lines(failed)) > failures)
+        until = committed(tmp_path) + 1
+        driver.wait_for(lambda: committed(tmp_path) >= until)
+        (tmp_path / "enough").touch()
+        driver.wait_for(lambda: len(lines(fed)) == 1)
+        ((count,),) = lines(fed)
+        driver.wait_for(lambda: [count - 1] in [line[2:] for line in lines(noted)])
+        # One batch may have begun before the last row came, and one ends after it was read.
+        until = committed(tmp_path) + 2
+        driver.wait_for(lambda: committed(tmp_path) >= until)
+    rows = query.rows(count)
+    assert len(lines(noted)) > count, "nothing was lost that had to come again"
+    assert {x for _, _, x in lines(noted)} == {x for _, x in rows}, "a row was lost"
+    assert state(spark, tmp_path) == Counter(key for key, _ in rows)

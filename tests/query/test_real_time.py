@@ -13,8 +13,12 @@ import keystate
 import pytest
 from keystate import (
     AsyncKeyedProcessFunction,
+    CheckpointedFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
     OutputTag,
     StateTtlConfig,
     Time,
@@ -28,6 +32,8 @@ from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, note, 
 pytestmark = needs_real_time
 
 BIG = OutputTag("big", "key long")
+FACTORS = MapStateDescriptor("factors", "long", "long")
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class Count(KeyedProcessFunction):
@@ -284,6 +290,92 @@ def test_state_expires_within_the_batch(
     assert [n for (n,) in lines(noted)] == [1, 2, 1]
 
 
+class Convert(KeyedBroadcastProcessFunction):
+    """Emits rows, each with the factor of its key, and how often the key came."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_broadcast_element(self, row: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(FACTORS).put(row.key, row.x)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        yield row.x, ctx.get_broadcast_state(FACTORS).get(row.key), self.count.value()
+
+
+def test_a_static_broadcast(spark: SparkSession, running: list[Any], tmp_path: Path) -> None:
+    """It is read with the first batch, and never again."""
+    rows = [(1 + i % 2, i) for i in range(40)]
+    emitted: list[list[Any]] = []
+    for part, factors in enumerate([[(1, 10), (2, 20)], [(1, 11), (2, 21)]]):
+        source = Source(spark)
+        source.add(rows[: 20 * part])
+        keyed = keystate.keyed(source.rows(), "key").connect(
+            keystate.broadcast(spark.createDataFrame(factors, "key long, x long"), FACTORS)
+        )
+        out = keyed.process(Convert(), "x long, factor long, n long")
+        query = start(out, tmp_path, "1 second")
+        running.append(query)
+        for i in (0, 10):
+            source.add(rows[20 * part + i : 20 * part + i + 10])
+            wait_for(query, lambda n=20 * part + i + 10: len(lines(tmp_path / "out")) >= n)
+            ended = batches(query)
+            wait_for(query, lambda ended=ended: batches(query) > ended + 1)  # noqa: B023
+        query.stop()
+        emitted = lines(tmp_path / "out")
+    assert emitted == [[x, 10 * key, 1 + x // 2] for key, x in rows]
+
+
+class Numbers(KeyedProcessFunction, CheckpointedFunction):
+    """Numbers the rows of a subtask, over all of its keys."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.kept = store.get_list_state(ListStateDescriptor("n", "long"))
+        self.n = sum(self.kept.get())
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        note(self.path, self.n, row.x)
+        yield row.key, self.n
+
+    def snapshot_state(self, context: Any) -> None:
+        self.kept.update([self.n])
+
+
+def test_operator_state(spark: SparkSession, running: list[Any], tmp_path: Path) -> None:
+    """Over batches, and through a stop within one: its rows are numbered again."""
+    noted = tmp_path / "noted"
+
+    def run(rows: list[tuple[int, int]], source: Source, until: int) -> Any:
+        out = keystate.keyed(source.rows(), "key").process(Numbers(noted), "key long, n long")
+        query = start(out, tmp_path, "3 seconds")
+        running.append(query)
+        source.add(rows)
+        wait_for(query, lambda: [until - 1] in [line[1:] for line in lines(noted)])
+        return query
+
+    rows = [(i % 5, i) for i in range(60)]
+    first = Source(spark)
+    query = run(rows[:20], first, 20)
+    wait_for(query, lambda: batches(query) > 1)
+    first.add(rows[20:40])
+    wait_for(query, lambda: len(lines(noted)) == 40)
+    query.stop()
+    assert lines(noted) == [[i + 1, i] for i in range(40)]
+    query = run(rows, Source(spark), 60)
+    ended = batches(query)
+    wait_for(query, lambda: batches(query) > ended)
+    query.stop()
+    # Each row has its number, however often it was processed.
+    assert all(n == x + 1 for n, x in lines(noted))
+    assert lines(noted)[-20:] == [[i + 1, i] for i in range(40, 60)]
+
+
 def test_operations_and_side_outputs(
     spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
@@ -310,16 +402,61 @@ def test_operations_and_side_outputs(
     assert lines(tmp_path / "big" / "out")[0] == [1]
 
 
+@pytest.mark.parametrize("what", ["a function in Python", "a join of streams"])
 def test_a_plan_that_waits_for_all_of_its_input_is_refused(
-    spark: SparkSession, running: list[Any], tmp_path: Path
+    what: str, spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
     """Spark's own check, though it does not know Keystate's operator."""
-    rows = Source(spark).rows().withColumn("y", F.udf(lambda x: x, "long")("x"))
+    rows = Source(spark).rows()
+    if what == "a join of streams":
+        rows = rows.join(Source(spark).rows("key long, y long"), "key")
+    else:
+        rows = rows.withColumn("y", F.udf(lambda x: x, "long")("x"))
     out = keystate.keyed(rows, "key").process(Count(), "key long, n long")
     query = start(out, tmp_path, "1 second")
     running.append(query)
     with pytest.raises(Exception, match="OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"):
         query.awaitTermination(60)
+
+
+def test_spark_s_own_check_is_refused_if_it_is_on(
+    spark: SparkSession, settings: Callable[..., None], running: list[Any], tmp_path: Path
+) -> None:
+    """It knows nothing of Keystate's operators."""
+    settings(**{"spark.sql.streaming.realTimeMode.allowlistCheck": "true"})
+    out = keystate.keyed(Source(spark).rows(), "key").process(Count(), "key long, n long")
+    query = start(out, tmp_path, "1 second")
+    running.append(query)
+    with pytest.raises(Exception, match=r"KEYSTATE_BAD_SETTING.*allowlistCheck is 'true'"):
+        query.awaitTermination(60)
+
+
+def test_checkpoint_format_v1_is_refused(
+    spark: SparkSession, settings: Callable[..., None], running: list[Any], tmp_path: Path
+) -> None:
+    """In the session, and in the checkpoint of a query that was begun in micro-batches."""
+    source = Source(spark)
+    source.add([(1, 1), (2, 2), (1, 3)])
+    out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
+    settings(**{FORMAT: "1"})
+    with pytest.raises(Exception, match=f"STREAMING_REAL_TIME_MODE.*{FORMAT} must be 2"):
+        start(out, tmp_path, "1 second")
+    query = (
+        out.writeStream.outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(lambda df, _: df.collect())
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    running.append(query)
+    query.processAllAvailable()
+    query.stop()
+    settings(**{FORMAT: "2"})
+    query = start(out, tmp_path, "1 second")
+    running.append(query)
+    with pytest.raises(Exception, match="CHECKPOINT_FORMAT_V1_NOT_SUPPORTED"):
+        query.awaitTermination(60)
+    assert state(spark, tmp_path) == {1: 2, 2: 1}
 
 
 class Both(KeyedCoProcessFunction):
@@ -330,7 +467,7 @@ class Both(KeyedCoProcessFunction):
         yield row.key, row.x
 
 
-@pytest.mark.parametrize("what", ["order_by", "two keyed inputs"])
+@pytest.mark.parametrize("what", ["order_by", "two keyed inputs", "stream that is broadcast"])
 def test_what_needs_all_rows_of_a_batch_is_refused(
     what: str, spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
@@ -340,12 +477,20 @@ def test_what_needs_all_rows_of_a_batch_is_refused(
     schema = "key long, n long"
     if what == "order_by":
         out = keyed(order_by="x").process(Count(), schema)
-    else:
+    elif what == "two keyed inputs":
         out = keyed().connect(keyed()).process(Both(), schema)
+    else:
+        factors = keystate.broadcast(Source(spark).rows(), FACTORS)
+        out = keyed().connect(factors).process(Convert(), schema)
     query = start(out, tmp_path, "10 minutes")
     running.append(query)
     with pytest.raises(Exception, match=f"(?s)KEYSTATE_DECLARATION.*{what}.*real-time mode"):
         query.awaitTermination(60)
+    # Nothing goes on behind its back.
+    deadline = time.monotonic() + 10
+    while left := spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def test_an_error_of_the_function_ends_the_query(

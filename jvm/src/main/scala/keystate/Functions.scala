@@ -150,8 +150,8 @@ abstract class RichReduceFunction[T] extends RichFunction with ReduceFunction[T]
   */
 trait TimerService {
 
-  /** The micro-batch's time, which is the same when it is run again; in a batch query, when that
-    * was planned.
+  /** The micro-batch's time, which is the same when it is run again; in real-time mode the present
+    * time; in a batch query, when that was planned. In ms since the epoch.
     */
   def currentProcessingTime(): Long
 

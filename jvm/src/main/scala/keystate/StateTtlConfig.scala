@@ -12,7 +12,8 @@ import keystate.ttl.TimeToLive
   * Each element of a list and each entry of a map expires for itself, any other state as a whole:
   * once the clock shows the time of its last write, or read if reads count, plus the time to live,
   * or more. The clock is the micro-batch's time or the watermark, and stands still within a
-  * micro-batch; Flink's goes on. In a batch query nothing expires.
+  * micro-batch; Flink's goes on, as does the processing time in real-time mode. In a batch query
+  * nothing expires.
   */
 final class StateTtlConfig private (
     val getUpdateType: UpdateType,

@@ -21,7 +21,7 @@ trait WindowContext[W <: Window] {
   /** The window. */
   def window: W
 
-  /** The time of the micro-batch in ms since the epoch. */
+  /** The time of the micro-batch, or in real-time mode the present time, in ms since the epoch. */
   def currentProcessingTime: Long
 
   /** The watermark in ms since the epoch; `Long.MinValue` while there is none. */

@@ -17,6 +17,7 @@ import org.apache.spark.sql.streaming.Trigger
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
 import keystate.files.StoreLocation
+import keystate.settings.Settings
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.operator.{
@@ -71,6 +72,8 @@ private[keystate] final class EmptyQuery(
   @nowarn("cat=deprecation") // Spark has no other trigger that surely runs one micro-batch
   private def start(place: Path, settings: Seq[(String, String)]): Unit = {
     val own = session.cloneSession()
+    // It may be kept aside for real-time mode.
+    own.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, Settings.ProviderClass)
     settings.foreach { case (key, value) => own.conf.set(key, value) }
     val plan = KeyedProcess(
       NoFunction,

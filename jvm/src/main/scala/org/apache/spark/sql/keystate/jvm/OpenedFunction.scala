@@ -26,6 +26,7 @@ import org.apache.spark.sql.keystate.operator.{
   OperatorTaskContext,
   TaskRows
 }
+import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
@@ -75,7 +76,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   /** Whether this instance can serve a task: with operator state, only if that begins with it. */
   def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
 
-  /** Applies the function to rows, and then to timers, as the result is read. */
+  /** Applies the function to rows, and then to timers, as the result is read. In real-time mode it
+    * is applied to both as they come.
+    */
   def run(
       rows: TaskRows,
       due: mutable.Queue[Timer],
@@ -86,7 +89,11 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     row = null
     lateDropped = 0
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
-    new Pass(rows, due, context)
+    val live = Option.when(context.batch.realTime) {
+      val timers = context.timers.map(new LiveTimers(_, due, context.lease))
+      new LiveRows(rows, context.columns.inputs.head.all, due, timers, context.task)
+    }
+    new Pass(rows, due, live, context)
   }
 
   override def close(): Unit = {
@@ -98,6 +105,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   final class Pass(
       rows: TaskRows,
       due: mutable.Queue[Timer],
+      live: Option[LiveRows],
       context: OperatorTaskContext
   ) extends Iterator[InternalRow]
       with FunctionRun {
@@ -106,6 +114,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
     private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
+    private val source: Iterator[InternalRow] = live.getOrElse(rows)
     private var ended = false
 
     def hasEnded: Boolean = ended
@@ -114,24 +123,36 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def updated: Long = cursor.updated - updatedBefore
     override def removed: Long = cursor.removed - removedBefore
 
-    override def hasNext: Boolean = !results.isEmpty || !ended && context.lease.useInOneThread {
-      cursor.enterCalls()
-      try advance()
-      finally cursor.leaveCalls()
+    override def hasNext: Boolean = {
+      while (results.isEmpty && !ended) {
+        context.lease.useInOneThread {
+          cursor.enterCalls()
+          try advance()
+          finally cursor.leaveCalls()
+        }
+        if (results.isEmpty && !ended) live.foreach(_.await())
+      }
+      !results.isEmpty
     }
 
-    private def advance(): Boolean = {
-      while (results.isEmpty && (elements.hasNext || rows.hasNext || due.nonEmpty)) {
+    /** Calls the function until it emits something or there is nothing to call it with. */
+    private def advance(): Unit = {
+      var more = true
+      while (results.isEmpty && more) {
         if (elements.hasNext) processBroadcast(elements.next())
-        else if (rows.hasNext) process(rows.next())
-        else fire(due.dequeue())
+        else if (live.exists(_.timerIsNext())) fire(due.dequeue())
+        else if (source.hasNext) {
+          process(source.next())
+          live.foreach(_.processed())
+        } else if (due.nonEmpty) fire(due.dequeue())
+        else more = false
       }
-      if (results.isEmpty && !ended) end()
-      !results.isEmpty
+      if (!more && live.forall(_.isOver)) end()
     }
 
     private def end(): Unit = {
       ended = true
+      live.foreach(rows => context.addMetrics(rows.metrics))
       guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
       if (lateDropped > 0)
         context.addMetrics(MetricValues(sums = Map("numLateRecordsDropped" -> lateDropped)))
@@ -248,7 +269,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     ): ReadOnlyBroadcastState[K, V] =
       broadcast.get.state(descriptor).asInstanceOf[ReadOnlyBroadcastState[K, V]]
 
-    override def currentProcessingTime(): Long = context.batch.processingTime.get
+    override def currentProcessingTime(): Long = context.processingTime
 
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 

@@ -33,7 +33,7 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
 import keystate.backend.StateFamily
-import keystate.errors.KeystateErrors
+import keystate.errors.{BadSettingException, KeystateErrors}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
@@ -200,6 +200,7 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     checkProvider()
+    if (inRealTime) checkRealTime()
     spec.continuing(name => recorded.find(_.name == name))
     List(states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId))
   }
@@ -238,7 +239,7 @@ private[keystate] class KeyedProcessExec(
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
-      if (inRealTime) checkRealTime()
+      if (inRealTime) checkOperators()
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
         else DataTypeUtils.fromAttributes(keyColumns)
@@ -280,21 +281,38 @@ private[keystate] class KeyedProcessExec(
         }
   }
 
-  /** Throws if this can't run in real-time mode. Spark's check is made for what is below. Of the
-    * whole query Spark does not make it, see `RealTimeSession`; it knows nothing of Keystate's
-    * operators.
+  /** Throws if this can't run in real-time mode. It is called before a stream that is broadcast is
+    * collected, which would take as long as a batch.
     */
   private def checkRealTime(): Unit = {
     def refuse(what: String) = throw KeystateErrors.declaration(
       s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
         "trigger."
     )
-    keyedSide.foreach { keyed =>
-      refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
+    side.foreach {
+      case keyed: KeyedSide =>
+        refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
+      case broadcast: BroadcastSide =>
+        if (!broadcast.once) refuse("A stream that is broadcast")
     }
     if (order.nonEmpty) refuse("order_by")
-    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
+    // Spark would throw too, but its error says nothing of the check that is made instead.
+    RealTimeMode.Allowlist.map(key => key -> conf.getConfString(key)).foreach { case (key, value) =>
+      if (value.toBoolean)
+        throw new BadSettingException(
+          key,
+          value,
+          "unset or false with a keyed function in real-time mode, because Spark's list lacks " +
+            "Keystate's operators; Keystate checks by that list what comes before its functions"
+        )
+    }
   }
+
+  /** Makes Spark's check for what is below this. Of the whole query Spark does not make it, see
+    * `RealTimeSession`; it knows nothing of Keystate's operators.
+    */
+  private def checkOperators(): Unit =
+    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
 
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == TimeMode.EventTime()

@@ -127,6 +127,10 @@ private[keystate] final class OperatorTaskContext(
   /** None while there is no watermark. A batch query has one once its rows have ended. */
   def watermark: Option[Long] = if (ended) Some(Long.MaxValue) else beginWatermark
 
+  /** In ms. The clock stands still, except in real-time mode. */
+  def processingTime: Long =
+    if (batch.realTime) System.currentTimeMillis else batch.processingTime.get
+
   /** The broadcast elements that are still to be processed. None if nothing was broadcast. */
   def broadcastInput: Option[BroadcastInput] = if (ended) None else broadcasted
 

@@ -24,6 +24,7 @@ import org.apache.spark.sql.keystate.operator.{
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
 import org.apache.spark.sql.keystate.python.realtime.LiveTurns
 import org.apache.spark.sql.keystate.python.server.StateServer
+import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
 import org.apache.spark.sql.keystate.python.protocol.Protocol
@@ -105,9 +106,10 @@ private[keystate] final class PythonRunner(
   ): FunctionRun = {
     val spec = context.spec
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
-    val live = Option.when(context.batch.realTime)(
-      new LiveTurns(context.timers, due, context.lease, generationMillis(spec))
-    )
+    val live = Option.when(context.batch.realTime) {
+      val timers = context.timers.map(new LiveTimers(_, due, context.lease))
+      new LiveTurns(timers, due, generationMillis(spec))
+    }
     val task = new RowConversation(
       context.inputs,
       rows,

@@ -7,7 +7,8 @@ import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.api.python.PythonWorker
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.keystate.python.realtime.{InputThread, RowHandover, Turns, WorkerStream}
+import org.apache.spark.sql.keystate.python.realtime.{Turns, WorkerStream}
+import org.apache.spark.sql.keystate.realtime.{InputThread, RowHandover}
 import org.apache.spark.sql.keystate.shim.PythonShim
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -26,8 +27,6 @@ private[keystate] final class RealTimeRunner(
     messageSchema: StructType,
     conversation: RowConversation
 ) extends ConversationRunner(function, messageSchema, conversation) {
-  import RealTimeRunner._
-
   envVars.put("SPARK_PIPELINED_UDF", "1")
 
   @volatile private var stream: WorkerStream = _ // null until the worker is there
@@ -41,7 +40,7 @@ private[keystate] final class RealTimeRunner(
     val turns = conversation.live.get
     val input = new RowHandover(
       columns.size,
-      InputBytes,
+      RowHandover.InputBytes,
       turns.latencies,
       () => if (stream != null) stream.wakeUp()
     )
@@ -120,10 +119,4 @@ private[keystate] final class RealTimeRunner(
     override def writeNextInputToStream(dataOut: DataOutputStream): Boolean =
       writer.writeNextInputToStream(dataOut)
   }
-}
-
-private object RealTimeRunner {
-
-  /** How much of the input waits at most in either of two pages, before its source has to wait. */
-  private final val InputBytes = 1 << 20
 }

@@ -5,8 +5,8 @@ import scala.collection.mutable
 import org.json4s.JsonAST.{JBool, JField, JInt, JObject}
 
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
-import org.apache.spark.sql.keystate.store.BackendLease
+import org.apache.spark.sql.keystate.realtime.{LiveTimers, RowHandover, RowLatencies}
+import org.apache.spark.sql.keystate.state.Timer
 
 /** When a task in real-time mode sends its next message. A message is sent when the worker has
   * answered all others and there is something to send: rows, timers that the clock has passed, the
@@ -15,15 +15,16 @@ import org.apache.spark.sql.keystate.store.BackendLease
   *
   * This reads the clock: a batch that is processed again sees other times.
   *
+  * @param timers
+  *   adds to `due`
   * @param due
   *   timers that are to be sent
   * @param generationMillis
   *   after how long the worker hands over what it changed
   */
 private[keystate] final class LiveTurns(
-    timers: Option[Timers],
+    timers: Option[LiveTimers],
     due: mutable.Queue[Timer],
-    lease: BackendLease,
     generationMillis: Long
 ) {
   import LiveTurns._
@@ -36,7 +37,6 @@ private[keystate] final class LiveTurns(
   private var unanswered = 0
   private var fired = false // whether the last message had timers
   private var generationEnd = Never
-  private var nextTimer = lease.use(timers.flatMap(_.next(Timers.ProcessingTime)).getOrElse(Never))
 
   private def now = System.currentTimeMillis
 
@@ -52,9 +52,7 @@ private[keystate] final class LiveTurns(
     if (unanswered > 0 || time == Never) 0 else math.max(1, time - now)
   }
 
-  private def wakeTime = math.min(generationEnd, timers.fold(Never)(_ => firstTimer))
-
-  private def firstTimer = math.min(nextTimer, timers.get.earliestSet)
+  private def wakeTime = math.min(generationEnd, timers.fold(Never)(_.first))
 
   /** Whether timers are to be sent now. Looks up those that the clock has passed. They are sent only
     * while no answer is missing, because an answer may delete them. A function whose timers set
@@ -63,19 +61,11 @@ private[keystate] final class LiveTurns(
   def timersFirst(): Boolean =
     if (unanswered > 0) false
     else {
-      if (due.isEmpty && !input.isOver && !(fired && input.hasNext)) timers.foreach(lookUp)
+      if (due.isEmpty && !input.isOver && !(fired && input.hasNext))
+        timers.filter(_.areDue).foreach(_.lookUp())
       fired = due.nonEmpty
       fired
     }
-
-  private def lookUp(all: Timers): Unit = {
-    val time = now
-    if (firstTimer <= time) lease.use {
-      all.earliestSet = Never
-      due ++= all.due(None, Some(time))
-      nextTimer = all.next(Timers.ProcessingTime, after = Some(time)).getOrElse(Never)
-    }
-  }
 
   def isOver: Boolean = input.isOver
 
@@ -113,7 +103,7 @@ private[keystate] final class LiveTurns(
 }
 
 private[keystate] object LiveTurns {
-  private final val Never = Long.MaxValue
+  private final val Never = LiveTimers.Never
 
   /** How many rows have to wait for a message to be sent before the one before it is answered. */
   private final val RowsAhead = 1000

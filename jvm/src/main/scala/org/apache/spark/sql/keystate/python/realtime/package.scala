@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.python
 
-/** What a conversation with a worker needs in real-time mode: rows are read in a thread of their
-  * own, and messages and answers go over the worker's socket as soon as there are any.
+/** What a conversation with a worker needs in real-time mode: messages and answers go over the
+  * worker's socket as soon as there are any.
   */
 package object realtime

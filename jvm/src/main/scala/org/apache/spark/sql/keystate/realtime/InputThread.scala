@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.python.realtime
+package org.apache.spark.sql.keystate.realtime
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.python.realtime
+package org.apache.spark.sql.keystate.realtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -23,5 +23,19 @@ class RowLatenciesSuite extends AnyFunSuite {
     assert(values("keystateQueueingUs.p50") >= 1000 && values("keystateQueueingUs.p50") <= 1125)
     assert(values("keystateLatencyUs.p99") >= 101000)
     assert(latencies.values.latencies.values.forall(_.count == 1002))
+  }
+
+  test("rows that are processed in this JVM wait until that begins") {
+    val latencies = new RowLatencies
+    latencies.read(0)
+    latencies.processed(began = 20 * Milli, ended = 50 * Milli)
+    latencies.read(40 * Milli)
+    latencies.processed(began = 50 * Milli, ended = 60 * Milli)
+    val values = latencies.values.all
+    assert(values("keystateQueueingUs.max") == 20000)
+    assert(values("keystateWorkerUs.max") == 30000)
+    assert(values("keystateLatencyUs.max") == 50000)
+    assert(values("keystateLatencyUs.p50") >= 20000 && values("keystateLatencyUs.p50") <= 22500)
+    assert(latencies.values.latencies.values.forall(_.count == 2))
   }
 }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.python.realtime
+package org.apache.spark.sql.keystate.realtime
 
 import java.util.concurrent.CountDownLatch
 import java.util.concurrent.TimeUnit.{MILLISECONDS, SECONDS}

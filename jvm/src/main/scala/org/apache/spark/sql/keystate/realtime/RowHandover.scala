@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.python.realtime
+package org.apache.spark.sql.keystate.realtime
 
 import java.util.Arrays
 
@@ -102,7 +102,11 @@ private[keystate] final class RowHandover(
   }
 }
 
-private object RowHandover {
+private[keystate] object RowHandover {
+
+  /** How much of a task's input waits at most in either of two pages. */
+  final val InputBytes = 1 << 20
+
   private final class Page {
     private var bytes = new Array[Byte](1 << 14)
     private var ends = new Array[Int](1 << 8)

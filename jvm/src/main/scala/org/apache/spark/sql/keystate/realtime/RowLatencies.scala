@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.python.realtime
+package org.apache.spark.sql.keystate.realtime
 
 import java.util.Arrays
 import java.util.concurrent.TimeUnit.NANOSECONDS
@@ -7,7 +7,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.keystate.operator.{LatencyHistogram, MetricValues}
 
-/** How long the rows of a task waited, and how long the worker had them. For the task's thread. */
+/** How long the rows of a task waited, and how long the function had them. For the task's thread. */
 private[keystate] final class RowLatencies {
   import RowLatencies._
 
@@ -42,6 +42,20 @@ private[keystate] final class RowLatencies {
       worker.add(inWorker)
       total.add(NANOSECONDS.toMicros(now - arrival))
     }
+  }
+
+  /** Says that the rows that were read since the last call were processed in this JVM.
+    *
+    * @param began
+    *   when that began, at a time of `System.nanoTime`; until then they waited
+    */
+  def processed(began: Long, ended: Long): Unit = {
+    (0 until count).foreach { i =>
+      queueing.add(NANOSECONDS.toMicros(began - arrivals(i)))
+      worker.add(NANOSECONDS.toMicros(ended - began))
+      total.add(NANOSECONDS.toMicros(ended - arrivals(i)))
+    }
+    count = 0
   }
 
   def values: MetricValues = MetricValues(latencies =

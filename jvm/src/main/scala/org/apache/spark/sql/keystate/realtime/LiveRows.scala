@@ -1,0 +1,101 @@
+package org.apache.spark.sql.keystate.realtime
+
+import java.util.concurrent.Semaphore
+import java.util.concurrent.TimeUnit.MILLISECONDS
+
+import scala.collection.mutable
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
+
+import org.apache.spark.sql.keystate.operator.MetricValues
+import org.apache.spark.sql.keystate.state.Timer
+
+/** What a function in this JVM is given in real-time mode: rows as they come, and timers as the
+  * clock passes them. As an iterator it has the rows that are there; only `await` waits.
+  *
+  * This reads the clock: a batch that is processed again sees other times.
+  *
+  * @param input
+  *   all rows of the batch, with these columns; it is read in another thread
+  * @param due
+  *   timers that are to be fired
+  * @param timers
+  *   adds to `due`; None if the function has no timers
+  */
+private[keystate] final class LiveRows(
+    input: Iterator[InternalRow],
+    columns: Seq[Attribute],
+    due: mutable.Queue[Timer],
+    timers: Option[LiveTimers],
+    context: TaskContext
+) extends Iterator[UnsafeRow] {
+  private val ready = new Semaphore(0)
+  private val latencies = new RowLatencies
+  private val rows = new RowHandover(
+    columns.size,
+    RowHandover.InputBytes,
+    latencies,
+    () => ready.release()
+  )
+  private var inRound = false // whether timers were looked up that may not have fired yet
+  private var roundBegan = 0L
+  private var rowsUntil = System.nanoTime
+  private var began = 0L // when the row that is processed was taken
+
+  new InputThread(input, columns, rows, context).start()
+
+  override def hasNext: Boolean = rows.hasNext
+
+  override def next(): UnsafeRow = {
+    val row = rows.next()
+    began = System.nanoTime
+    row
+  }
+
+  /** Says that the function has had the last row. */
+  def processed(): Unit = latencies.processed(began, System.nanoTime)
+
+  /** Whether all rows were taken and no more come. */
+  def isOver: Boolean = rows.isOver
+
+  /** Whether the next thing to do is to fire a timer that is due. Looks up those that the clock has
+    * passed. While rows wait, they get at least as much time as timers: so a function whose timers
+    * set timers for the past keeps neither rows nor the end of the batch waiting.
+    */
+  def timerIsNext(): Boolean = {
+    if (due.isEmpty) {
+      if (inRound) {
+        val now = System.nanoTime
+        rowsUntil = now + (now - roundBegan)
+        inRound = false
+      }
+      timers.filter(_.areDue && mayLookUp).foreach { live =>
+        inRound = true
+        roundBegan = System.nanoTime
+        live.lookUp()
+      }
+    }
+    due.nonEmpty
+  }
+
+  private def mayLookUp: Boolean =
+    if (hasNext) System.nanoTime - rowsUntil >= 0 else !isOver
+
+  /** Waits until there may be something to do, and uses no CPU meanwhile. Not to be called under the
+    * lease of the backend.
+    */
+  def await(): Unit = {
+    val first = timers.fold(LiveTimers.Never)(_.first)
+    if (first == LiveTimers.Never) ready.acquire()
+    else {
+      val _ = ready.tryAcquire(first - System.currentTimeMillis, MILLISECONDS)
+    }
+    val _ = ready.drainPermits()
+    context.killTaskIfInterrupted()
+  }
+
+  /** How long the rows took so far. */
+  def metrics: MetricValues = latencies.values
+}

@@ -8,6 +8,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, Predicate}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorStateInfo,
@@ -21,8 +22,8 @@ import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
-import org.apache.spark.sql.keystate.metadata.RecordedStates
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
@@ -61,6 +62,16 @@ private[keystate] final class OperatorTasks(
     metrics: OperatorTasks.Metrics
 ) extends Serializable {
 
+  /** By family, what the task adds to the properties that are declared: the key of timers, for where
+    * there is no keyed state that tells it.
+    */
+  private val keyTypes: Map[String, (String, String)] =
+    if (columns.grouping.isEmpty) Map.empty
+    else {
+      val keys = SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(columns.grouping))
+      Map(OwnFamilies.TimersName -> OwnFamilies.timerKey(keys))
+    }
+
   /** @param inputs
     *   the rows of each input
     */
@@ -79,7 +90,8 @@ private[keystate] final class OperatorTasks(
     val expired =
       OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family, live = realTime)
     val families = spec.families.map { f =>
-      val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
+      val properties =
+        f.properties ++ keyTypes.get(f.name) ++ expired.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
     }
     val task = new OperatorTaskContext(

@@ -34,4 +34,16 @@ def test_the_tab(tmp_path: Path) -> None:
     assert "0 to 42" in cells and "86 to 127" in cells
     assert page.count("background: #00897b") == 3
     assert "keystateBytesWritten" in cells
+    heads = [
+        re.sub(r"<[^>]*>", "", head).strip() for head in re.findall(r"<th.*?</th>", page, re.S)
+    ]
+    of_operator = cells[next(i for i, cell in enumerate(cells) if cell.startswith("0: ")) :]
+    told = dict(zip(heads, of_operator, strict=False))
+    assert int(told["worker start ms"]) + int(told["worker ms"]) > 0
+    assert told["worker ms"] == cells[cells.index("keystateWorkerMs") + 1]
+    start, worker, updates, removals, commit = (
+        int(told[f"{part} ms"])
+        for part in ("worker start", "worker", "updates", "removals", "commit")
+    )
+    assert int(told["JVM ms"]) == max(0, updates - start - worker) + removals + commit
     assert "No running query has state" in shown["stopped"]

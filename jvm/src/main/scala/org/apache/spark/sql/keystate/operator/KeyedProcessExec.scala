@@ -390,12 +390,24 @@ private[keystate] class KeyedProcessExec(
     accumulator
   }
 
+  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. */
+  private def workerTimes: Map[String, Long] = {
+    def ms(name: String) = pythonMetrics(name).value
+    if (ms("pythonTotalTime") <= 0) Map.empty
+    else
+      Map(
+        WorkerStart -> (ms("pythonBootTime") + ms("pythonInitTime")),
+        Worker -> ms("pythonProcessingTime")
+      )
+  }
+
   /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
     if (checkBroadcast) {
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
     val progress = super.getProgress()
+    workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
       functionMetrics.total.all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
@@ -406,6 +418,10 @@ private[keystate] class KeyedProcessExec(
 }
 
 private[keystate] object KeyedProcessExec {
+
+  // Names in a query's progress.
+  val WorkerStart = "keystateWorkerStartMs"
+  val Worker = "keystateWorkerMs"
 
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)

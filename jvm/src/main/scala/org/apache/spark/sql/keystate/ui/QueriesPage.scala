@@ -57,9 +57,11 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
     val all = progress.stateOperators.toSeq.zipWithIndex
     val heads = Seq("operator", "entries", "updated", "removed", "memory", "partitions")
     val times = Seq("updates ms", "removals ms", "commit ms")
+    val where = Seq("worker start ms", "worker ms", "JVM ms")
     UIUtils.listingTable[(StateOperatorProgress, Int)](
-      heads ++ times,
+      heads ++ times ++ where,
       { case (operator, i) =>
+        val spent = OperatorTimes.of(operator)
         row(
           s"$i: ${operator.operatorName}",
           operator.numRowsTotal,
@@ -69,7 +71,10 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
           operator.numStateStoreInstances,
           operator.allUpdatesTimeMs,
           operator.allRemovalsTimeMs,
-          operator.commitTimeMs
+          operator.commitTimeMs,
+          spent.workerStart.getOrElse("-"),
+          spent.worker.getOrElse("-"),
+          spent.jvm
         )
       },
       all

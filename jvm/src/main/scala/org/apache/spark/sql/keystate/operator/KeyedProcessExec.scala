@@ -36,6 +36,7 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.sampling.{KeySample, LastSamples}
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
@@ -235,6 +236,17 @@ private[keystate] class KeyedProcessExec(
     values
   }
 
+  /** Samples the keys of this micro-batch, if the session asks for it and there are keys. */
+  private lazy val keySampling: Option[OperatorTasks.KeySampling] =
+    Option
+      .when(groupingAttributes.nonEmpty)(Settings.SampledKeys.of(StoreConfig.in(conf)))
+      .filter(_ > 0)
+      .map { every =>
+        val sample = new KeySample
+        session.sparkContext.register(sample)
+        OperatorTasks.KeySampling(every, sample)
+      }
+
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
@@ -320,6 +332,7 @@ private[keystate] class KeyedProcessExec(
         ),
         nextTimer,
         Option.when(reportsMetrics)(functionMetrics),
+        keySampling,
         Option.when(checkBroadcast)(digests)
       )
     )
@@ -407,6 +420,9 @@ private[keystate] class KeyedProcessExec(
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
     val progress = super.getProgress()
+    keySampling.foreach { keys =>
+      LastSamples.put(getStateInfo.queryRunId, getStateInfo.operatorId, keys.sample.total)
+    }
     workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
       functionMetrics.total.all.foreach { case (name, value) =>

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -445,7 +446,9 @@ def test_command_in_this_process(
     assert code == 0, out
     assert any(line.split() == ["total", "value", "-", "bigint", "-", "2"] for line in
                out.splitlines())  # fmt: skip
-    code, out = run("read-state", checkpoint, "--state", "total")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code, out = run("read-state", checkpoint, "--state", "total")
     assert code == 0
     values = [json.loads(line) for line in out.splitlines()]
     assert sorted(v["value"]["value"] for v in values) == [1, 2]

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from keystate import _demo, _doctor, _local, admin
 from keystate._lookup import Target, key_from_text, map_key_from_text
@@ -210,7 +211,7 @@ def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:
         operator=given.operator,
         version=given.of_version,
     )
-    for line in rows.limit(given.limit).toJSON().collect():
+    for (line,) in rows.limit(given.limit).select(F.to_json(F.struct("*"))).collect():
         print(line)
     return 0
 

@@ -10,13 +10,24 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+_KEPT_SECONDS = 30 * 24 * 3600
+
 
 def _folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "keystate")
+
+
+def _delete_unused(folder: Path) -> None:
+    """Deletes archives that nobody has used for long: of jars and Javas of before."""
+    for archive in folder.glob("classes-*.jsa"):
+        with suppress(OSError):
+            if archive.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                archive.unlink()
 
 
 @contextmanager
@@ -24,8 +35,8 @@ def class_cache(*made_of: str) -> Iterator[list[str]]:
     """Gives the JVM's options; within it the JVM runs and ends.
 
     The first time it makes the archive, when the JVM ends; but not after an error, for then many
-    classes may not have been loaded. Where the user's cache folder can't be written, it does
-    nothing.
+    classes may not have been loaded. It then deletes those that were not used for 30 days. Where
+    the user's cache folder can't be written, it does nothing.
 
     Args:
         made_of: the files that the JVM's classes are from, and the Java that it is.
@@ -43,6 +54,8 @@ def class_cache(*made_of: str) -> Iterator[list[str]]:
         return
     # Messages about archives would be in the way of the port, which is read from the output.
     if folder is None:
+        with suppress(OSError):
+            os.utime(archive)  # its time says when it was last used
         yield [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]
         return
     made = Path(folder, archive.name)
@@ -50,5 +63,6 @@ def class_cache(*made_of: str) -> Iterator[list[str]]:
         yield [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable"]
         with suppress(OSError):
             made.replace(archive)
+        _delete_unused(archive.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -20,7 +20,7 @@ from keystate._new_state import (
     state_rows,
 )
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
-from keystate._state_reader import StateReader
+from keystate._state_reader import NO_KEY_TYPE, StateReader
 from keystate._stored_types import stored_type
 from keystate._subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate.errors import CheckpointError, DeclarationError
@@ -106,8 +106,6 @@ class OperatorDraft:
         if spec is not None and spec.kind == "operator_list":
             assert self.lists is not None
             self.lists.drop(state)
-        elif spec is not None and spec.kind not in _NOT_KEYED:
-            self.key_type()  # or the last state would take what it tells of the key along
         self.specs.pop(state)
         self.rows.pop(state, None)
         self._changed(state)
@@ -200,26 +198,23 @@ class OperatorDraft:
         )
 
     def key_type(self) -> T.StructType:
-        """The key columns, as a state that is stored tells them."""
-        if self.key is None:
-            states = [
-                self.stored[name]
-                for name, spec in self.specs.items()
-                if name in self.stored and spec is not None and spec.kind not in _NOT_KEYED
-            ]
-            if not states:
-                raise CheckpointError(
-                    f"operator {self.number} has no state left that tells its key: use rekey first",
-                    code="KEYSTATE_NO_SUCH_STATE",
-                )
-            key = self._reader().read(states[0], self.number).schema["key"].dataType
-            assert isinstance(key, T.StructType)
-            self.key = key
+        """The key columns, as the checkpoint tells them."""
+        key = self._known_key()
+        if key is None:
+            raise CheckpointError(
+                f"the key of operator {self.number} is not known: {NO_KEY_TYPE}",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        return key
+
+    def _known_key(self) -> T.StructType | None:
+        if self.key is None and self.reader is not None:
+            self.key = self.reader.key_type(self.number)
         return self.key
 
     def _is_keyed(self) -> bool:
         """Whether a key is known or needed: an operator without keyed state has none to be read."""
-        return self.key is not None or any(
+        return self._known_key() is not None or any(
             spec is None or spec.kind not in _NOT_KEYED for spec in self.specs.values()
         )
 

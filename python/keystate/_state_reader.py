@@ -9,9 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from keystate import _bridge
-from keystate._stored_types import foreign_types
+from keystate._stored_types import foreign_types, stored_type
 from keystate._subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate.errors import CheckpointError
+
+#: Why the key of an operator can't be told.
+NO_KEY_TYPE = (
+    "it has no keyed state, and its last batch was of a release that did not note the types of its "
+    "keys. Let the query run one batch with this release"
+)
 
 
 class StateReader:
@@ -54,6 +60,21 @@ class StateReader:
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         return self._lists(chosen, self._batch(chosen, None))
 
+    def key_type(self, operator: int) -> StructType | None:
+        """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
+        (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
+        for state in chosen["states"]:
+            if state["kind"] in _KEYED:
+                newest = self._batch(chosen, None)
+                key = self._keyed(operator, newest, state).schema["key"].dataType
+            elif state["kind"] == "timers" and "keyType" in state["properties"]:
+                key = stored_type(state["properties"]["keyType"], state["name"])
+            else:
+                continue
+            assert isinstance(key, StructType)
+            return key
+        return None
+
     def _lists(self, operator: dict[str, Any], batch: int) -> SubtaskLists:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
         return SubtaskLists(
@@ -74,16 +95,12 @@ class StateReader:
         return number
 
     def _timers(self, operator: dict[str, Any], batch: int) -> DataFrame:
-        keyed = [one for one in operator["states"] if one["kind"] in _KEYED]
-        if not keyed:
+        key = self.key_type(operator["id"])
+        if key is None:
             raise CheckpointError(
-                f"the timers of operator {operator['id']} can't be read: it has no keyed state, "
-                "which would tell the types of its keys",
+                f"the timers of operator {operator['id']} can't be read: {NO_KEY_TYPE}",
                 code="KEYSTATE_NO_SUCH_STATE",
             )
-        newest = operator["newest_version"] - 1
-        key = self._keyed(operator["id"], newest, keyed[0]).schema["key"].dataType
-        assert isinstance(key, StructType)
         return _bridge.timers(self._session, self.checkpoint, operator["id"], batch, key)
 
     def _keyed(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:

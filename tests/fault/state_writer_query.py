@@ -29,12 +29,18 @@ class Count(KeyedProcessFunction):
         yield row.key, self.count.value()
 
 
-def counts(df: DataFrame) -> DataFrame:
-    return keystate.keyed(df, "key").process(Count(), "key long, count long")
+def counts(df: DataFrame, operators: int = 1) -> DataFrame:
+    """Operators one after the other that all count the same."""
+    for _ in range(operators):
+        df = keystate.keyed(df, "key").process(Count(), "key long, count long")
+    return df
 
 
 def write(checkpoint: str, target: str, slow: Path | None = None) -> None:
-    """Adds ten to each count, with other key groups; a slow task notes it and lingers."""
+    """Adds ten to each count, with other key groups; a slow task notes it and lingers.
+
+    Of several operators the last is copied as it is, and the slow one is the one before.
+    """
 
     def lingering(frames: Any) -> Any:
         for frame in frames:
@@ -44,9 +50,13 @@ def write(checkpoint: str, target: str, slow: Path | None = None) -> None:
             yield frame
 
     editor = admin.edit(checkpoint)
-    rows = editor.read("count").withColumn("value", F.col("value") + 10)
-    editor.replace("count", rows.mapInPandas(lingering, rows.schema))
-    editor.set_max_parallelism(300)
+    edited = list(editor.operators)[:-1] or list(editor.operators)
+    for operator in edited:
+        rows = editor.read("count", operator=operator).withColumn("value", F.col("value") + 10)
+        if operator == edited[-1]:
+            rows = rows.mapInPandas(lingering, rows.schema)
+        editor.replace("count", rows, operator=operator)
+        editor.set_max_parallelism(300, operator=operator)
     editor.write(target)
 
 

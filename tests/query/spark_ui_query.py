@@ -28,6 +28,7 @@ def main(folder: Path) -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.port", "0")
     builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.sql.shuffle.partitions", "3")
+    builder = builder.config("spark.keystate.ui.sampleKeys", sys.argv[2])
     spark = keystate.configure(builder).getOrCreate()
     web = spark.sparkContext.uiWebUrl
     assert web is not None
@@ -38,7 +39,7 @@ def main(folder: Path) -> None:
         return text
 
     schema = "key long, value long"
-    rows = [{"key": key, "value": 7} for key in range(40)]
+    rows = [{"key": key, "value": 7} for key in [*range(40), *[5] * 60]]
     (folder / "input").mkdir()
     (folder / "input/1.json").write_text("\n".join(map(json.dumps, rows)))
     arriving = spark.readStream.schema(schema).json(str(folder / "input"))

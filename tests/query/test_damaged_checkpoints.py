@@ -156,3 +156,34 @@ def test_damaged_owner_files(spark: Any, tmp_path: Path) -> None:
         admin.savepoint(str(query.checkpoint), str(tmp_path / f"savepoint{number}"))
         keystate.rescale(str(query.checkpoint), 3 - number % 2)
     assert query.run(3 * STEP) == results(2 * STEP, 3 * STEP)
+
+
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+@pytest.mark.parametrize("left", [b"", b"v%s", b"v%s\n", b"v%s\n{"])
+def test_a_commit_that_is_cut_off_is_found(
+    left: bytes,
+    checkpoint_format: str,
+    spark: Any,
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """Spark itself takes an entry with only its first line for one without ids."""
+    settings(**{FORMAT: checkpoint_format})
+    query = Query(spark, tmp_path)
+    assert query.run(STEP) + query.run(2 * STEP) == results(0, 2 * STEP)
+    root = query.checkpoint
+    assert admin.verify(str(root)) == []
+    version = checkpoint_format.encode()
+    for commit in sorted((root / "commits").glob("[0-9]*")):
+        kept = commit.read_bytes()
+        commit.write_bytes(left.replace(b"%s", version))
+        commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+        (problem,) = admin.verify(str(root))
+        assert f"commits/{commit.name} is damaged" in problem
+        assert "Restore it from a copy, or go on from a savepoint" in problem
+        if commit.name == "1":
+            with pytest.raises(CheckpointError, match=r"commits/1 is damaged") as error:
+                admin.inspect(str(root))
+            assert error.value.code == "KEYSTATE_CORRUPT_FILE"
+        commit.write_bytes(kept)
+    assert admin.verify(str(root)) == []

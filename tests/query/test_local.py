@@ -128,6 +128,34 @@ def test_classes_are_kept(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert options == []
 
 
+def test_classes_that_nobody_uses_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def make(jar: str) -> Path:
+        with class_cache(jar) as options:
+            made = Path(options[0].partition("=")[2])
+            made.write_bytes(b"classes")
+        return tmp_path / "keystate" / made.name
+
+    def age(archive: Path, days: float) -> None:
+        then = time.time() - days * 24 * 3600
+        os.utime(archive, (then, then))
+
+    unused, used, recent = make("unused"), make("used"), make("recent")
+    other = tmp_path / "keystate" / "notes.txt"
+    other.write_text("")
+    for file in (unused, used, other):
+        age(file, 31)
+    age(recent, 29)
+    with class_cache("used") as options:
+        assert options[0] == f"-XX:SharedArchiveFile={used}"
+    assert unused.exists()
+    new = make("new")
+    assert set((tmp_path / "keystate").iterdir()) == {used, recent, other, new}
+
+
 def report_of(spark: Any, checkpoint: str, folder: Path) -> str:
     admin.report(checkpoint, str(folder / "other.html"), spark=spark)
     return (folder / "other.html").read_text()

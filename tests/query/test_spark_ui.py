@@ -12,9 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_tab(tmp_path: Path) -> None:
+def shown_by(folder: Path, sample: int) -> dict[str, str]:
+    """The tab while the query runs, and after it."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.query.spark_ui_query", str(tmp_path)],
+        [sys.executable, "-m", "tests.query.spark_ui_query", str(folder), str(sample)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -22,16 +23,45 @@ def test_the_tab(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout.splitlines()[-1])
+    shown: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return shown
+
+
+def cells_of(page: str) -> list[str]:
+    return [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", page, re.S)]
+
+
+def test_the_tab(tmp_path: Path) -> None:
+    shown = shown_by(tmp_path, sample=0)
     page = shown["running"]
+    assert "most frequent keys" not in page
     assert "&lt;counts&gt;" in page and "<counts>" not in page
-    cells = [
-        re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", page, re.S)
-    ]
+    cells = cells_of(page)
     state = cells.index("count")
     assert cells[state : state + 3] == ["count", "value", "40"]
     assert cells[cells.index("seen") + 2] == "40"
     assert "0 to 42" in cells and "86 to 127" in cells
     assert page.count("background: #00897b") == 3
     assert "keystateBytesWritten" in cells
+    heads = [
+        re.sub(r"<[^>]*>", "", head).strip() for head in re.findall(r"<th.*?</th>", page, re.S)
+    ]
+    of_operator = cells[next(i for i, cell in enumerate(cells) if cell.startswith("0: ")) :]
+    told = dict(zip(heads, of_operator, strict=False))
+    assert int(told["worker start ms"]) + int(told["worker ms"]) > 0
+    assert told["worker ms"] == cells[cells.index("keystateWorkerMs") + 1]
+    start, worker, updates, removals, commit = (
+        int(told[f"{part} ms"])
+        for part in ("worker start", "worker", "updates", "removals", "commit")
+    )
+    assert int(told["JVM ms"]) == max(0, updates - start - worker) + removals + commit
     assert "No running query has state" in shown["stopped"]
+
+
+def test_the_most_frequent_keys(tmp_path: Path) -> None:
+    page = shown_by(tmp_path, sample=1)["running"]
+    assert "most frequent keys of operator 0, of 100 sampled rows" in page
+    cells = cells_of(page)
+    first = cells.index("[5]")
+    assert cells[first : first + 3] == ["[5]", "61", "61.0"]
+    assert cells[first + 4 : first + 6] == ["1", "1.0"]

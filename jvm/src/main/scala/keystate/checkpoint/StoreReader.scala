@@ -105,6 +105,14 @@ final class StoreReader(
       }
     } catch { case e: CheckpointException => Seq(e) }
 
+  /** Reads every byte of a version's run files. Throws for the first that is lost or damaged. */
+  def check(manifest: Manifest): Unit = manifest.runs.foreach { run =>
+    run.source match {
+      case FileSource(path) => runs.check(run, path, manifest.version)
+      case _ =>
+    }
+  }
+
   /** The error for a version that should be there and is not. */
   def missing(version: Long, id: Option[String]): CheckpointException =
     new MissingVersionException(

@@ -138,6 +138,15 @@ object Settings {
     _.toBooleanOption
   )
 
+  val SampledKeys: Setting[Int] =
+    whole(
+      "spark.keystate.ui.sampleKeys",
+      "the key of every how many rows is counted for the tab Keystate; 0: of none",
+      Some(0),
+      0,
+      Int.MaxValue
+    )
+
   val PickleAllow: Setting[String] = new Setting(
     "spark.keystate.pickle.allow",
     "what pickles in operator state and of sources may name besides plain data; Python reads it",
@@ -183,6 +192,7 @@ object Settings {
     MaxCachedKeys,
     InlineEntries,
     BroadcastCheck,
+    SampledKeys,
     PickleAllow,
     SyncFiles,
     LockTimeoutMs,

@@ -32,6 +32,7 @@ class SettingsSuite extends AnyFunSuite {
       "worker.maxCachedKeys" -> Seq("-5", "0", "abc", "3000000000"),
       "worker.inlineEntries" -> Seq("-1", "abc"),
       "broadcast.check" -> Seq("yes"),
+      "ui.sampleKeys" -> Seq("-1", "all"),
       "pickle.allow" -> Seq("Cart", "shop.Cart;os.system"),
       "checkpoint.sync" -> Seq("yes"),
       "lockTimeoutMs" -> Seq("0", "1m"),

@@ -8,7 +8,7 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
 
 import keystate.checkpoint.SourceSegments
-import keystate.errors.{CheckpointException, KeystateException}
+import keystate.errors.{CheckpointException, ErrorCode, KeystateException}
 import keystate.version.Manifest
 
 /** What is in a checkpoint, as JSON. */
@@ -25,14 +25,20 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     "sources" -> JArray(sources().toList)
   )
 
-  /** Reads every byte of every kept version, and reports versions that are missing. */
+  /** Reads every byte of every kept version and the entries of both logs, and reports versions that
+    * are missing.
+    */
   def verify(progress: Progress): JValue = {
-    val problems = mutable.Buffer.empty[String]
+    val problems = damaged.map(_._2.getMessage).toBuffer
     var versions = 0
     val runs = mutable.Set.empty[String]
     def checking(body: => Unit): Unit =
       try body
-      catch { case e: CheckpointException => problems += e.getMessage }
+      catch {
+        case e: KeystateException if e.errorCode == ErrorCode.CorruptFile =>
+          problems += e.getMessage
+        case e: CheckpointException => problems += e.getMessage
+      }
     progress.begin(
       operators.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum
     )
@@ -75,6 +81,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private def last: Option[CommittedBatch] = committed.map(batch)
 
+  private lazy val damaged = damagedEntries
+
+  /** Of damaged entries only themselves are reported, and not what can't be checked without them. */
+  private def isReadable(batch: Long): Boolean = !damaged.exists(_._1 == batch)
+
   /** Versions of committed micro-batches that are missing, from the oldest kept version on. */
   private def missing(
       id: Long,
@@ -85,7 +96,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     val there = found.map(_._1).toSet
     val oldest = found.headOption.map(_._1).getOrElse(Long.MaxValue)
     committedBatches
-      .filter(b => b + 1 >= oldest || committed.contains(b))
+      .filter(b => (b + 1 >= oldest || committed.contains(b)) && isReadable(b))
       .map(batch)
       .filter(partitions(_, id) > partition)
       .filterNot(b =>
@@ -98,10 +109,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       }
   }
 
-  private def partitionsOf(id: Long): Seq[Int] =
-    (folders(operatorFolder(id)).flatMap(_.toIntOption) ++ last.toSeq.flatMap(
-      0 until partitions(_, id)
-    )).distinct.sorted
+  private def partitionsOf(id: Long): Seq[Int] = {
+    val there = folders(operatorFolder(id)).flatMap(_.toIntOption)
+    val expected = committed.filter(isReadable).map(batch).toSeq.flatMap(0 until partitions(_, id))
+    (there ++ expected).distinct.sorted
+  }
 
   private def operator(id: Long): JValue = {
     val manifests = for {

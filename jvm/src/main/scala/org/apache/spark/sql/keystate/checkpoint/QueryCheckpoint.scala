@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
-import keystate.errors.{DamagedFileException, KeystateErrors}
+import keystate.errors.{DamagedFileException, KeystateErrors, KeystateException}
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.files.{
@@ -45,13 +45,17 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
 
   /** The last micro-batch in the commit log. None if there is none. */
-  val committed: Option[Long] = commits.latest.map(_._1)
+  val committed: Option[Long] = commits.batches.lastOption
 
   /** The micro-batch that was begun after `committed`. None if there is none. */
   val pending: Option[Long] =
-    offsets.latest.map(_._1).filter(batch => committed.forall(_ < batch))
+    offsets.batches.lastOption.filter(batch => committed.forall(_ < batch))
 
   def committedBatches: Seq[Long] = commits.batches
+
+  /** The errors of the entries of both logs that can't be read, with their micro-batches. */
+  def damagedEntries: Seq[(Long, KeystateException)] =
+    commits.damaged.toSeq.sortBy(_._1) ++ offsets.damaged.toSeq.sortBy(_._1)
 
   def lastBatch: Long = committed.getOrElse(throw KeystateErrors.nothingCommitted(location))
 

@@ -8,7 +8,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.KeystateErrors
-import keystate.files.StoreLocation
+import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.QueryLogs
 import org.apache.spark.sql.keystate.spec.StateSpec
@@ -32,6 +32,7 @@ private[keystate] final class EditedCheckpoint(
   def write(copied: Seq[(Long, Long)], written: Seq[WrittenOperator]): Long = {
     val batch = source.batch(source.lastBatch)
     draft.write {
+      check(batch, copied.map(_._1))
       draft.copyState(batch, copied)
       copied.foreach { case (operator, as) => draft.describe(source, operator, as) }
       draft.copyLogs(batch)
@@ -46,6 +47,19 @@ private[keystate] final class EditedCheckpoint(
       }
     }
     batch.number
+  }
+
+  /** Throws if a file of operators' state is damaged: what is only copied is not read. */
+  private def check(batch: CommittedBatch, operators: Seq[Long]): Unit = {
+    val all = for {
+      operator <- operators
+      store <- source.stores(operator)
+      partition <- 0 until source.partitions(batch, operator)
+    } yield (operator, partition, store)
+    Concurrently.foreach(all) { case (operator, partition, store) =>
+      val manifest = source.manifest(batch, operator, partition, store)
+      source.reader(operator, partition, store).check(manifest)
+    }(_ => ())(_ => ())
   }
 
   /** Returns the ids of the new versions, by partition and store. */

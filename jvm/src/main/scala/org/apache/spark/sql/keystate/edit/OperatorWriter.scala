@@ -48,7 +48,7 @@ private[keystate] final class OperatorWriter(
 
   /** An empty query's version file with all families of the operator: the query knows nothing of
     * what belongs to subtasks. States that are kept have the properties that they had: what they
-    * record of expired entries, and types of before.
+    * record of expired entries, and types of before. Timers of an earlier release lack their key.
     */
   private def complete(
       manifest: Manifest,
@@ -56,7 +56,9 @@ private[keystate] final class OperatorWriter(
       stays: Map[String, StateFamily]
   ): Manifest = {
     val keyed = manifest.families.map { family =>
-      stays.get(family.name).fold(family)(old => family.copy(properties = old.properties))
+      stays
+        .get(family.name)
+        .fold(family)(old => family.copy(properties = family.properties ++ old.properties))
     }
     val own = subtaskFamilies(of, stays).zipWithIndex.map { case ((name, layout, properties), i) =>
       StateFamily(manifest.nextFamilyId + i, name, layout, properties)

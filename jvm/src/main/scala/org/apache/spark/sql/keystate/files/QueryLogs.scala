@@ -1,6 +1,12 @@
 package org.apache.spark.sql.keystate.files
 
-import java.io.{ByteArrayOutputStream, FileNotFoundException, InputStream, OutputStream}
+import java.io.{
+  ByteArrayInputStream,
+  ByteArrayOutputStream,
+  FileNotFoundException,
+  InputStream,
+  OutputStream
+}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.NoSuchFileException
 import java.util.Arrays
@@ -54,6 +60,14 @@ private[keystate] object QueryLogs {
       try Some(Using.resource(files.open(file(batch)))(parse))
       catch { case _: FileNotFoundException | _: NoSuchFileException => None }
     }
+
+    /** The errors of the entries that can't be read, by micro-batch. */
+    def damaged: Map[Long, KeystateException] = batches.flatMap { batch =>
+      try {
+        get(batch)
+        None
+      } catch { case e: KeystateException => Some(batch -> e) }
+    }.toMap
 
     def latest: Option[(Long, T)] = batches.lastOption.flatMap(batch => get(batch).map(batch -> _))
 
@@ -126,8 +140,14 @@ private[keystate] object QueryLogs {
     def replace(session: SparkSession, batch: Long, entry: CommitMetadataBase): Unit =
       write(batch)(new CommitWriter(session, folder).write(entry, _))
 
-    override protected def parse(in: InputStream): CommitMetadataBase =
-      known(CommitLog.readCommitMetadata(in))
+    /** Spark itself takes an entry that ends after its first line for one without ids and watermark.
+      */
+    override protected def parse(in: InputStream): CommitMetadataBase = {
+      val bytes = in.readAllBytes()
+      if (!new String(bytes, UTF_8).linesIterator.drop(1).exists(_.nonEmpty))
+        throw new IllegalStateException("it is cut off")
+      known(CommitLog.readCommitMetadata(new ByteArrayInputStream(bytes)))
+    }
   }
 
   /** What was parsed; of the JSON `null` that is nothing. */

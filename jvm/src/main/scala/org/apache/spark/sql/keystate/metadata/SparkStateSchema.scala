@@ -28,7 +28,7 @@ import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec
 private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: StructType) {
   import SparkStateSchema._
 
-  private val keySchema = avroNames(keys)
+  private val keySchema = keyColumns(keys)
 
   /** The schema of the entries, by state name. A map's entries have the key columns `key` and
     * `userKey`.
@@ -121,6 +121,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 }
 
 private[keystate] object SparkStateSchema {
+
+  /** The key columns with the names that a checkpoint has for them. */
+  def keyColumns(keys: StructType): StructType = avroNames(keys)
 
   /** The key columns of an operator, as they were in a micro-batch. Throws if it has no state.
     *

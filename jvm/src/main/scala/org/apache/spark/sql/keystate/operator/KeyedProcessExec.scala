@@ -36,6 +36,7 @@ import keystate.backend.StateFamily
 import keystate.errors.{BadSettingException, KeystateErrors}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.sampling.{KeySample, LastSamples}
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
@@ -236,6 +237,17 @@ private[keystate] class KeyedProcessExec(
     values
   }
 
+  /** Samples the keys of this micro-batch, if the session asks for it and there are keys. */
+  private lazy val keySampling: Option[OperatorTasks.KeySampling] =
+    Option
+      .when(groupingAttributes.nonEmpty)(Settings.SampledKeys.of(StoreConfig.in(conf)))
+      .filter(_ > 0)
+      .map { every =>
+        val sample = new KeySample
+        session.sparkContext.register(sample)
+        OperatorTasks.KeySampling(every, sample)
+      }
+
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
@@ -338,6 +350,7 @@ private[keystate] class KeyedProcessExec(
         ),
         nextTimer,
         Option.when(reportsMetrics)(functionMetrics),
+        keySampling,
         Option.when(checkBroadcast)(digests)
       )
     )
@@ -408,12 +421,27 @@ private[keystate] class KeyedProcessExec(
     accumulator
   }
 
+  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. */
+  private def workerTimes: Map[String, Long] = {
+    def ms(name: String) = pythonMetrics(name).value
+    if (ms("pythonTotalTime") <= 0) Map.empty
+    else
+      Map(
+        WorkerStart -> (ms("pythonBootTime") + ms("pythonInitTime")),
+        Worker -> ms("pythonProcessingTime")
+      )
+  }
+
   /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
     if (checkBroadcast) {
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
     val progress = super.getProgress()
+    keySampling.foreach { keys =>
+      LastSamples.put(getStateInfo.queryRunId, getStateInfo.operatorId, keys.sample.total)
+    }
+    workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
       functionMetrics.total.all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
@@ -424,6 +452,10 @@ private[keystate] class KeyedProcessExec(
 }
 
 private[keystate] object KeyedProcessExec {
+
+  // Names in a query's progress.
+  val WorkerStart = "keystateWorkerStartMs"
+  val Worker = "keystateWorkerMs"
 
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)

@@ -8,6 +8,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, Predicate}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorStateInfo,
@@ -21,8 +22,9 @@ import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
-import org.apache.spark.sql.keystate.metadata.RecordedStates
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.sampling.{KeyCounter, KeySample}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
@@ -61,6 +63,16 @@ private[keystate] final class OperatorTasks(
     metrics: OperatorTasks.Metrics
 ) extends Serializable {
 
+  /** By family, what the task adds to the properties that are declared: the key of timers, for where
+    * there is no keyed state that tells it.
+    */
+  private val keyTypes: Map[String, (String, String)] =
+    if (columns.grouping.isEmpty) Map.empty
+    else {
+      val keys = SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(columns.grouping))
+      Map(OwnFamilies.TimersName -> OwnFamilies.timerKey(keys))
+    }
+
   /** @param inputs
     *   the rows of each input
     */
@@ -79,7 +91,8 @@ private[keystate] final class OperatorTasks(
     val expired =
       OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family, live = realTime)
     val families = spec.families.map { f =>
-      val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
+      val properties =
+        f.properties ++ keyTypes.get(f.name) ++ expired.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
     }
     val task = new OperatorTaskContext(
@@ -101,7 +114,11 @@ private[keystate] final class OperatorTasks(
     val lateRows = inputs.indices.map { i =>
       spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
     }
-    val rows = inputs.indices.map(i => sweeps.counting(onTime(inputs(i), i, lateRows(i))))
+    val counter = metrics.keys.map(keys => new KeyCounter(keys.every, columns.grouping))
+    val rows = inputs.indices.map { i =>
+      val counted = sweeps.counting(onTime(inputs(i), i, lateRows(i)))
+      counter.fold(counted)(_.counting(counted, columns.inputs(i).all, columns.inputs(i).keys))
+    }
     val run = runner.run(inputOrder.rows(rows), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       metrics.counting(run.output ++ lateRows.iterator.flatten.flatMap(_.rows)), {
@@ -114,6 +131,7 @@ private[keystate] final class OperatorTasks(
           task.timers.flatMap(_.next(Timers.ProcessingTime)).foreach(metrics.nextTimer.add)
         }
         metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
+        counter.foreach(it => metrics.keys.get.sample.add(task.task.partitionId() -> it.result))
         metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
         metrics.addStore(store)
       }
@@ -233,6 +251,9 @@ private[keystate] object OperatorTasks {
     def input: BroadcastInput = new BroadcastInput(columns, all, rows.value)
   }
 
+  /** The key of every n-th row is counted, and the counts are added to a sample. */
+  final case class KeySampling(every: Int, sample: KeySample)
+
   /** What tasks tell the driver besides their rows.
     *
     * @param values
@@ -243,6 +264,8 @@ private[keystate] object OperatorTasks {
     *   takes the first processing-time timer that is left
     * @param function
     *   takes the function's own metrics; None if it has none
+    * @param keys
+    *   how keys are sampled; None if they are not
     * @param digests
     *   takes the digests of the subtasks' broadcast states; None if they are not checked
     */
@@ -251,6 +274,7 @@ private[keystate] object OperatorTasks {
       checkpoints: Option[CollectionAccumulator[StatefulOpStateStoreCheckpointInfo]],
       val nextTimer: EarliestTime,
       val function: Option[FunctionMetrics],
+      val keys: Option[KeySampling],
       val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]]
   ) extends Serializable {
     def add(name: String, value: Long): Unit = values(name) += value

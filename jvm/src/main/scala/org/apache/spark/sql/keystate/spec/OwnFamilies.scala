@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.spec
 
+import org.apache.spark.sql.types.StructType
+
 import keystate.backend.Layout
 import keystate.checkpoint.OperatorState
 
@@ -17,6 +19,13 @@ private[keystate] object OwnFamilies {
   val rawKeyedFamily: Definition = (RawKeyedName, Layout.Ordered, Map("kind" -> "raw_keyed"))
   val broadcastTagFamily: Definition =
     (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))
+
+  /** The property of the timers' family that has the type of the key.
+    *
+    * @param keys
+    *   the key columns
+    */
+  def timerKey(keys: StructType): (String, String) = "keyType" -> keys.json
 
   def operatorStateFamily(lists: Seq[StateSpec]): Definition =
     operatorStateFamily(OperatorLists.types(lists))

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.ui
 
+import java.util.UUID
+
 import scala.jdk.CollectionConverters._
 import scala.util.{Failure, Success, Try, Using}
 import scala.xml.Node
@@ -17,6 +19,7 @@ import org.apache.spark.util.Utils
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointReport, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
+import org.apache.spark.sql.keystate.sampling.LastSamples
 
 /** For each running query with state: what its last progress tells of its operators, and what its
   * checkpoint tells of states and partitions after the last committed micro-batch.
@@ -43,7 +46,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
     val progress = Option(query.lastProgress)
     <h4>{nameOf(query)}</h4>
     <p>{progress.fold("No batch has ended yet.")(summary)}</p> ++
-      progress.toSeq.flatMap(operators) ++ states(query)
+      progress.toSeq.flatMap(operators(_, query.runId)) ++ states(query)
   }
 
   private def summary(progress: StreamingQueryProgress): String = {
@@ -53,13 +56,15 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
     s"Batch ${progress.batchId}: ${progress.numInputRows} rows; ${parts.mkString(", ")}"
   }
 
-  private def operators(progress: StreamingQueryProgress): Seq[Node] = {
+  private def operators(progress: StreamingQueryProgress, run: UUID): Seq[Node] = {
     val all = progress.stateOperators.toSeq.zipWithIndex
     val heads = Seq("operator", "entries", "updated", "removed", "memory", "partitions")
     val times = Seq("updates ms", "removals ms", "commit ms")
+    val where = Seq("worker start ms", "worker ms", "JVM ms")
     UIUtils.listingTable[(StateOperatorProgress, Int)](
-      heads ++ times,
+      heads ++ times ++ where,
       { case (operator, i) =>
+        val spent = OperatorTimes.of(operator)
         row(
           s"$i: ${operator.operatorName}",
           operator.numRowsTotal,
@@ -69,11 +74,14 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
           operator.numStateStoreInstances,
           operator.allUpdatesTimeMs,
           operator.allRemovalsTimeMs,
-          operator.commitTimeMs
+          operator.commitTimeMs,
+          spent.workerStart.getOrElse("-"),
+          spent.worker.getOrElse("-"),
+          spent.jvm
         )
       },
       all
-    ) ++ all.flatMap { case (operator, i) => metrics(operator, i) }
+    ) ++ all.flatMap { case (operator, i) => metrics(operator, i) ++ keys(run, i) }
   }
 
   /** The commit's parts, loads, runs, merges and requests, and the function's own metrics: all
@@ -93,6 +101,17 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
         )
       }</details>
   }
+
+  /** The keys that had the most rows, if they are sampled. */
+  private def keys(run: UUID, operator: Int): Seq[Node] =
+    LastSamples.get(run, operator).toSeq.flatMap { sample =>
+      <p>The most frequent keys of operator {operator}, of {sample.rows} sampled rows</p> ++
+        UIUtils.listingTable[(String, Long)](
+          Seq("key", "sampled rows", "of all, %"),
+          { case (key, rows) => row(key, rows, f"${100.0 * rows / sample.rows}%.1f") },
+          sample.counts
+        )
+    }
 
   private def states(query: StreamExecution): Seq[Node] = {
     val conf = query.sparkSession.sessionState.newHadoopConf()

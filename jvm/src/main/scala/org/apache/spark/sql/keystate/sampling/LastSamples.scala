@@ -1,0 +1,26 @@
+package org.apache.spark.sql.keystate.sampling
+
+import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
+
+/** The last sample of each operator of this driver's queries, for the tab. Thread-safe. */
+private[keystate] object LastSamples {
+  private val Kept = 100
+
+  private val samples: JMap[(UUID, Long), SampledKeys] =
+    Collections.synchronizedMap(new LinkedHashMap[(UUID, Long), SampledKeys] {
+      override def removeEldestEntry(eldest: JMap.Entry[(UUID, Long), SampledKeys]): Boolean =
+        size > Kept
+    })
+
+  /** Notes a sample. A micro-batch without rows leaves the one before. */
+  def put(run: UUID, operator: Long, sample: SampledKeys): Unit = if (sample.rows > 0) {
+    // Taken out first, so that it counts as the newest.
+    val _ = samples.remove((run, operator))
+    val _ = samples.put((run, operator), sample)
+  }
+
+  /** @param run
+    *   the query's run
+    */
+  def get(run: UUID, operator: Long): Option[SampledKeys] = Option(samples.get((run, operator)))
+}

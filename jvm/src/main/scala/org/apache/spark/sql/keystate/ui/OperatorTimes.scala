@@ -1,0 +1,32 @@
+package org.apache.spark.sql.keystate.ui
+
+import java.lang.{Long => JLong}
+
+import org.apache.spark.sql.keystate.operator.KeyedProcessExec
+import org.apache.spark.sql.streaming.StateOperatorProgress
+
+/** Where the time of an operator's tasks went in a micro-batch, added up over all of them, in ms.
+  *
+  * @param workerStart
+  *   until their Python workers had begun; None if they have none
+  * @param worker
+  *   in these workers, with what they waited for rows and state; None if they have none
+  * @param jvm
+  *   the rest, with the commits
+  */
+private[ui] final case class OperatorTimes(
+    workerStart: Option[Long],
+    worker: Option[Long],
+    jvm: Long
+)
+
+private[ui] object OperatorTimes {
+
+  def of(progress: StateOperatorProgress): OperatorTimes = {
+    def metric(name: String) = Option[JLong](progress.customMetrics.get(name)).map(_.toLong)
+    val (start, worker) = (metric(KeyedProcessExec.WorkerStart), metric(KeyedProcessExec.Worker))
+    // The parts are rounded, each task's by itself.
+    val rest = Math.max(0, progress.allUpdatesTimeMs - start.getOrElse(0L) - worker.getOrElse(0L))
+    OperatorTimes(start, worker, rest + progress.allRemovalsTimeMs + progress.commitTimeMs)
+  }
+}

@@ -18,6 +18,8 @@ from keystate import (
 )
 from pyspark.errors import StreamingQueryException
 
+from tests.conftest import Stream
+
 FORMATS = ["1", "2"]
 GROUPS = 16
 
@@ -88,6 +90,18 @@ def test_up_and_down_at_restarts(
         batch = rows(i)
         fed.feed(batch)
         expected.check(batch, fed.run(history), partitions)
+
+
+def test_a_query_of_another_session(spark: Any, tmp_path: Path) -> None:
+    """It is rescaled too, and takes its checkpoint."""
+    other = spark.newSession()
+    fed, expected = Stream(other, tmp_path, "key string, x long"), Expected()
+    for i, partitions in enumerate([2, 3]):
+        other.conf.set("spark.sql.shuffle.partitions", partitions)
+        batch = rows(i)
+        fed.feed(batch)
+        expected.check(batch, fed.run(history), partitions)
+        assert (fed.checkpoint / f"_keystate/owners/{i + 1}").exists()
 
 
 @pytest.mark.parametrize("checkpoint_format", FORMATS)

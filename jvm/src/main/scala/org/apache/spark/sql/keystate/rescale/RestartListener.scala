@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.apache.spark.sql.streaming.StreamingQueryListener._
@@ -26,7 +26,9 @@ import org.apache.spark.sql.keystate.store.{RealTimeSession, StoreConfig}
   *
   * Relies on `StreamExecution.runStream`: on the query's own thread it posts the started event
   * synchronously, before it reads the offset log and the commit log. The setting counts only if it
-  * was set, not by its default. Spark only logs what a listener throws. So a failure is kept with
+  * was set, not by its default. The query may be of another session than the active one: Spark
+  * knows the queries of all sessions of a driver (`SharedState.activeStreamingQueries`), each from
+  * before its thread starts. Spark only logs what a listener throws. So a failure is kept with
   * the checkpoint, and fails the query when it is planned or writes its log.
   */
 class RestartListener extends StreamingQueryListener with Logging {
@@ -36,13 +38,10 @@ class RestartListener extends StreamingQueryListener with Logging {
   private val running = new ConcurrentHashMap[UUID, Path]
 
   override def onQueryStarted(event: QueryStartedEvent): Unit =
-    SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).foreach { any =>
-      any.streams.get(event.id) match {
-        case wrapper: StreamingQueryWrapper => start(wrapper.streamingQuery)
-        case query: StreamExecution => start(query)
-        case _ =>
-      }
-    }
+    SparkSession.getActiveSession
+      .orElse(SparkSession.getDefaultSession)
+      .flatMap(any => Option(any.sharedState.activeStreamingQueries.get(event.id)))
+      .foreach(start)
 
   private def start(query: StreamExecution): Unit = {
     val session = query.sparkSession

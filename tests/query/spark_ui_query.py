@@ -1,4 +1,7 @@
-"""Runs a query with Spark's web UI, and prints what its tab "Keystate" shows."""
+"""Runs a query with Spark's web UI, and prints what its tab "Keystate" shows.
+
+In a browser too, if one is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 import keystate
 from keystate import KeyedProcessFunction, ListStateDescriptor, ValueStateDescriptor
 from pyspark.sql import SparkSession
+
+from tests.query.browser import Browser
 
 
 class Counts(KeyedProcessFunction):
@@ -39,9 +44,14 @@ def main(folder: Path) -> None:
         return text
 
     schema = "key long, value long"
-    rows = [{"key": key, "value": 7} for key in [*range(40), *[5] * 60]]
     (folder / "input").mkdir()
-    (folder / "input/1.json").write_text("\n".join(map(json.dumps, rows)))
+
+    def feed(batch: int, *keys: int) -> None:
+        rows = "\n".join(json.dumps({"key": key, "value": 7}) for key in keys)
+        (folder / f"input/_{batch}").write_text(rows)
+        (folder / f"input/_{batch}").rename(folder / f"input/{batch}.json")
+
+    feed(0, 5)
     arriving = spark.readStream.schema(schema).json(str(folder / "input"))
     query = (
         keystate.keyed(arriving, "key")
@@ -51,14 +61,24 @@ def main(folder: Path) -> None:
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start()
     )
+
+    def wait_for(batch: int) -> None:
+        while not (query.lastProgress and query.lastProgress["batchId"] >= batch):
+            query.awaitTermination(0.2)
+
     try:
-        while not (query.lastProgress and query.lastProgress["stateOperators"]):
-            time.sleep(0.2)
+        wait_for(0)
+        # The workers of the next batch have been there for a while.
+        time.sleep(2)
+        feed(1, *range(40), *[5] * 60)
+        wait_for(1)
         shown = page()
+        browser = Browser.find()
+        in_browser = browser.dom(f"{web}/keystate/") if browser else None
     finally:
         query.stop()
         query.awaitTermination()
-    print(json.dumps({"running": shown, "stopped": page()}))
+    print(json.dumps({"running": shown, "in browser": in_browser, "stopped": page()}))
     spark.stop()
 
 

@@ -54,8 +54,15 @@ def test_the_tab(tmp_path: Path) -> None:
         int(told[f"{part} ms"])
         for part in ("worker start", "worker", "updates", "removals", "commit")
     )
+    # A worker that is used again has waited for the batch, which is no time of the batch.
+    assert start + worker <= updates + 10
     assert int(told["JVM ms"]) == max(0, updates - start - worker) + removals + commit
     assert "No running query has state" in shown["stopped"]
+    if shown["in browser"] is not None:
+        in_browser = cells_of(shown["in browser"])
+        assert in_browser[state : state + 3] == ["count", "value", "40"]
+        # Spark's own script puts the table's heads and cells in order; none is lost.
+        assert sorted(in_browser) == sorted(cells)
 
 
 def test_the_most_frequent_keys(tmp_path: Path) -> None:

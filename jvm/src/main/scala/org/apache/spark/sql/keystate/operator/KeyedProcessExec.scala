@@ -421,13 +421,16 @@ private[keystate] class KeyedProcessExec(
     accumulator
   }
 
-  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. */
+  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. Of a
+    * worker that is used again, Spark's "init" begins when its last task ended; so the start is what
+    * is left of the total.
+    */
   private def workerTimes: Map[String, Long] = {
     def ms(name: String) = pythonMetrics(name).value
     if (ms("pythonTotalTime") <= 0) Map.empty
     else
       Map(
-        WorkerStart -> (ms("pythonBootTime") + ms("pythonInitTime")),
+        WorkerStart -> (ms("pythonTotalTime") - ms("pythonProcessingTime")),
         Worker -> ms("pythonProcessingTime")
       )
   }

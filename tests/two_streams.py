@@ -13,6 +13,7 @@ class TwoStreams:
 
     def __init__(self, stream: Callable[[str], Any], first: str, second: str) -> None:
         self.inputs = (stream(first), stream(second))
+        #: May be set, to begin anew.
         self.checkpoint = self.inputs[0].checkpoint
         self.progress: list[Any] = []
 
@@ -33,6 +34,7 @@ class TwoStreams:
     def run(self, build: Callable[[DataFrame, DataFrame], DataFrame]) -> list[list[Row]]:
         """Processes what was fed; returns what each micro-batch emitted."""
         first = self.inputs[0]
+        first.checkpoint = self.checkpoint
         emitted: list[list[Row]] = first.micro_batches(build(*self.sources()))
         self.progress = first.progress
         return emitted

@@ -102,19 +102,7 @@ def process_with_initial_state(
     task: TaskFunction,
 ) -> DataFrame:
     """The DataFrame that a task makes of one DataFrame, with another one as initial state."""
-    session = inputs[0].sparkSession
-    jvm = _jvm(session)
-    with _keystate_errors(jvm, DeclarationError):
-        return jvm.frame(
-            session,
-            "processWithInitialState",
-            *inputs,
-            jvm.task(task),
-            *keys,
-            *orders,
-            task.output_type.json(),
-            task.spec.to_json(),
-        )
+    return _process_pair("processWithInitialState", inputs, keys, orders, task)
 
 
 def process_two(
@@ -125,20 +113,22 @@ def process_two(
     task: TaskFunction,
 ) -> DataFrame:
     """The DataFrame that a task makes of two others with the same keys."""
+    return _process_pair("processTwo", inputs, keys, orders, task, merged)
+
+
+def _process_pair(
+    method: str,
+    inputs: Sequence[DataFrame],
+    keys: Sequence[Sequence[Column]],
+    orders: Sequence[Sequence[Column]],
+    task: TaskFunction,
+    *options: bool,
+) -> DataFrame:
     session = inputs[0].sparkSession
     jvm = _jvm(session)
+    types = (task.output_type.json(), task.spec.to_json())
     with _keystate_errors(jvm, DeclarationError):
-        return jvm.frame(
-            session,
-            "processTwo",
-            *inputs,
-            jvm.task(task),
-            *keys,
-            *orders,
-            merged,
-            task.output_type.json(),
-            task.spec.to_json(),
-        )
+        return jvm.frame(session, method, *inputs, jvm.task(task), *keys, *orders, *options, *types)
 
 
 def add_files(

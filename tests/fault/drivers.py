@@ -16,6 +16,8 @@ from typing import Any
 
 import pyspark
 
+from tests.fault import batch_files
+
 HERE = Path(__file__).parent
 SPARK_HOME = Path(pyspark.__file__).parent
 # Two executors that are processes.
@@ -163,6 +165,8 @@ def standalone(folder: Path, hosts: list[str], cores: int) -> Iterator[str]:
 def kill_midway(rng: Random, most: int, script: str, folder: Path, *arguments: Any) -> None:
     """Runs a query's driver in the folder, for at least one micro-batch and up to `most` of them.
 
+    What is left goes on with a file of each source a micro-batch.
+
     Args:
         rng: says when it is killed.
         most: how many micro-batches are in the commit log, at most, before it is.
@@ -173,6 +177,7 @@ def kill_midway(rng: Random, most: int, script: str, folder: Path, *arguments: A
         driver.wait_for(lambda: committed(folder) >= until)
         time.sleep(rng.uniform(0, 0.4))
         assert driver.exit_code is None, driver.log
+    batch_files.keep_a_file_a_batch(folder)
 
 
 def committed(folder: Path) -> int:

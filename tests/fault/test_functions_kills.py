@@ -67,7 +67,6 @@ def test_killed_drivers_and_a_rescale(
     CHECKS[kind](expected)
     for _ in range(KILLS):
         kill_midway(rng, 3, "functions_query.py", tmp_path, kind, checkpoint_format, backend)
-        batch_files.keep_a_file_a_batch(tmp_path)
     assert 0 < committed(tmp_path) < query.FILES, "it was not killed midway"
     settings(**{"spark.sql.shuffle.partitions": "5"})
     query.start(spark, tmp_path, kind).awaitTermination()

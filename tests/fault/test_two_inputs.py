@@ -45,7 +45,6 @@ def test_killed_drivers_and_rescales(
     assert sum(number < 0 for number, _, _ in expected) > query.ROWS, "hardly any timer fired"
     for _ in range(2):
         kill_midway(rng, 3, "two_inputs_query.py", tmp_path, checkpoint_format, backend)
-        batch_files.keep_a_file_a_batch(tmp_path)
     assert committed(tmp_path) < query.FILES, "it was not killed midway"
     settings(**{"spark.sql.shuffle.partitions": "5"})
     query.start(spark, tmp_path).awaitTermination()

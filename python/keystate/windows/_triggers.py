@@ -247,6 +247,28 @@ class _ContinuousTrigger(_QuietTrigger):
         start = time - time % self._interval
         return min(start + self._interval, window.max_timestamp())
 
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        time = ctx.get_partitioned_state(self._fire_time).get()
+        if time is not None:
+            self._register(time, ctx)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() is not None:
+            self._delete(fire_time.get(), ctx)
+            fire_time.clear()
+
+    def _set(self, time: int, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._fire_time).add(time)
+        self._register(time, ctx)
+
+    @abstractmethod
+    def _register(self, time: int, ctx: TriggerContext) -> None: ...
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: TriggerContext) -> None: ...
+
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires by event time at the multiples of an interval, and at the end of the window."""
@@ -276,22 +298,15 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         self._set(self._next(time, window), ctx)
         return TriggerResult.FIRE
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_time)
-        time = ctx.get_partitioned_state(self._fire_time).get()
-        if time is not None:
-            ctx.register_event_time_timer(time)
-
     def clear(self, window: Any, ctx: TriggerContext) -> None:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if fire_time.get() is not None:
-            ctx.delete_event_time_timer(fire_time.get())
-            fire_time.clear()
+        super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
-    def _set(self, time: int, ctx: TriggerContext) -> None:
-        ctx.get_partitioned_state(self._fire_time).add(time)
+    def _register(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_event_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
@@ -319,21 +334,11 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
             self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
         return TriggerResult.FIRE
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_time)
-        time = ctx.get_partitioned_state(self._fire_time).get()
-        if time is not None:
-            ctx.register_processing_time_timer(time)
-
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if fire_time.get() is not None:
-            ctx.delete_processing_time_timer(fire_time.get())
-            fire_time.clear()
-
-    def _set(self, time: int, ctx: TriggerContext) -> None:
-        ctx.get_partitioned_state(self._fire_time).add(time)
+    def _register(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_processing_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)
 
 
 class PurgingTrigger(Trigger):

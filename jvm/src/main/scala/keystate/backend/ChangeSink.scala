@@ -1,5 +1,7 @@
 package keystate.backend
 
+import java.util.Arrays
+
 /** Takes changed entries, one after the other in the order of `[family][group][key]`, each key
   * once. It may throw, to have no more.
   */
@@ -27,4 +29,28 @@ abstract class ChangeSink {
   final def add(change: Change): Unit = add(change.family, change.group, change.key, change.value)
 
   final def addAll(changes: IterableOnce[Change]): Unit = changes.iterator.foreach(add(_))
+}
+
+object ChangeSink {
+
+  /** Makes a change of each entry: with a copy of its key and its value. */
+  def ofChanges(take: Change => Unit): ChangeSink = new ChangeSink {
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = take(
+      Change(
+        family,
+        group,
+        Arrays.copyOfRange(key, keyStart, keyStart + keyLength),
+        if (value == null) null else Arrays.copyOfRange(value, valueStart, valueStart + valueLength)
+      )
+    )
+  }
 }

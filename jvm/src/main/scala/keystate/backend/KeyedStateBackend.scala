@@ -125,7 +125,7 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     *   how many entries a group of a family will have; 0 where that is not known. It only serves to
     *   make room for them
     */
-  def loader(expected: (Int, Int) => Long = (_, _) => 0L): ChangeSink
+  def loader(expected: (Int, Int) => Long): ChangeSink
 
   /** How many entries the family holds in all groups. A backend that was restored from files may
     * still count entries whose time to live ended before that.

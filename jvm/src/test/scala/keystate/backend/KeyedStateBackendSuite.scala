@@ -38,23 +38,7 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
 
   private def changesOf(backend: KeyedStateBackend): Seq[Change] = {
     val changes = Seq.newBuilder[Change]
-    backend.writeChanges(new ChangeSink {
-      override def add(
-          family: Int,
-          group: Int,
-          key: Array[Byte],
-          keyStart: Int,
-          keyLength: Int,
-          value: Array[Byte],
-          valueStart: Int,
-          valueLength: Int
-      ): Unit = changes += Change(
-        family,
-        group,
-        key.slice(keyStart, keyStart + keyLength),
-        if (value == null) null else value.slice(valueStart, valueStart + valueLength)
-      )
-    })
+    backend.writeChanges(ChangeSink.ofChanges(changes += _))
     changes.result()
   }
 

@@ -49,22 +49,11 @@ final class TreeStateBackend extends KeyedStateBackend {
     ()
   }
 
-  override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
-    override def add(
-        family: Int,
-        group: Int,
-        key: Array[Byte],
-        keyStart: Int,
-        keyLength: Int,
-        value: Array[Byte],
-        valueStart: Int,
-        valueLength: Int
-    ): Unit = {
-      val at = address(group, key.slice(keyStart, keyStart + keyLength))
-      Seq(entries(family), committed.getOrElse(family, newEntries())).foreach { entries =>
-        if (value == null) entries.remove(at)
-        else entries.put(at, value.slice(valueStart, valueStart + valueLength))
-      }
+  override def loader(expected: (Int, Int) => Long): ChangeSink = ChangeSink.ofChanges { change =>
+    import change._
+    Seq(entries(family), committed.getOrElse(family, newEntries())).foreach { entries =>
+      if (value == null) entries.remove(address(group, key))
+      else entries.put(address(group, key), value)
     }
   }
 

@@ -22,13 +22,6 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   def remove(group: Int, key: Array[Byte]): Unit =
     if (groups(group) != null) groups(group).remove(key)
 
-  /** The group's table, which is made with room for so many entries if there is none. */
-  def tableToLoad(group: Int, expected: (Int, Int) => Long): KeyGroupTable = {
-    if (groups(group) == null)
-      groups(group) = KeyGroupTable(family.layout, expected(family.id, group))
-    groups(group)
-  }
-
   def scan(
       group: Int,
       start: Array[Byte],
@@ -50,8 +43,21 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
 
   private def tables: Iterator[KeyGroupTable] = groups.iterator.filter(_ != null)
 
-  private def madeTable(group: Int): KeyGroupTable = {
-    if (groups(group) == null) groups(group) = KeyGroupTable(family.layout)
+  /** The group's table, which is made if there is none.
+    *
+    * @param expected
+    *   for how many entries of a family and group to make room
+    */
+  def madeTable(
+      group: Int,
+      expected: (Int, Int) => Long = FamilyTable.NoneExpected
+  ): KeyGroupTable = {
+    if (groups(group) == null)
+      groups(group) = KeyGroupTable(family.layout, expected(family.id, group))
     groups(group)
   }
+}
+
+private object FamilyTable {
+  private val NoneExpected: (Int, Int) => Long = (_, _) => 0
 }

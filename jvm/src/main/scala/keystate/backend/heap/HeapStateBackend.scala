@@ -49,7 +49,7 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
         valueStart: Int,
         valueLength: Int
     ): Unit = {
-      val table = tables(family).tableToLoad(group, expected)
+      val table = tables(family).madeTable(group, expected)
       table.load(key, keyStart, keyLength, value, valueStart, valueLength)
     }
   }

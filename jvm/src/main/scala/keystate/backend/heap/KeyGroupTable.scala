@@ -54,9 +54,9 @@ private[heap] object KeyGroupTable {
   /** An empty table for states of this layout.
     *
     * @param expected
-    *   how many entries it will have, if that is known
+    *   how many entries it will have; 0 if that is not known
     */
-  def apply(layout: Layout, expected: Long = 0): KeyGroupTable = layout match {
+  def apply(layout: Layout, expected: Long): KeyGroupTable = layout match {
     case Layout.Point => new PointTable(expected)
     case Layout.Grouped => new GroupedTable
     case Layout.Ordered => new OrderedTable

@@ -14,9 +14,9 @@ import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
   * that the transaction removed keeps its slot until the end of the transaction.
   *
   * @param expected
-  *   how many entries it will have, if that is known: then it need not grow
+  *   how many entries it will have: then it need not grow. 0 if that is not known
   */
-private[heap] final class PointTable(expected: Long = 0) extends KeyGroupTable {
+private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
   import PointTable._
 
   // Upper half: the key's hash, never 0. Lower half: the record's address. A free slot is 0.
@@ -181,9 +181,7 @@ private[heap] final class PointTable(expected: Long = 0) extends KeyGroupTable {
     addresses
   }
 
-  private def slotOf(address: Int): Int = {
-    find(records.key(address))
-  }
+  private def slotOf(address: Int): Int = find(records.key(address))
 
   /** The free slot for a key that `find` did not find; the table grows if it is too full. */
   private def freeSlot(

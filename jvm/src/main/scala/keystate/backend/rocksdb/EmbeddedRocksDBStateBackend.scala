@@ -1,7 +1,6 @@
 package keystate.backend.rocksdb
 
 import java.io.File
-import java.util.Arrays
 
 import scala.annotation.tailrec
 
@@ -69,25 +68,11 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     tables(family).remove(group, key)
 
   /** For single entries only. Versions are loaded by `restore`. */
-  override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
-    override def add(
-        family: Int,
-        group: Int,
-        key: Array[Byte],
-        keyStart: Int,
-        keyLength: Int,
-        value: Array[Byte],
-        valueStart: Int,
-        valueLength: Int
-    ): Unit = {
-      val entryKey = Arrays.copyOfRange(key, keyStart, keyStart + keyLength)
-      val entryValue =
-        if (value == null) null else Arrays.copyOfRange(value, valueStart, valueStart + valueLength)
-      val existed = database.contains(family, group, entryKey)
-      database.write(Iterator.single(Change(family, group, entryKey, entryValue)))
-      tables(family)
-        .restored(group, (if (value == null) 0L else 1L) - (if (existed) 1L else 0L))
-    }
+  override def loader(expected: (Int, Int) => Long): ChangeSink = ChangeSink.ofChanges { change =>
+    val existed = database.contains(change.family, change.group, change.key)
+    database.write(Iterator.single(change))
+    val more = (if (change.value == null) 0L else 1L) - (if (existed) 1L else 0L)
+    tables(change.family).restored(change.group, more)
   }
 
   override def restore(

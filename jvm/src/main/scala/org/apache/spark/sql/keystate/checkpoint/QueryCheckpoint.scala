@@ -54,8 +54,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def committedBatches: Seq[Long] = commits.batches
 
   /** The errors of the entries of both logs that can't be read, with their micro-batches. */
-  def damagedEntries: Seq[(Long, KeystateException)] =
-    commits.damaged.toSeq.sortBy(_._1) ++ offsets.damaged.toSeq.sortBy(_._1)
+  def damagedEntries: Seq[(Long, KeystateException)] = commits.damaged ++ offsets.damaged
 
   def lastBatch: Long = committed.getOrElse(throw KeystateErrors.nothingCommitted(location))
 

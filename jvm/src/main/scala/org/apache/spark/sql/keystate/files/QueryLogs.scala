@@ -61,13 +61,13 @@ private[keystate] object QueryLogs {
       catch { case _: FileNotFoundException | _: NoSuchFileException => None }
     }
 
-    /** The errors of the entries that can't be read, by micro-batch. */
-    def damaged: Map[Long, KeystateException] = batches.flatMap { batch =>
+    /** The errors of the entries that can't be read, with their micro-batches in order. */
+    def damaged: Seq[(Long, KeystateException)] = batches.flatMap { batch =>
       try {
         get(batch)
         None
       } catch { case e: KeystateException => Some(batch -> e) }
-    }.toMap
+    }
 
     def latest: Option[(Long, T)] = batches.lastOption.flatMap(batch => get(batch).map(batch -> _))
 

@@ -20,12 +20,8 @@ import keystate.{
   TimerService
 }
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.operator.{
-  FunctionRun,
-  MetricValues,
-  OperatorTaskContext,
-  TaskRows
-}
+import org.apache.spark.sql.keystate.metrics.MetricValues
+import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{Timer, Timers}

@@ -30,13 +30,18 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
-import org.apache.spark.util.CollectionAccumulator
+import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
 
 import keystate.backend.StateFamily
 import keystate.errors.{BadSettingException, KeystateErrors}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
-import org.apache.spark.sql.keystate.sampling.{KeySample, LastSamples}
+import org.apache.spark.sql.keystate.metrics.{
+  LastSamples,
+  MetricValues,
+  SampledKeys,
+  SubtaskReports
+}
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.StoreConfig
@@ -231,22 +236,19 @@ private[keystate] class KeyedProcessExec(
   private def reportsMetrics = spec.metrics || inRealTime
 
   /** The function's own metrics in this micro-batch, and in real-time mode its latencies. */
-  private lazy val functionMetrics = {
-    val values = new FunctionMetrics
-    session.sparkContext.register(values)
-    values
-  }
+  private lazy val functionMetrics = registered(new SubtaskReports[MetricValues])
 
   /** Samples the keys of this micro-batch, if the session asks for it and there are keys. */
   private lazy val keySampling: Option[OperatorTasks.KeySampling] =
     Option
       .when(groupingAttributes.nonEmpty)(Settings.SampledKeys.of(StoreConfig.in(conf)))
       .filter(_ > 0)
-      .map { every =>
-        val sample = new KeySample
-        session.sparkContext.register(sample)
-        OperatorTasks.KeySampling(every, sample)
-      }
+      .map(OperatorTasks.KeySampling(_, registered(new SubtaskReports[SampledKeys])))
+
+  private def registered[A <: AccumulatorV2[_, _]](accumulator: A): A = {
+    session.sparkContext.register(accumulator)
+    accumulator
+  }
 
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
@@ -415,11 +417,7 @@ private[keystate] class KeyedProcessExec(
     spec.broadcast.nonEmpty && Settings.BroadcastCheck.of(StoreConfig.in(conf))
 
   /** Digests of the broadcast states in the subtasks after this micro-batch. */
-  private lazy val digests = {
-    val accumulator = new CollectionAccumulator[BroadcastAgreement.Digest]
-    session.sparkContext.register(accumulator)
-    accumulator
-  }
+  private lazy val digests = registered(new CollectionAccumulator[BroadcastAgreement.Digest])
 
   /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. Of a
     * worker that is used again, Spark's "init" begins when its last task ended; so the start is what
@@ -442,11 +440,15 @@ private[keystate] class KeyedProcessExec(
     }
     val progress = super.getProgress()
     keySampling.foreach { keys =>
-      LastSamples.put(getStateInfo.queryRunId, getStateInfo.operatorId, keys.sample.total)
+      LastSamples.put(
+        getStateInfo.queryRunId,
+        getStateInfo.operatorId,
+        keys.sample.total(SampledKeys.Empty)(_ merge _)
+      )
     }
     workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
-      functionMetrics.total.all.foreach { case (name, value) =>
+      functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
       }
     }

@@ -7,6 +7,7 @@ import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.ttl.{Expiry, TtlEntries}
+import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
   BroadcastStates,

@@ -23,7 +23,7 @@ import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
-import org.apache.spark.sql.keystate.sampling.{KeyCounter, KeySample}
+import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
@@ -252,7 +252,7 @@ private[keystate] object OperatorTasks {
   }
 
   /** The key of every n-th row is counted, and the counts are added to a sample. */
-  final case class KeySampling(every: Int, sample: KeySample)
+  final case class KeySampling(every: Int, sample: SubtaskReports[SampledKeys])
 
   /** What tasks tell the driver besides their rows.
     *
@@ -273,7 +273,7 @@ private[keystate] object OperatorTasks {
       values: Map[String, SQLMetric],
       checkpoints: Option[CollectionAccumulator[StatefulOpStateStoreCheckpointInfo]],
       val nextTimer: EarliestTime,
-      val function: Option[FunctionMetrics],
+      val function: Option[SubtaskReports[MetricValues]],
       val keys: Option[KeySampling],
       val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]]
   ) extends Serializable {

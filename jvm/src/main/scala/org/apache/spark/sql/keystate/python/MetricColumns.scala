@@ -7,7 +7,7 @@ import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import org.apache.spark.sql.keystate.operator.MetricValues
+import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** What a worker reports of the function's own metrics. */

@@ -9,7 +9,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 
-import org.apache.spark.sql.keystate.operator.MetricValues
+import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.state.Timer
 
 /** What a function in this JVM is given in real-time mode: rows as they come, and timers as the

@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.mutable
 
-import org.apache.spark.sql.keystate.operator.{LatencyHistogram, MetricValues}
+import org.apache.spark.sql.keystate.metrics.{LatencyHistogram, MetricValues}
 
 /** How long the rows of a task waited, and how long the function had them. For the task's thread. */
 private[keystate] final class RowLatencies {

@@ -19,7 +19,7 @@ import org.apache.spark.util.Utils
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointReport, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
-import org.apache.spark.sql.keystate.sampling.LastSamples
+import org.apache.spark.sql.keystate.metrics.LastSamples
 
 /** For each running query with state: what its last progress tells of its operators, and what its
   * checkpoint tells of states and partitions after the last committed micro-batch.

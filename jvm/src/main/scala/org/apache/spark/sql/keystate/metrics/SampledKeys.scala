@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.sampling
+package org.apache.spark.sql.keystate.metrics
 
 /** The keys that came most often in a sample of rows.
   *

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.operator
+package org.apache.spark.sql.keystate.metrics
 
 import java.lang.Long.numberOfLeadingZeros
 
@@ -49,7 +49,7 @@ private[keystate] object LatencyHistogram {
   private final val Parts = 1 << Bits
   private final val Buckets = (64 - Bits) * Parts
 
-  private[operator] def bucketOf(micros: Long): Int =
+  private[metrics] def bucketOf(micros: Long): Int =
     if (micros < Parts) micros.toInt
     else {
       val shift = 63 - Bits - numberOfLeadingZeros(micros)
@@ -57,7 +57,7 @@ private[keystate] object LatencyHistogram {
     }
 
   /** The longest duration in a bucket. */
-  private[operator] def greatestOf(bucket: Int): Long =
+  private[metrics] def greatestOf(bucket: Int): Long =
     if (bucket < Parts) bucket.toLong
     else {
       val shift = bucket / Parts - 1

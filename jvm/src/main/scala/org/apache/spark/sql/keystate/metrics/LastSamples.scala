@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.sampling
+package org.apache.spark.sql.keystate.metrics
 
 import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
 

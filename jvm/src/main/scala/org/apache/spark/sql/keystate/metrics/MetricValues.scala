@@ -1,8 +1,4 @@
-package org.apache.spark.sql.keystate.operator
-
-import scala.collection.mutable
-
-import org.apache.spark.util.AccumulatorV2
+package org.apache.spark.sql.keystate.metrics
 
 /** Values of the function's own metrics, and of what is measured around it. `merge` makes those of
   * several subtasks one.
@@ -41,27 +37,4 @@ private[keystate] object MetricValues {
     b.foldLeft(a) { case (all, (name, value)) =>
       all.updated(name, all.get(name).fold(value)(fold(_, value)))
     }
-}
-
-/** The function's metrics in a micro-batch, by subtask. A subtask can report more than once: by
-  * several attempts, or by a task that runs again for another action or a lost shuffle file. Then
-  * one report counts: it replaces the one before.
-  */
-private[keystate] final class FunctionMetrics
-    extends AccumulatorV2[(Int, MetricValues), Map[Int, MetricValues]] {
-  private val bySubtask = mutable.HashMap.empty[Int, MetricValues]
-
-  override def isZero: Boolean = bySubtask.isEmpty
-  override def copy(): FunctionMetrics = {
-    val copied = new FunctionMetrics
-    copied.bySubtask ++= bySubtask
-    copied
-  }
-  override def reset(): Unit = bySubtask.clear()
-  override def add(of: (Int, MetricValues)): Unit = bySubtask += of
-  override def merge(other: AccumulatorV2[(Int, MetricValues), Map[Int, MetricValues]]): Unit =
-    bySubtask ++= other.value
-  override def value: Map[Int, MetricValues] = bySubtask.toMap
-
-  def total: MetricValues = value.values.foldLeft(MetricValues.Empty)(_ merge _)
 }

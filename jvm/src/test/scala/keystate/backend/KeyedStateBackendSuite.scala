@@ -90,6 +90,40 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
       }
     }
 
+    test(s"${family.name}: multiGet of many keys gives what get does") {
+      withBackend { backend =>
+        val random = new Random(7)
+        val lengths = Seq(0, 10, 59, 60, 61, 300)
+        val keys = Array.tabulate(10000) { n =>
+          val name = s"$n" + "x" * lengths(n % lengths.size)
+          if (family == grouped) entry(name, s"${n % 3}") else bytes(name)
+        }
+        val groups = keys.indices.map(_ % 8).toArray
+        def value() = new Array[Byte](random.nextInt(if (random.nextInt(50) == 0) 9000 else 300))
+        def change(share: Double): Unit = keys.indices.foreach { i =>
+          if (random.nextDouble() < share)
+            if (random.nextBoolean()) backend.put(family.id, groups(i), keys(i), value())
+            else backend.remove(family.id, groups(i), keys(i))
+        }
+        change(0.8)
+        backend.changesCommitted()
+        change(0.1)
+        for (count <- Seq(0, 1, 50, 5000, keys.length)) {
+          val values = new Array[Array[Byte]](keys.length)
+          backend.multiGet(family.id, groups, keys, values, count)
+          assert(values.drop(count).forall(_ == null))
+          for (i <- 0 until count) {
+            val expected = Option(backend.get(family.id, groups(i), keys(i)))
+            assert(Option(values(i)).map(_.length) == expected.map(_.length), s"key $i of $count")
+          }
+        }
+        val before = backend.count(family.id)
+        val made = keys.indices.filter(i => backend.get(family.id, groups(i), keys(i)) == null)
+        made.foreach(i => backend.put(family.id, groups(i), keys(i), bytes("made")))
+        assert(backend.count(family.id) == before + made.size && before + made.size == keys.length)
+      }
+    }
+
     test(s"${family.name}: rollback restores what was committed") {
       withBackend { backend =>
         val keys = keysFor(family)

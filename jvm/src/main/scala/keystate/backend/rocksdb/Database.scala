@@ -66,11 +66,29 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       buffer = found.cleared(length)
       length = find(family, group, entryKey, buffer)
     }
-    if (length == RocksDB.NOT_FOUND || buffer.get(0) == RunFormat.Removed) null
-    else {
-      val bytes = new Array[Byte](length - 1)
-      buffer.get(1, bytes)
-      bytes
+    if (length == RocksDB.NOT_FOUND) null else NativeBuffer.valueOf(buffer, length)
+  }
+
+  /** Sets the values at the first `count` of `indexes` to those of the keys there. */
+  def multiGet(
+      family: Int,
+      groups: Array[Int],
+      keys: Array[Array[Byte]],
+      values: Array[Array[Byte]],
+      indexes: Array[Int],
+      count: Int
+  ): Unit = {
+    def getAlone(index: Int): Unit = values(index) = get(family, groups(index), keys(index))
+    val batch = KeyBatch.ofThread()
+    var i = 0
+    while (i < count) {
+      val index = indexes(i)
+      val handle = segment(groups(index)).handle
+      if (count < KeyBatch.MinKeys || !batch.add(handle, family, groups(index), keys(index), index))
+        getAlone(index)
+      i += 1
+      if (batch.isFull || i == count && !batch.isEmpty)
+        batch.get(db, readOptions, values)(getAlone)
     }
   }
 

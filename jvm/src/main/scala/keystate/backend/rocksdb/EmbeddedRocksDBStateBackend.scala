@@ -52,14 +52,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       keys: Array[Array[Byte]],
       values: Array[Array[Byte]],
       count: Int
-  ): Unit = {
-    val entries = tables(family)
-    var i = 0
-    while (i < count) {
-      values(i) = entries.get(groups(i), keys(i))
-      i += 1
-    }
-  }
+  ): Unit = tables(family).multiGet(groups, keys, values, count)
 
   override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit =
     tables(family).put(group, key, value)

@@ -48,6 +48,37 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     }
   }
 
+  /** [[keystate.backend.StateEntries.multiGet]] for this family. */
+  def multiGet(
+      groups: Array[Int],
+      keys: Array[Array[Byte]],
+      values: Array[Array[Byte]],
+      count: Int
+  ): Unit = {
+    // The indexes of the keys that have no change.
+    val asked = new Array[Int](count)
+    var stored = 0
+    var i = 0
+    while (i < count) {
+      val change = changesOf(groups(i)).get(keys(i))
+      values(i) = null
+      if (PendingChange.isChange(change)) values(i) = change.value
+      else if (change ne PendingChange.Absent) {
+        asked(stored) = i
+        stored += 1
+      }
+      i += 1
+    }
+    database.multiGet(family.id, groups, keys, values, asked, stored)
+    i = 0
+    while (i < stored) {
+      val index = asked(i)
+      if (changesOf(groups(index)).get(keys(index)) == null)
+        note(groups(index), keys(index), values(index) != null)
+      i += 1
+    }
+  }
+
   def put(group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
     val changes = changesOf(group)
     val change = changes.get(key)

@@ -22,6 +22,7 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
     )
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
+  handles.add(new NativeTrim)
 
   override def close(): Unit = SharedMemory.synchronized {
     users -= 1

@@ -4,15 +4,21 @@ import java.io.File
 import java.nio.file.Files
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 import scala.util.Random
 
+import org.rocksdb.RocksDBException
 import org.scalatest.BeforeAndAfterEach
+import org.scalatest.concurrent.Eventually
 
 import keystate.errors.{ErrorCode, KeystateException}
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
 import keystate.errors.LocalStorageException
 
-class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with BeforeAndAfterEach {
+class EmbeddedRocksDBStateBackendSuite
+    extends KeyedStateBackendSuite
+    with BeforeAndAfterEach
+    with Eventually {
   private val folders = mutable.Buffer.empty[File]
 
   private def factory(options: (String, String)*) = {
@@ -20,6 +26,11 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
     factory.configure(options.toMap)
     factory
   }
+
+  private val KnownToTrim = Runtime.Version.parse("17.0.15")
+
+  private def threads(name: String): Int =
+    Thread.getAllStackTraces.keySet.asScala.count(_.getName == name)
 
   private def newFolder(): File = {
     val folder = Files.createTempDirectory("keystate-test").toFile
@@ -44,6 +55,17 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
     assert(SharedMemory.isInUse)
     b.close()
     assert(!SharedMemory.isInUse)
+  }
+
+  test("what native memory is free goes back to the operating system while there is a store") {
+    val (a, b) = (newBackend(8), newBackend(8))
+    assert(threads("keystate-native-trim") == 1)
+    a.close()
+    assert(threads("keystate-native-trim") == 1)
+    b.close()
+    eventually(assert(threads("keystate-native-trim") == 0))
+    assume(Runtime.version.compareTo(KnownToTrim) >= 0)
+    assert(NativeTrim.trim().startsWith("Trim native heap"))
   }
 
   test("a backend that can't be opened leaves nothing") {
@@ -74,6 +96,31 @@ class EmbeddedRocksDBStateBackendSuite extends KeyedStateBackendSuite with Befor
     }
     assert(e.getMessage.contains(folder.getPath) && e.code == "KEYSTATE_LOCAL_STORAGE")
     backend.close()
+  }
+
+  test("of many keys, one whose block can't be read is an error and not absent") {
+    val folder = newFolder()
+    val backend = factory("memoryMB" -> "4").create(8, () => folder)
+    backend.register(point)
+    val keys = Array.tabulate(10000)(n => bytes(f"$n%06d"))
+    val random = new Random(7)
+    keys.grouped(2000).foreach { some =>
+      some.foreach { key =>
+        val value = new Array[Byte](4000)
+        random.nextBytes(value)
+        backend.put(point.id, 0, key, value)
+      }
+      backend.changesCommitted()
+    }
+    val files = folder.listFiles.filter(_.getName.endsWith(".sst"))
+    assert(files.nonEmpty, "all is in memory: nothing can be damaged")
+    files.foreach(file => Files.write(file.toPath, new Array[Byte](file.length.toInt)))
+    val values = new Array[Array[Byte]](keys.length)
+    try
+      intercept[RocksDBException] {
+        backend.multiGet(point.id, new Array[Int](keys.length), keys, values, keys.length)
+      }
+    finally backend.close()
   }
 
   test("nothing of a closed backend can be used, and open scans are closed with it") {

@@ -51,13 +51,13 @@ class S3:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
-    def requests(self, since: int = 0) -> list[tuple[str, str]]:
-        """Verb and path of each request from the log's byte `since` on; a GET of a list is LIST."""
-        found = REQUEST.findall(self._log.read_bytes()[since:].decode(errors="replace"))
+    def requests(self, since: int = 0, until: int | None = None) -> list[tuple[str, str]]:
+        """Verb and path of each request between bytes of the log; a GET of a list is LIST."""
+        found = REQUEST.findall(self._log.read_bytes()[since:until].decode(errors="replace"))
         return [("LIST" if "list-type=" in path else verb, path) for verb, path in found]
 
     def now(self) -> int:
-        """For `requests`: those from here on."""
+        """For `requests`: where the log ends."""
         return self._log.stat().st_size
 
     @staticmethod

@@ -80,6 +80,7 @@ def finish(spark: SparkSession, folder: Path, store: str) -> dict[str, Any]:
     start(spark, folder, "last", savepoint, availableNow=True).awaitTermination()
     found["after"] = admin.inspect(savepoint)["partitions"]
     found["problems"] += admin.verify(savepoint)
+    create(spark, f"{store}/cut/_keystate/unfinished")
     found["cut off"] = [
         error(lambda: admin.verify(f"{store}/cut")),
         error(lambda: admin.savepoint(checkpoint, f"{store}/cut")),
@@ -90,6 +91,13 @@ def finish(spark: SparkSession, folder: Path, store: str) -> dict[str, Any]:
         ),
     ]
     return found
+
+
+def create(spark: SparkSession, url: str) -> None:
+    """Makes an empty file."""
+    hadoop = spark._jvm.org.apache.hadoop.fs
+    path = hadoop.Path(url)
+    hadoop.FileSystem.get(path.toUri(), spark._jsc.hadoopConfiguration()).create(path).close()
 
 
 def error(operation: Callable[[], Any]) -> str:

@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fault import second_driver_query as query
-from tests.fault.drivers import Started
-from tests.fault.test_second_driver import last_counts
-from tests.stores.s3_server import BUCKET, S3, s3
-
-EACH = query.ROWS // query.KEYS
+from tests.stores.s3_server import S3, s3
+from tests.stores.two_drivers import fenced_killed_and_rescaled
 
 
 @pytest.mark.skipif("SLOW" not in os.environ, reason="long; set SLOW=1")
-def test_two_drivers_kills_rescales_and_savepoints(tmp_path: Path) -> None:
-    """A driver is fenced off by a second one, which is killed in a batch; a third one goes on.
-
-    Each has another number of partitions.
-    """
-    query.feed(tmp_path, 0)
-    for name in "ab":
-        (tmp_path / f"{name}.sink").touch()
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+def test_two_drivers_kills_rescales_and_savepoints(checkpoint_format: str, tmp_path: Path) -> None:
     with s3(tmp_path) as store:
-        (tmp_path / "settings.json").write_text(json.dumps(store.settings()))
-        store.client.put_object(Bucket=BUCKET, Key="cut/_keystate/unfinished", Body=b"")
-
-        def driver(name: str, partitions: int) -> Started:
-            script = Path(__file__).with_name("store_query.py")
-            arguments = [store.url, tmp_path, name, partitions, 2]
-            command = [sys.executable, str(script), *map(str, arguments)]
-            return Started(command, tmp_path / f"{name}.log")
-
-        def waits(name: str) -> bool:
-            return (tmp_path / f"{name}.waits").exists()
-
-        with driver("a", 4) as first:
-            first.wait_for(lambda: (tmp_path / "output/0.json").exists())
-            query.feed(tmp_path, 1)
-            first.wait_for(lambda: waits("a.sink"))
-            with driver("b", 3) as second:
-                second.wait_for(lambda: waits("b.sink"))
-                (tmp_path / "a.sink").unlink()
-                first.wait_for((tmp_path / "a.error").exists)
-                assert "KEYSTATE_FENCED" in (tmp_path / "a.error").read_text()
-                assert store.files("query/commits/") == ["query/commits/0"]
-        query.feed(tmp_path, 2)
-        with driver("last", 5) as last:
-            last.wait_for((tmp_path / "steady").exists)
-            begin = store.now()
-            (tmp_path / "steady").unlink()
-            last.wait_for((tmp_path / "counted").exists)
-            steady = store.requests(begin)
-            (tmp_path / "counted").unlink()
-            assert last.wait() == 0, last.log
-        found = json.loads((tmp_path / "found.json").read_text())
-        assert found["problems"] == found["savepoint"] == []
-        assert found["state"] == [[key, 3 * EACH] for key in range(query.KEYS)]
-        assert (found["partitions"], found["before"], found["after"]) == (5, 5, 2)
-        # 0, 1 and 2, eight while requests were counted, and the one after the savepoint.
-        assert last_counts(tmp_path) == dict.fromkeys(range(query.KEYS), 12 * EACH)
-        check_requests(steady, batches=5, partitions=5)
-        assert not [name for name in store.files() if ".tmp" in name]
-        verify, savepoint, start = found["cut off"]
-        assert "KEYSTATE_UNFINISHED" in verify and "KEYSTATE_UNFINISHED" in start
-        assert "KEYSTATE_SAVEPOINT_EXISTS" in savepoint
+        at: dict[str, int] = {}
+        fenced_killed_and_rescaled(
+            store, tmp_path, checkpoint_format, lambda moment: at.update({moment: store.now()})
+        )
+        check_requests(store.requests(at["steady"], at["counted"]), batches=5, partitions=5)
         check_savepoint([path for verb, path in store.requests() if verb in ("PUT", "DELETE")])
 
 

@@ -76,24 +76,24 @@ object OperatorState {
     val names = old.flatMap(_.lists).map(list => (list.name, list.union)).distinct
     var first = 0
     val parts = names.map { case (name, union) =>
-      val elements = collect(old, name)
-      if (union) OperatorList(name, union, elements) +: Seq.fill(parallelism - 1)(empty(name))
+      val elements = collect(old, name).toVector
+      if (union) OperatorList(name, union, elements) +: Vector.fill(parallelism - 1)(empty(name))
       else {
         val remainder = elements.size % parallelism
-        val sizes = Seq.tabulate(parallelism)(i =>
+        val sizes = Vector.tabulate(parallelism)(i =>
           elements.size / parallelism + (if (i < remainder) 1 else 0)
         )
         val starts = sizes.scanLeft(0)(_ + _)
         val dealt = starts.zip(sizes).map { case (at, size) => elements.slice(at, at + size) }
         val shift = first
         first = (first + remainder) % parallelism
-        Seq.tabulate(parallelism) { subtask =>
+        Vector.tabulate(parallelism) { subtask =>
           OperatorList(name, union, dealt(Math.floorMod(subtask - shift, parallelism)))
         }
       }
     }
     val batch = old.map(_.batch).maxOption.getOrElse(0L)
-    Seq.tabulate(parallelism)(i => OperatorState(batch, parts.map(_(i))))
+    Vector.tabulate(parallelism)(i => OperatorState(batch, parts.map(_(i))))
   }
 
   private def empty(name: String) = OperatorList(name, union = true, Nil)

@@ -50,9 +50,11 @@ object Rescaling {
       newId: () => String,
       local: LocalFolder
   ): Seq[Option[String]] = {
-    val old = Concurrently.map(ids.zipWithIndex) { case (id, partition) =>
-      readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
-    }
+    val old = Concurrently
+      .map(ids.zipWithIndex) { case (id, partition) =>
+        readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
+      }
+      .toVector
     val maxParallelism = old.head.maxParallelism
     old.foreach(manifest => checkGroups(manifest, operator, store, ids.size, maxParallelism))
     val families = commonFamilies(operator, store, old)
@@ -63,12 +65,14 @@ object Rescaling {
         .flatten,
       parallelism
     )
+    val numKeys = old.map(_.numKeys).sum
+    val nextFamilyId = old.map(_.nextFamilyId).max
     Concurrently.map(0 until parallelism) { partition =>
       val location = StoreLocation(operator, partition, store)
       val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
       val id = ids.head.map(_ => newId())
       val runs = for {
-        manifest <- old
+        manifest <- donors(old, partition, groups)
         taken = takenFrom(manifest, partition, old.size, groups)
         run <- manifest.runs
         part <- taken.filter(run.groups.intersects)
@@ -85,8 +89,8 @@ object Rescaling {
         rescaledAt = Some(version),
         numKeys =
           if (counts.size == families.size) counts.valuesIterator.map(_.total).sum
-          else old.map(_.numKeys).sum / parallelism,
-        nextFamilyId = old.map(_.nextFamilyId).max,
+          else numKeys / parallelism,
+        nextFamilyId = nextFamilyId,
         families = families,
         entryCounts = counts,
         runs = runs
@@ -118,11 +122,25 @@ object Rescaling {
       )
   }
 
+  /** The old partitions that a new one takes anything from, in their order. There are few, so that
+    * many partitions do not take time by their number squared.
+    */
+  private def donors(
+      old: IndexedSeq[Manifest],
+      partition: Int,
+      groups: KeyGroupRange
+  ): Seq[Manifest] = {
+    val maxParallelism = old.head.maxParallelism
+    def owner(group: Int) = KeyGroups.subtaskOf(group, old.size, maxParallelism)
+    val ofGroups = owner(groups.first) to owner(groups.last)
+    (ofGroups :+ partition % old.size).distinct.sorted.map(old)
+  }
+
   /** How many entries of a family a new partition has; None where an old partition's manifest does
     * not have that by group.
     */
   private def entryCounts(
-      old: Seq[Manifest],
+      old: IndexedSeq[Manifest],
       family: Int,
       partition: Int,
       groups: KeyGroupRange

@@ -259,8 +259,9 @@ object PythonBridge {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val root = new Path(stopped(classic, checkpoint))
     val conf = classic.sessionState.newHadoopConf()
-    if (!CheckpointFiles.create(root, conf).exists(new Path(root, "offsets")))
-      throw KeystateErrors.noCheckpoint(checkpoint)
+    val files = CheckpointFiles.create(root, conf)
+    CheckpointOwner.checkFinished(root, files)
+    if (!files.exists(new Path(root, "offsets"))) throw KeystateErrors.noCheckpoint(checkpoint)
     val rescaling = new QueryRescaling(classic, root.toString)
     rescaling.checkProvider()
     val run = s"rescale to $partitions partitions"

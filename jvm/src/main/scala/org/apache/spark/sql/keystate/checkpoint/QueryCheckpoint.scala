@@ -36,7 +36,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     extends AutoCloseable {
   val root = new Path(location)
   val files: CheckpointFileManager = CheckpointFiles.create(root, conf)
-  if (files.exists(CheckpointOwner.unfinished(root))) throw KeystateErrors.unfinished(root)
+  CheckpointOwner.checkFinished(root, files)
   if (!files.exists(new Path(root, "commits"))) throw KeystateErrors.noCheckpoint(location)
 
   private val commits = QueryLogs.commits(conf, root)

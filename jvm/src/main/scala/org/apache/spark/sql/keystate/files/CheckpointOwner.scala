@@ -69,7 +69,7 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def take(checkpoint: Path, conf: Configuration, run: String): Unit = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
-    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(checkpoint)
+    checkFinished(checkpoint, files)
     files.mkdirs(folder(checkpoint))
     val content = JsonMethods.compact(
       ("format" -> Format) ~ ("run" -> run) ~ ("host" -> host) ~ ("pid" -> process.pid) ~
@@ -168,6 +168,10 @@ private[keystate] object CheckpointOwner extends Logging {
 
   /** The file that a checkpoint has while it is made, in an object store. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
+
+  /** Fails where the copying of a checkpoint was cut off. */
+  def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit =
+    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(checkpoint)
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

@@ -217,6 +217,35 @@ def test_batch_fires_all_at_the_end(spark: Any, way: str, settings: Callable[...
     assert sorted((r.key, r.second) for r in emitted.collect()) == sorted(expected)
 
 
+class Echoes(KeyedProcessFunction):
+    """Sets timers, and keeps nothing else."""
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        ctx.timer_service().register_event_time_timer(EPOCH + 5000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield (str(ctx.get_current_key()),)
+
+
+def test_another_key_is_refused_without_keyed_state(stream: Callable[..., Any]) -> None:
+    """Else a timer of the other key would fire for bytes that mean something else."""
+
+    def keyed(column: str) -> Callable[[Any], Any]:
+        def build(df: Any) -> Any:
+            rows = keystate.keyed(df.withWatermark("time", "0 seconds"), column)
+            return rows.process(Echoes(), "key string", time_mode="event_time")
+
+        return build
+
+    fed = stream("key long, name string, time timestamp")
+    fed.feed([(1, "a", at(0))])
+    fed.run(keyed("key"))
+    fed.feed([(1, "a", at(60))])
+    with pytest.raises(StreamingQueryException, match=r"KEYSTATE_KEY_CHANGED.*keyed by \(key"):
+        fed.run(keyed("name"))
+    assert fed.run(keyed("key")) == [("1",)]
+
+
 def test_refusals(spark: Any, stream: Callable[..., Any]) -> None:
     fed = stream(SCHEMA)
     fed.feed([("a", at(0), [1], None)])

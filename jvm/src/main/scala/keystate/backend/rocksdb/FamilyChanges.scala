@@ -198,6 +198,8 @@ private[rocksdb] object FamilyChanges {
   /** The bytes that a change takes besides its key and value. */
   private final val Overhead = 90
 
-  /** The most keys that are noted: those that were read and not written since. */
-  private final val MaxNotes = 200000
+  /** The most keys that are noted: those that were read and not written since. It is more than a
+    * Python worker has before it returns their changes: those of the messages on the way.
+    */
+  private final val MaxNotes = 500000
 }

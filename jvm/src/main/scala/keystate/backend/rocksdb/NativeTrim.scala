@@ -32,7 +32,7 @@ private[rocksdb] final class NativeTrim extends AutoCloseable {
 }
 
 private[rocksdb] object NativeTrim {
-  private final val Seconds = 5L
+  private final val Seconds = 3L
   private final val Trim = "systemTrimNativeHeap"
   private val Commands = new ObjectName("com.sun.management:type=DiagnosticCommand")
   private val log = LoggerFactory.getLogger(classOf[NativeTrim])

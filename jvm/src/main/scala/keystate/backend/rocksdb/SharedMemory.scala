@@ -14,11 +14,15 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   private val handles = new NativeHandles
   private var users = 0
 
+  // An eighth of the memory is left for what is not in the cache: buffers of compactions, and what
+  // the C library takes beyond what it is asked for.
+  private val cacheBytes = size.memoryBytes / 8 * 7
+
   // A lookup asks a filter of each file that may have the key, so the time to find a block in the
   // cache matters. This kind of cache has no lock, and no list to keep in order.
   val cache: Cache =
     handles.add(
-      new HyperClockCache(size.memoryBytes, AnyCharge, shardBits(size.memoryBytes), false)
+      new HyperClockCache(cacheBytes, AnyCharge, shardBits(cacheBytes), false)
     )
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))

@@ -95,7 +95,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
-    before.foreach(schema => checkKey(schema.keySchema))
+    before.foreach(schema => SchemaEvolution.checkKey(groupingKey(schema.keySchema), keySchema))
     val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
     last match {
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
@@ -108,15 +108,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
         )
         StateSchemaValidationResult(evolvedSchema = true, file.toString)
     }
-  }
-
-  /** Throws if the checkpoint has entries with another key. */
-  private def checkKey(entryKey: StructType): Unit = {
-    val recorded = groupingKey(entryKey)
-    def columns(key: StructType) =
-      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
-    if (!SchemaEvolution.same(recorded, keySchema))
-      throw KeystateErrors.keyChanged(columns(recorded), columns(keySchema))
   }
 }
 

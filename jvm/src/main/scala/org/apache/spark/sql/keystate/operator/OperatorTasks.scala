@@ -63,15 +63,10 @@ private[keystate] final class OperatorTasks(
     metrics: OperatorTasks.Metrics
 ) extends Serializable {
 
-  /** By family, what the task adds to the properties that are declared: the key of timers, for where
-    * there is no keyed state that tells it.
-    */
-  private val keyTypes: Map[String, (String, String)] =
-    if (columns.grouping.isEmpty) Map.empty
-    else {
-      val keys = SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(columns.grouping))
-      Map(OwnFamilies.TimersName -> OwnFamilies.timerKey(keys))
-    }
+  /** JSON of the key of timers, for where there is no keyed state that tells it. */
+  private val timerKey: Option[String] = Option.when(columns.grouping.nonEmpty) {
+    SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(columns.grouping)).json
+  }
 
   /** @param inputs
     *   the rows of each input
@@ -90,9 +85,12 @@ private[keystate] final class OperatorTasks(
     if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
     val expired =
       OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family, live = realTime)
+    for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
+      OwnFamilies.checkTimerKey(timers, key)
     val families = spec.families.map { f =>
-      val properties =
-        f.properties ++ keyTypes.get(f.name) ++ expired.get(f.name).toSeq.flatMap(_.properties)
+      val properties = f.properties ++
+        timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
+        expired.get(f.name).toSeq.flatMap(_.properties)
       own.registerFamily(f.name, f.layout, properties).id
     }
     val task = new OperatorTaskContext(

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.spec
 
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{DataType, StructType}
 
-import keystate.backend.Layout
+import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
 
 /** The families that Keystate keeps for itself beside a function's states: name, layout and
@@ -23,9 +23,18 @@ private[keystate] object OwnFamilies {
   /** The property of the timers' family that has the type of the key.
     *
     * @param keys
-    *   the key columns
+    *   JSON of the key columns
     */
-  def timerKey(keys: StructType): (String, String) = "keyType" -> keys.json
+  def timerKey(keys: String): (String, String) = TimerKey -> keys
+
+  /** Throws if there are timers of another key. Checkpoints of the first releases don't tell it. */
+  def checkTimerKey(timers: StateFamily, keys: String): Unit =
+    timers.properties.get(TimerKey).filter(_ != keys).foreach { recorded =>
+      def columns(json: String) = DataType.fromJson(json).asInstanceOf[StructType]
+      SchemaEvolution.checkKey(columns(recorded), columns(keys))
+    }
+
+  private final val TimerKey = "keyType"
 
   def operatorStateFamily(lists: Seq[StateSpec]): Definition =
     operatorStateFamily(OperatorLists.types(lists))

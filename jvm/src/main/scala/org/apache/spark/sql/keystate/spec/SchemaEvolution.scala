@@ -72,6 +72,14 @@ private[keystate] object SchemaEvolution {
     fields(from, to, "The value")(i => BoundReference(i, from(i).dataType, nullable = true))
       .fold(reason => throw new IllegalStateException(reason), identity)
 
+  /** Throws if the entries of the checkpoint have another key than the query. */
+  def checkKey(recorded: StructType, declared: StructType): Unit = {
+    def columns(key: StructType) =
+      key.fields.map(f => s"${f.name} ${f.dataType.sql}").mkString(", ")
+    if (!same(recorded, declared))
+      throw KeystateErrors.keyChanged(columns(recorded), columns(declared))
+  }
+
   /** Whether values of both types are stored alike. */
   def same(a: DataType, b: DataType): Boolean = bare(a) == bare(b)
 

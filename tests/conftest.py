@@ -17,6 +17,10 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
+# Before a module of tests makes timestamps.
+os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
+time.tzset()
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -25,8 +29,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     Its time zone is not that of the processes: what mixes them up is found. Tests of types can be
     run in another zone of the processes too, see test_zones.py.
     """
-    os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
-    time.tzset()
     # Workers import the functions of a test from its module.
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -54,8 +54,9 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     stops = 0
     while committed(tmp_path) < query.FILES // 2:
         running = query.start(spark, tmp_path, processingTime="0 seconds")
-        # On a slow machine a batch takes longer than that, so the moments move on.
-        time.sleep(rng.uniform(0.2, 1.5) * (1 + stops / 10))
+        # Short at first: a fast machine commits half of the files in a second. On a slow one a
+        # batch takes longer than that, so the moments move on.
+        time.sleep(rng.uniform(0.1, 0.5) * (1 + stops / 5))
         running.stop()
         assert running.exception() is None
         batch_files.keep_a_file_a_batch(tmp_path)

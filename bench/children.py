@@ -6,6 +6,7 @@ A line of their standard input is a question, in JSON. The answer is a line of t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -62,8 +63,10 @@ class Child:
 
     def _answer(self, question: dict[str, str]) -> Answer:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
+        # One that has ended reads no question; then there is no answer either.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
         for line in self._process.stdout:
             if line.startswith("answer "):
                 answer: Answer = json.loads(line.removeprefix("answer "))
@@ -73,7 +76,8 @@ class Child:
     def close(self) -> None:
         """Ends it."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(60)
 
 

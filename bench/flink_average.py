@@ -39,8 +39,16 @@ class CountWindowAverage(KeyedProcessFunction):
             self.sum.update((count, total))
 
 
-def run(mode: str, backend: str, rows: int, keys: int, work: str) -> float:
-    """Seconds that a job takes."""
+def environment(mode: str, backend: str, work: str) -> StreamExecutionEnvironment:
+    """A local job in the making.
+
+    Args:
+        mode: `thread` or `process`: where its functions in Python run.
+        backend: of its state, such as `rocksdb`.
+        work: a folder for its files.
+    """
+    # An interpreter inside Flink's JVM doesn't look into a virtual environment by itself.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     settings = {
         "python.execution-mode": mode,
         "python.executable": sys.executable,
@@ -55,6 +63,19 @@ def run(mode: str, backend: str, rows: int, keys: int, work: str) -> float:
         conf.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(conf)
     env.set_parallelism(CORES)
+    return env
+
+
+def seconds_of(env: StreamExecutionEnvironment, out: Any) -> float:
+    """Runs the job, and discards its results."""
+    package = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2
+    out.sink_to(Sink(package.DiscardingSink()))
+    return float(env.execute().get_net_runtime() / 1000)
+
+
+def run(mode: str, backend: str, rows: int, keys: int, work: str) -> float:
+    """Seconds that a job takes."""
+    env = environment(mode, backend, work)
     tables = StreamTableEnvironment.create(env)
     tables.execute_sql(
         "CREATE TEMPORARY TABLE input (`key` BIGINT, `value` BIGINT) WITH ("
@@ -67,9 +88,7 @@ def run(mode: str, backend: str, rows: int, keys: int, work: str) -> float:
         .key_by(lambda row: row[0], key_type=Types.LONG())
         .process(CountWindowAverage(), Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
     )
-    package = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2
-    out.sink_to(Sink(package.DiscardingSink()))
-    return float(env.execute("average").get_net_runtime() / 1000)
+    return seconds_of(env, out)
 
 
 def main() -> None:

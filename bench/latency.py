@@ -18,6 +18,7 @@ import contextlib
 import json
 import random
 import statistics
+import subprocess
 import tempfile
 import time
 import uuid
@@ -42,7 +43,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from bench.scala import compile_program
 from bench.session import CORES, STOCK, bench_session, configured, cpu_seconds
-from tests.stores.artifacts import jars_for_spark
+from tests.stores.artifacts import jars, jars_for_spark
 from tests.stores.kafka_broker import kafka
 
 SCHEMA = "key long, n long, source long"
@@ -140,21 +141,21 @@ class KafkaSource(Source):
     """A topic with one partition."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
-        self._spark, self._address = spark, address
-        self._topic = f"rows-{uuid.uuid4()}"
+        self._spark, self.address = spark, address
+        self.topic = f"rows-{uuid.uuid4()}"
         self._producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0})
         client = AdminClient({"bootstrap.servers": address})
-        client.create_topics([NewTopic(self._topic, 1, 1)])[self._topic].result()
+        client.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result()
 
     def rows(self, **options: Any) -> DataFrame:
         reader = self._spark.readStream.format("kafka").options(**options)
-        reader = reader.option("kafka.bootstrap.servers", self._address)
+        reader = reader.option("kafka.bootstrap.servers", self.address)
         reader = reader.option("startingOffsets", "earliest")
-        return parsed(reader.option("subscribe", self._topic).load())
+        return parsed(reader.option("subscribe", self.topic).load())
 
     def add(self, texts: list[str]) -> None:
         for text in texts:
-            self._producer.produce(self._topic, text)
+            self._producer.produce(self.topic, text)
         self._producer.poll(0)
         if len(self._producer) > 50_000:
             self._producer.flush()
@@ -252,6 +253,33 @@ def run(
     return result
 
 
+def run_flink(
+    source: KafkaSource, folder: Path, python: str, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """The same with a job of PyFlink."""
+    folder.mkdir()
+    command = [python, "-m", "bench.flink_latency", source.address, source.topic, str(folder)]
+    command.append(",".join(map(str, jars("kafka-flink"))))
+
+    def times() -> list[list[int]]:
+        lines = (line for path in folder.iterdir() for line in path.read_text().split())
+        return [list(map(int, line.split(","))) for line in lines]
+
+    with subprocess.Popen(command) as job:
+        try:
+            source.feed(arguments.warm_up, arguments.rate, arguments.keys)
+            warm = time.time() * 1000
+            source.feed(arguments.seconds, arguments.rate, arguments.keys)
+            time.sleep(1)
+            before, cpu = time.perf_counter(), cpu_seconds(job.pid)
+            time.sleep(arguments.idle)
+            idle = (cpu_seconds(job.pid) - cpu) / (time.perf_counter() - before)
+        finally:
+            job.terminate()
+    measured = [sink - source for source, sink in times() if source >= warm]
+    return {"rows": len(measured), "all": percentiles(measured), "idle": idle}
+
+
 def run_ahead(
     source: Source, folder: Path, build: Any, trigger: dict[str, str], arguments: argparse.Namespace
 ) -> dict[str, Any]:
@@ -318,6 +346,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true", help="rows from memory, not from Kafka")
     parser.add_argument("--ahead", type=int, help="rows that wait in the source")
     parser.add_argument("--rounds", type=int, default=2, help="only the last one counts")
+    parser.add_argument("--pyflink", metavar="PYTHON", help="a Python with apache-flink")
     parser.add_argument("--only", help="contenders whose names have this")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -350,6 +379,12 @@ def main() -> None:
                 measure = run_ahead if arguments.ahead else run
                 results[name] = measure(source, work / str(i), build, trigger, arguments)
             print(name, json.dumps(results[name]), flush=True)
+        if arguments.pyflink:
+            flink = run_flink(
+                KafkaSource(spark, address), work / "flink", arguments.pyflink, arguments
+            )
+            results["PyFlink, threads"] = flink
+            print("PyFlink, threads", json.dumps(flink), flush=True)
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1))
 

@@ -16,7 +16,7 @@ from typing import Any
 from bench.children import Child
 from bench.nexmark.events import Events
 from bench.nexmark.expected import QUERIES
-from bench.nexmark.systems import System, bytewax, spark_systems
+from bench.nexmark.systems import System, bytewax, pyflink, spark_systems
 from bench.session import CORES
 
 Result = dict[str, Any]
@@ -38,9 +38,10 @@ def main() -> None:
         "--systems",
         nargs="*",
         metavar="NAME",
-        help=f"of {'; '.join(s.name for s in spark_systems())}, and Bytewax; all",
+        help=f"of {'; '.join(s.name for s in spark_systems())}, Bytewax, PyFlink; all",
     )
     parser.add_argument("--bytewax", metavar="PYTHON", help="a Python with bytewax and pyarrow")
+    parser.add_argument("--pyflink", metavar="PYTHON", help="a Python with apache-flink")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="for events and JSON")
     arguments = parser.parse_args()
     queries = arguments.queries or names
@@ -49,6 +50,8 @@ def main() -> None:
     systems = spark_systems()
     if arguments.bytewax is not None:
         systems.append(bytewax(arguments.bytewax))
+    if arguments.pyflink is not None:
+        systems.append(pyflink(arguments.pyflink))
     known = {system.name: system for system in systems}
     if unknown := set(arguments.systems or ()) - set(known):
         parser.error(f"no system {', '.join(sorted(unknown))}; there are {'; '.join(known)}")

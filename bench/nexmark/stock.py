@@ -135,41 +135,6 @@ def q11(inputs: Inputs) -> DataFrame:
     return bids.groupBy("bidder").transformWithStateInPandas(Sessions(), Q11, "Append", "EventTime")
 
 
-class Counts(StatefulProcessor):
-    """q12."""
-
-    def init(self, handle: Any) -> None:
-        self.handle = handle
-        self.counts = handle.getMapState("counts", "ends long", "count long")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
-        ends = (timerValues.getCurrentProcessingTimeInMs() // PERIOD + 1) * PERIOD
-        count = self.counts.getValue((ends,))
-        if count is None:
-            self.handle.registerTimer(ends - 1)
-        new = sum(len(pdf) for pdf in rows)
-        self.counts.updateValue((ends,), (new + (count[0] if count else 0),))
-        return iter(())
-
-    def handleExpiredTimer(
-        self, key: Any, timerValues: Any, expiredTimerInfo: Any
-    ) -> Iterator[pd.DataFrame]:
-        ends = expiredTimerInfo.getExpiryTimeInMs() + 1
-        count = self.counts.getValue((ends,))[0]
-        self.counts.removeKey((ends,))
-        yield _counts([(key[0], count, ends - PERIOD, ends)])
-
-    def close(self) -> None:
-        pass
-
-
-def q12(inputs: Inputs) -> DataFrame:
-    bids = inputs.bid.select("bidder")
-    return bids.groupBy("bidder").transformWithStateInPandas(
-        Counts(), Q11, "Append", "ProcessingTime"
-    )
-
-
 class LastBid(StatefulProcessor):
     """q18: one row for a key and micro-batch."""
 
@@ -228,5 +193,5 @@ def q19(inputs: Inputs) -> DataFrame:
 
 WAYS = {
     query.__name__: Way(query, settings=STOCK, share=SHARE, picks=query is q7)
-    for query in (q3, q7, q11, q12, q18, q19)
+    for query in (q3, q7, q11, q18, q19)
 }

@@ -40,3 +40,9 @@ def bytewax(python: str) -> System:
     """Bytewax, in a Python that has it."""
     shares = dict.fromkeys(("q3", "q11", "q18", "q19", "q20"), 0.2)
     return System("Bytewax", (python, str(PEERS / "with_bytewax.py")), shares)
+
+
+def pyflink(python: str) -> System:
+    """PyFlink, in a Python that has it."""
+    command = (python, "-m", "bench.nexmark.peers.with_pyflink")
+    return System("PyFlink, threads", command, dict.fromkeys(("q3", "q18", "q19"), 0.1))

@@ -34,8 +34,7 @@ WAYS = [
         ("stock", stock.WAYS),
     )
     for query in QUERIES
-    # What depends on the clock is checked as a batch query, but not with stock Spark's timers.
-    if (way := ways.get(query.name)) is not None and not (query.by_clock and how == "stock")
+    if (way := ways.get(query.name)) is not None
 ]
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 from keystate import (
     KeyedBatchFunction,
     KeyedProcessFunction,
-    SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
 from pyspark.sql import DataFrame
@@ -71,24 +70,20 @@ class TopTen(KeyedProcessFunction):
     """q19: emits the bids whose rank is a new one; of equal bids the first is higher."""
 
     def open(self, ctx: Any) -> None:
-        # Most bids are lower than all ten: to know that takes no look at them.
-        self.lowest = ctx.get_state(ValueStateDescriptor("lowest", "n long, price long"))
-        self.ranking = ctx.get_sorted_map_state(
-            SortedMapStateDescriptor("ranking", "below long, n long", Q18)
-        )
+        self.ranking = ctx.get_state(ValueStateDescriptor("ranking", f"array<struct<{Q18}>>"))
 
     def process_element(self, bid: Any, ctx: Any) -> Any:
-        n, lowest = self.lowest.value() or (0, 0)
-        if n >= TOP and bid.price <= lowest:
-            return
-        place = (-bid.price, n)
-        self.ranking.put(place, bid)
-        if n >= TOP:
-            self.ranking.remove(self.ranking.last_entry()[0])
-        self.lowest.update((n + 1, -self.ranking.last_entry()[0].below))
-        for rank, (key, row) in enumerate(self.ranking.items(), 1):
-            if key >= place:
-                yield *row, rank
+        ranking = self.ranking.value() or []
+        price = bid.price
+        if len(ranking) == TOP and price <= ranking[-1].price:
+            return None
+        place = len(ranking)
+        while place > 0 and ranking[place - 1].price < price:
+            place -= 1
+        ranking.insert(place, bid)
+        del ranking[TOP:]
+        self.ranking.update(ranking)
+        return [(*kept, rank) for rank, kept in enumerate(ranking[place:], place + 1)]
 
 
 def q19(inputs: Inputs) -> DataFrame:

@@ -2,9 +2,11 @@
 
 python cut_off_copy_query.py FOLDER KIND STEP
 
-KIND is `savepoint` or `import`. The first STEP, `cut`, makes a checkpoint and copies it. The
-second, `again`, looks at what there is, deletes it, makes the copy, and goes on with it. It writes
-what it found into FOLDER/found.json.
+KIND is `savepoint`, `import`, `create` or `edit`. The first STEP, `cut`, makes a checkpoint and
+copies it. The second, `again`, looks at what there is, deletes it, makes the copy, and goes on with
+it. The only STEP `everywhere` makes copies, of which the first ends before its second file is
+complete, the next one before its third, until one ends well; and starts a query on each. What was
+found is in FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ import keystate
 import pyarrow as pa
 from keystate import admin
 from keystate.session import PROVIDER, PROVIDER_KEY
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.fault import batch_files, faults, sessions
+from tests.fault.second_driver_query import Count
 
 SPARKS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 KEYS, EACH = 20, 3
@@ -34,12 +38,21 @@ def feed(folder: Path, number: int) -> None:
 
 def run(spark: SparkSession, folder: Path, checkpoint: str) -> list[list[int]]:
     """Counts the rows of each key; returns what came out."""
-    emitted: list[list[int]] = []
     stream = spark.readStream.schema("key long").parquet(str(folder / "input"))
+    return run_to_its_end(stream.groupBy("key").count(), checkpoint)
+
+
+def run_keyed(spark: SparkSession, folder: Path, checkpoint: str) -> list[list[int]]:
+    """Likewise with a function of Keystate's."""
+    stream = spark.readStream.schema("key long").parquet(str(folder / "input"))
+    counted = keystate.keyed(stream, "key").process(Count(), "key long, count long")
+    return run_to_its_end(counted, checkpoint)
+
+
+def run_to_its_end(counts: DataFrame, checkpoint: str) -> list[list[int]]:
+    emitted: list[list[int]] = []
     query = (
-        stream.groupBy("key")
-        .count()
-        .writeStream.outputMode("update")
+        counts.writeStream.outputMode("update")
         .option("checkpointLocation", checkpoint)
         .foreachBatch(lambda df, _: emitted.extend(map(list, df.collect())))
         .trigger(availableNow=True)
@@ -63,6 +76,7 @@ def main() -> None:
     folder = Path(place)
     store = f"objects://{folder}"
     target = f"{store}/copy"
+    found: dict[str, Any]
     builder = faults.configure(sessions.builder("local[2]", 2), folder / "plan")
     for key, value in {
         "impl": "keystate.faults.ObjectFileSystem",
@@ -71,19 +85,43 @@ def main() -> None:
         builder = builder.config(f"spark.hadoop.fs.objects.{key}", value)
     spark = keystate.configure(builder).getOrCreate()
 
-    def copy() -> int:
+    def copy(target: str = target) -> Any:
         if kind == "savepoint":
             return admin.savepoint(f"{store}/checkpoint", target)
-        return admin.import_checkpoint(f"{store}/checkpoint", target)
+        if kind == "import":
+            return admin.import_checkpoint(f"{store}/checkpoint", target)
+        if kind == "create":
+            rows = spark.range(KEYS).selectExpr("id AS key", "id AS value")
+            return admin.create(target, Count(), key="key long", states={"count": rows})
+        editor = admin.edit(f"{store}/checkpoint")
+        editor.set_max_parallelism(64)
+        return editor.write(target)
 
-    if step == "cut":
+    query = run_keyed if kind in ("create", "edit") else run
+    if step in ("cut", "everywhere"):
         feed(folder, 0)
-        spark.conf.set(PROVIDER_KEY, PROVIDER if kind == "savepoint" else SPARKS)
-        run(spark, folder, f"{store}/checkpoint")
+        spark.conf.set(PROVIDER_KEY, SPARKS if kind == "import" else PROVIDER)
+        query(spark, folder, f"{store}/checkpoint")
+    if step == "cut":
         copy()
         return
+    if step == "everywhere":
+        spark.conf.set(PROVIDER_KEY, PROVIDER)
+        errors = {}
+        for nth in count(2):
+            here = f"{store}/{nth}.copy"
+            fault = folder / "plan" / f"{nth}.fault"
+            fault.write_text(f"close {nth} dead /{nth}.copy/")
+            failed = error(lambda here=here: copy(here))
+            fault.unlink()
+            if not fault.with_suffix(".happened").exists():
+                break
+            errors[nth] = [failed, error(lambda here=here: query(spark, folder, here))]
+        found = {"errors": errors, "last": failed, "emitted": query(spark, folder, here)}
+        (folder / "found.json").write_text(json.dumps(found))
+        return
     feed(folder, 1)
-    found: dict[str, Any] = {
+    found = {
         "unfinished": {
             "inspect": error(lambda: admin.inspect(target)),
             "verify": error(lambda: admin.verify(target)),

@@ -36,6 +36,22 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
     }
   }
 
+  test("the union lists of many subtasks are read once in a process, and not by each of them") {
+    val subtasks = 20
+    def build(in: Dataset[Long]) = in.stream.process(new Buffer(1))
+    withSetting(partitions, s"$subtasks") {
+      val stream = new Stream[Long]("many")
+      stream.run(build)(0L until 200L)
+      val out = stream.run(build)(200L until 400L)
+      assert(out.size == 200 && out.forall(_.seen == 200))
+      val requests = stream.progress.flatMap(_.stateOperators).map { operator =>
+        operator.customMetrics.get("keystateGets").longValue
+      }
+      // Two looks for each version file: one to load it, one for the lists.
+      assert(requests.sum >= 2 * subtasks - 2 && requests.sum <= 4 * subtasks, requests)
+    }
+  }
+
   test("an attempt that fails leaves no trace, and batches that count are told of") {
     def build(in: Dataset[Long]) = in.keyBy(identity).process(new Tally)
     val stream = new Stream[Long]("tally")

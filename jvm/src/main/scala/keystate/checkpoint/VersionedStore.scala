@@ -129,13 +129,16 @@ final class VersionedStore(
     */
   def operatorStates(ids: Seq[Option[String]]): Seq[OperatorState] = {
     val states = new OperatorStates(storage, local)
-    ids.zipWithIndex.flatMap { case (id, partition) =>
-      val other = location.copy(partition = partition)
-      val version =
-        if (partition == location.partition) manifest
-        else Rescaling.read(storage, other, manifest.version, id, settings.partitions)
-      states.read(other, version)
-    }
+    val own = manifest
+    Concurrently
+      .map(ids.zipWithIndex) { case (id, partition) =>
+        val other = location.copy(partition = partition)
+        val version =
+          if (partition == location.partition) own
+          else Rescaling.read(storage, other, own.version, id, settings.partitions)
+        states.read(other, version)
+      }
+      .flatten
   }
 
   /** Begins with no state. The next commit makes version `version` + 1. */

@@ -438,7 +438,7 @@ object ErrorCode {
   val Unfinished: ErrorCode = new ErrorCode(
     "KEYSTATE_UNFINISHED",
     "58030",
-    "A savepoint or an import was cut off while it wrote this checkpoint.",
+    "A savepoint, an import, create or edit was cut off while it wrote this checkpoint.",
     "Delete its folder, and make it again."
   )
 

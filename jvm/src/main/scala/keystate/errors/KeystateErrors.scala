@@ -276,8 +276,9 @@ object KeystateErrors {
 
   def unfinished(checkpoint: Path): KeystateException = new KeystateException(
     ErrorCode.Unfinished,
-    s"The savepoint or import that was to make $checkpoint was cut off, so not all of it is there. " +
-      "Delete the folder and make it again. If it is being written just now, wait until it is done."
+    s"What was to make $checkpoint (a savepoint, an import, create or edit) was cut off, so not " +
+      "all of it is there. Delete the folder and make it again. If it is being written just now, " +
+      "wait until it is done."
   )
 
   def savepointExists(target: String): KeystateException = new KeystateException(

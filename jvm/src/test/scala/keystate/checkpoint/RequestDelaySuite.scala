@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.Layout
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoreLocation, StoredFile}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{Manifest, VersionFile}
@@ -58,6 +59,43 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
         val manifest = Rescaling.read(storage, at, 7, renamed(partition), Some(1500))
         assert(manifest.groups == KeyGroups.rangeOf(partition, 1500, K))
       }
+    }
+  }
+
+  for (format <- Seq("v1", "v2")) {
+    test(s"$format: the operator state of 200 subtasks is read side by side") {
+      val subtasks = 200
+      val settings = StoreSettings(maxParallelism = Some(K), parallelism = Some(subtasks))
+      val storage = new MemoryStorage
+      def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
+      def state(partition: Int) =
+        OperatorState(1, Seq(OperatorList("u", union = true, Seq(s"$partition"))))
+      val ids = (0 until subtasks).map { partition =>
+        val id = if (format == "v2") newId() else None
+        val store = newStore(storage, settings, at(partition))
+        try {
+          store.load(0, None)
+          val family = store
+            .registerFamily(OperatorState.FamilyName, Layout.Point, Map("kind" -> "operator"))
+            .id
+          val json = OperatorState.toJson(state(partition))
+          store.backend.put(family, KeyGroups.operatorGroup(K), OperatorState.StateKey, json)
+          store.commit(id)
+        } finally store.close()
+        id
+      }
+      val slow = new Slow(storage)
+      val store = newStore(slow, settings, at(3))
+      try {
+        store.load(1, ids(3))
+        slow.requests.set(0)
+        var found = Seq.empty[OperatorState]
+        val took = millis { found = store.operatorStates(ids) }
+        assert(found == (0 until subtasks).map(state))
+        // With v1 a file that a rescale to this number of partitions wrote would count.
+        assert(slow.requests.get == (subtasks - 1) * (if (format == "v1") 2 else 1))
+        assert(took < 25 * delayMillis, s"ms for ${slow.requests} requests")
+      } finally store.close()
     }
   }
 

@@ -35,6 +35,8 @@ private[keystate] final class CheckpointDraft(
     conf: Configuration,
     exists: String => KeystateException
 ) {
+  import CheckpointDraft._
+
   private implicit val formats: Formats = DefaultFormats
   private val fs = target.getFileSystem(conf)
 
@@ -55,8 +57,11 @@ private[keystate] final class CheckpointDraft(
     val files = CheckpointFiles.create(target, conf)
     try CheckpointFiles.write(files, mark, overwriteIfPossible = false)(_ => ())
     catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
-    try body
-    catch {
+    try {
+      // Of logs without it Spark says so before a query can learn that this was cut off.
+      copy(Seq(StreamMetadata))
+      body
+    } catch {
       case e: Throwable =>
         try fs.delete(target, true)
         catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
@@ -67,6 +72,7 @@ private[keystate] final class CheckpointDraft(
 
   private def writeAndRename(body: => Unit): Unit =
     try {
+      copy(Seq(StreamMetadata))
       body
       fs.delete(target, true) // if it is there, it is empty
       if (!fs.rename(root, target)) throw exists(target.toString)
@@ -142,7 +148,7 @@ private[keystate] final class CheckpointDraft(
     val logs = Seq("offsets", "commits").flatMap { log =>
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
-    copy(logs ++ below("sources") :+ "metadata")
+    copy(logs ++ below("sources"))
   }
 
   /** All files below a folder, relative to the checkpoint. */
@@ -192,4 +198,10 @@ private[keystate] final class CheckpointDraft(
     require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
     new Path(source.root, name)
   }
+}
+
+private object CheckpointDraft {
+
+  /** Spark's file with the id of the query. */
+  private final val StreamMetadata = "metadata"
 }

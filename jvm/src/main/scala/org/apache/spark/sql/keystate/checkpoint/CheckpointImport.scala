@@ -44,7 +44,7 @@ private[keystate] final class CheckpointImport(
       )
     draft.write {
       draft.copyMetadata()
-      draft.copy(logs("commits", batch.number) ++ draft.below("sources") :+ "metadata")
+      draft.copy(logs("commits", batch.number) ++ draft.below("sources"))
       logs("offsets", batch.number).map(new Path(_).getName.toLong).foreach { number =>
         offsets.get(number).foreach { pinned =>
           QueryLogs

@@ -20,8 +20,6 @@ private[keystate] final class Savepoint(
   def write(): Long = {
     lazy val batch = checkpoint.batch(checkpoint.lastBatch)
     draft.write {
-      // The logs first: of state without logs Spark says that the folder is not empty, before a
-      // query can learn that the copy was cut off.
       draft.copyLogs(batch)
       draft.copyState(batch, checkpoint.operators.map(id => id -> id))
       draft.copyMetadata()

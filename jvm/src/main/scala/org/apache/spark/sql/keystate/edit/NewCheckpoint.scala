@@ -40,7 +40,6 @@ private[keystate] final class NewCheckpoint(session: SparkSession, target: Path)
       val writer = new OperatorWriter(session, draft, batch + 1)
       val ids = writer.write(operators.head, kept = None)(first, manifests) +:
         operators.tail.map(one => started(one, partitions)(writer.write(one, kept = None)))
-      draft.copy(Seq("metadata"))
       val commit = QueryLogs.commits(conf, first.root).get(batch).get
       val all = commit.stateUniqueIds.map(_ => operators.map(_.number).zip(ids).toMap)
       QueryLogs

@@ -128,12 +128,20 @@ private[keystate] object CheckpointOwner extends Logging {
   /** Does `check` before an entry of a query's log is written: `offsets/7`, `commits/7`, or
     * `sources/0/7`.
     */
-  def checkWrite(path: Path): Unit = for {
-    log <- Option(path.getParent)
-    parent <- Option(log.getParent)
-  } {
-    if (Logs(log.getName)) check(parent)
-    else if (parent.getName == Sources) Option(parent.getParent).foreach(check)
+  def checkWrite(path: Path): Unit =
+    Option(path.getParent).flatMap(checkpointOf).foreach(check)
+
+  /** Throws where a query whose start failed looks into one of its logs, if the checkpoint is not
+    * complete. Else Spark's own checks come first, and speak of folders that are not empty.
+    */
+  def checkRead(log: Path, files: CheckpointFileManager): Unit =
+    checkpointOf(log).filter(claims.get(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
+
+  /** The checkpoint of a folder of a log: `offsets`, `commits` or `sources/0`. */
+  private def checkpointOf(log: Path): Option[Path] = Option(log.getParent).flatMap { parent =>
+    if (Logs(log.getName)) Some(parent)
+    else if (parent.getName == Sources) Option(parent.getParent)
+    else None
   }
 
   /** Another process of this machine that owns the checkpoint and is still running. None if there

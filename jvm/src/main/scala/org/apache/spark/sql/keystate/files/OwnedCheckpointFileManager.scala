@@ -21,7 +21,10 @@ class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends Checkp
     files.createAtomic(path, overwriteIfPossible)
   }
   override def open(path: Path): FSDataInputStream = files.open(path)
-  override def list(path: Path, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
+  override def list(path: Path, filter: PathFilter): Array[FileStatus] = {
+    CheckpointOwner.checkRead(path, files)
+    files.list(path, filter)
+  }
   override def mkdirs(path: Path): Unit = files.mkdirs(path)
   override def exists(path: Path): Boolean = files.exists(path)
   override def delete(path: Path): Unit = files.delete(path)

@@ -104,7 +104,7 @@ private[keystate] final class OperatorTasks(
       lateWatermark,
       watermark,
       broadcast.map(_.input),
-      () => own.operatorStates(checkpointIds)
+      () => SharedOperatorStates.of(beginning)(() => own.operatorStates(checkpointIds))
     )
     val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
     val due =
@@ -178,6 +178,12 @@ private[keystate] final class OperatorTasks(
       runner.run(inputOrder.rows(inputs), mutable.Queue.empty, task).output ++ timerPasses
     )
   }
+
+  private def beginning = SharedOperatorStates.Beginning(
+    stateInfo.queryRunId.toString,
+    stateInfo.operatorId,
+    stateInfo.storeVersion
+  )
 
   private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
     streaming,

@@ -108,7 +108,7 @@ class Source:
     """Rows at a steady rate."""
 
     def rows(self, **options: Any) -> DataFrame:
-        """The rows, with columns `key` and `source`, the time in ms."""
+        """The rows, with columns `key` and `source`, the time in µs."""
         raise NotImplementedError
 
     def add(self, texts: list[str]) -> None:
@@ -121,8 +121,8 @@ class Source:
         added = 0
         while (now := time.time()) < begin + seconds:
             due = int((now - begin) * rate) - added
-            time_ms = int(time.time() * 1000)
-            self.add([f"{random.randrange(keys)},{time_ms}" for _ in range(due)])
+            micros = time.time_ns() // 1000
+            self.add([f"{random.randrange(keys)},{micros}" for _ in range(due)])
             added += due
             time.sleep(0.004)
 
@@ -181,11 +181,11 @@ class MemorySource(Source):
 
 
 def percentiles(latencies: list[int]) -> dict[str, float]:
-    """p50, p95, p99 and the maximum, in ms."""
+    """p50, p95, p99 and the maximum of so many µs, in ms."""
     ordered = sorted(latencies)
     at = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
     last = len(ordered) - 1
-    return {name: ordered[min(int(len(ordered) * p), last)] for name, p in at.items()}
+    return {name: ordered[min(int(len(ordered) * p), last)] / 1000 for name, p in at.items()}
 
 
 def in_keystate(rows: DataFrame) -> DataFrame:
@@ -212,7 +212,7 @@ def run(
     """Runs a query while rows come, and then for a while without rows."""
     out = folder / "times"
     out.mkdir(parents=True)
-    now = F.expr("reflect('java.lang.System', 'currentTimeMillis')").cast("long")
+    now = F.expr("unix_micros(cast(reflect('java.time.Instant', 'now') as timestamp))")
     query = (
         build(source.rows())
         .withColumn("sink", now)
@@ -225,7 +225,7 @@ def run(
     real_time = "realTime" in trigger
     try:
         source.feed(arguments.warm_up, arguments.rate, arguments.keys)
-        warm = time.time() * 1000
+        warm = time.time() * 1e6
         source.feed(arguments.seconds, arguments.rate, arguments.keys)
         # Until the batch with the last rows has ended, and its output is there.
         ended = len(query.recentProgress) + 2
@@ -248,9 +248,20 @@ def run(
         "batches": len(progress),
     }
     if real_time:
-        begins = [datetime.fromisoformat(p.timestamp).timestamp() * 1000 for p in progress]
-        result |= by_batches(sorted(times, key=itemgetter(1)), begins, arguments.batch * 1000, warm)
+        begins = [datetime.fromisoformat(p.timestamp).timestamp() * 1e6 for p in progress]
+        result |= by_batches(sorted(times, key=itemgetter(1)), begins, arguments.batch, warm)
+        result |= in_task([p.stateOperators[0].customMetrics for p in progress if p.numInputRows])
     return result
+
+
+def in_task(metrics: list[dict[str, int]]) -> dict[str, float]:
+    """In ms, what half of the rows waited at most in Keystate's task, and in the worker's hands."""
+    names = {"queueing": "keystateQueueingUs.p50", "worker": "keystateWorkerUs.p50"}
+    return {
+        name: statistics.median(each[metric] for each in metrics) / 1000
+        for name, metric in names.items()
+        if all(metric in each for each in metrics)
+    }
 
 
 def run_flink(
@@ -268,7 +279,7 @@ def run_flink(
     with subprocess.Popen(command) as job:
         try:
             source.feed(arguments.warm_up, arguments.rate, arguments.keys)
-            warm = time.time() * 1000
+            warm = time.time() * 1e6
             source.feed(arguments.seconds, arguments.rate, arguments.keys)
             time.sleep(1)
             before, cpu = time.perf_counter(), cpu_seconds(job.pid)
@@ -285,8 +296,10 @@ def run_ahead(
 ) -> dict[str, Any]:
     """Rows a second of a query whose source is ahead of it, in its second batch."""
     source.fill(arguments.ahead, arguments.keys)
+    # A batch of real-time mode takes what comes until its time is up.
+    limit = {} if "realTime" in trigger else {"maxOffsetsPerTrigger": arguments.ahead // 3}
     query = (
-        build(source.rows(maxOffsetsPerTrigger=arguments.ahead // 3))
+        build(source.rows(**limit))
         .writeStream.outputMode("update")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .foreach(Nowhere())
@@ -295,7 +308,8 @@ def run_ahead(
     )
     try:
         while len(query.recentProgress) < 2:
-            time.sleep(0.1)
+            # Raises what ended the query.
+            query.awaitTermination(0.1)
         progress = query.recentProgress
     finally:
         query.stop()
@@ -306,7 +320,7 @@ def run_ahead(
 
 
 def by_batches(
-    times: list[tuple[int, int]], begins: list[float], length: int, warm: float
+    times: list[tuple[int, int]], begins: list[float], seconds: int, warm: float
 ) -> dict[str, Any]:
     """Splits rows, in the order in which they came out, by the batches of real-time mode.
 
@@ -324,14 +338,14 @@ def by_batches(
         inside += [
             out - source
             for source, out in times[first:last]
-            if at_work <= source < begin + length - 200
+            if at_work <= source < begin + (seconds - 0.2) * 1e6
         ]
         starts.append(at_work - begin)
         pauses.append(at_work - times[first - 1][1])
     return {
         "within": percentiles(inside),
-        "start": statistics.median(starts),
-        "pause": statistics.median(pauses),
+        "start": statistics.median(starts) / 1000,
+        "pause": statistics.median(pauses) / 1000,
     }
 
 

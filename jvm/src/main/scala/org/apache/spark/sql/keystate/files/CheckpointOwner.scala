@@ -52,10 +52,10 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   private val Kept = 100
 
-  private sealed trait Claim
+  private sealed trait Claim { def run: String }
   private final case class Held(number: Long, run: String, files: CheckpointFileManager)
       extends Claim
-  private final case class Failed(cause: Throwable) extends Claim
+  private final case class Failed(run: String, cause: Throwable) extends Claim
 
   /** What this driver holds, by checkpoint. Spark lets a driver run only one query at a time on a
     * checkpoint.
@@ -93,8 +93,8 @@ private[keystate] object CheckpointOwner extends Logging {
   }
 
   /** From now on this driver writes nothing to the logs, and the query fails with `cause`. */
-  def fail(checkpoint: Path, cause: Throwable): Unit = {
-    claims.put(checkpoint, Failed(cause))
+  def fail(checkpoint: Path, run: String, cause: Throwable): Unit = {
+    claims.put(checkpoint, Failed(run, cause))
     ()
   }
 
@@ -108,7 +108,7 @@ private[keystate] object CheckpointOwner extends Logging {
           CheckpointFiles
             .write(held.files, ended(checkpoint, held.number), overwriteIfPossible = true)(_ => ())
       catch { case NonFatal(e) => logDebug(s"Could not tell that $checkpoint is free", e) }
-    case failed: Failed =>
+    case failed: Failed if failed.run == run =>
       claims.remove(checkpoint, failed)
       ()
     case _ =>
@@ -119,7 +119,7 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def check(checkpoint: Path): Unit = claims.get(checkpoint) match {
     case null =>
-    case Failed(cause) => throw cause
+    case Failed(_, cause) => throw cause
     case Held(number, run, files) =>
       if (files.exists(file(checkpoint, number + 1)))
         throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))

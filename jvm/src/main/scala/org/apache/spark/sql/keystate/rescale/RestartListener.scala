@@ -71,6 +71,7 @@ class RestartListener extends StreamingQueryListener with Logging {
         logWarning(s"The query on $checkpoint can't start", e)
         CheckpointOwner.fail(
           checkpoint,
+          nameOf(query.runId),
           e match {
             case known: KeystateException =>
               known

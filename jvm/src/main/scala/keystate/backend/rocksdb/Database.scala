@@ -79,16 +79,18 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       count: Int
   ): Unit = {
     def getAlone(index: Int): Unit = values(index) = get(family, groups(index), keys(index))
-    val batch = KeyBatch.ofThread()
-    var i = 0
-    while (i < count) {
-      val index = indexes(i)
-      val handle = segment(groups(index)).handle
-      if (count < KeyBatch.MinKeys || !batch.add(handle, family, groups(index), keys(index), index))
-        getAlone(index)
-      i += 1
-      if (batch.isFull || i == count && !batch.isEmpty)
-        batch.get(db, readOptions, values)(getAlone)
+    if (count < KeyBatch.MinKeys) indexes.iterator.take(count).foreach(getAlone)
+    else {
+      val batch = KeyBatch.ofThread()
+      var i = 0
+      while (i < count) {
+        val index = indexes(i)
+        val group = groups(index)
+        if (!batch.add(segment(group).handle, family, group, keys(index), index)) getAlone(index)
+        if (batch.isFull) batch.get(db, readOptions, values)(getAlone)
+        i += 1
+      }
+      if (!batch.isEmpty) batch.get(db, readOptions, values)(getAlone)
     }
   }
 

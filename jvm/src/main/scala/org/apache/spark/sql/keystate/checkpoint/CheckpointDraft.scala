@@ -35,8 +35,6 @@ private[keystate] final class CheckpointDraft(
     conf: Configuration,
     exists: String => KeystateException
 ) {
-  import CheckpointDraft._
-
   private implicit val formats: Formats = DefaultFormats
   private val fs = target.getFileSystem(conf)
 
@@ -49,7 +47,13 @@ private[keystate] final class CheckpointDraft(
   /** Writes all of it. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
     if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
-    if (inPlace) writeInPlace(body) else writeAndRename(body)
+    // The first file: of logs without it Spark says so before a query can learn that this was cut
+    // off.
+    def all(): Unit = {
+      copy(Seq("metadata"))
+      body
+    }
+    if (inPlace) writeInPlace(all()) else writeAndRename(all())
   }
 
   private def writeInPlace(body: => Unit): Unit = {
@@ -57,11 +61,8 @@ private[keystate] final class CheckpointDraft(
     val files = CheckpointFiles.create(target, conf)
     try CheckpointFiles.write(files, mark, overwriteIfPossible = false)(_ => ())
     catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
-    try {
-      // Of logs without it Spark says so before a query can learn that this was cut off.
-      copy(Seq(StreamMetadata))
-      body
-    } catch {
+    try body
+    catch {
       case e: Throwable =>
         try fs.delete(target, true)
         catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
@@ -72,7 +73,6 @@ private[keystate] final class CheckpointDraft(
 
   private def writeAndRename(body: => Unit): Unit =
     try {
-      copy(Seq(StreamMetadata))
       body
       fs.delete(target, true) // if it is there, it is empty
       if (!fs.rename(root, target)) throw exists(target.toString)
@@ -198,10 +198,4 @@ private[keystate] final class CheckpointDraft(
     require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
     new Path(source.root, name)
   }
-}
-
-private object CheckpointDraft {
-
-  /** Spark's file with the id of the query. */
-  private final val StreamMetadata = "metadata"
 }

@@ -99,20 +99,20 @@ private[keystate] object CheckpointOwner extends Logging {
   }
 
   /** Gives up the checkpoint if this run holds it. Others can then see that the run has ended. */
-  def release(checkpoint: Path, run: String): Unit = claims.get(checkpoint) match {
-    case held: Held if held.run == run =>
-      claims.remove(checkpoint, held)
-      // The folder of a query without a checkpoint location is gone by now.
-      try
-        if (held.files.exists(file(checkpoint, held.number)))
-          CheckpointFiles
-            .write(held.files, ended(checkpoint, held.number), overwriteIfPossible = true)(_ => ())
-      catch { case NonFatal(e) => logDebug(s"Could not tell that $checkpoint is free", e) }
-    case failed: Failed if failed.run == run =>
-      claims.remove(checkpoint, failed)
-      ()
-    case _ =>
-  }
+  def release(checkpoint: Path, run: String): Unit =
+    for (claim <- Option(claims.get(checkpoint)) if claim.run == run) {
+      claims.remove(checkpoint, claim)
+      claim match {
+        case Held(number, _, files) =>
+          // The folder of a query without a checkpoint location is gone by now.
+          try
+            if (files.exists(file(checkpoint, number)))
+              CheckpointFiles
+                .write(files, ended(checkpoint, number), overwriteIfPossible = true)(_ => ())
+          catch { case NonFatal(e) => logDebug(s"Could not tell that $checkpoint is free", e) }
+        case _: Failed =>
+      }
+    }
 
   /** Throws if another driver has taken the checkpoint from this one, or if this one could not take
     * it. Does nothing if this driver never took it.

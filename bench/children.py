@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.session import cpu_seconds, memory
+from bench.processes import cpu_seconds, memory
 
 Answer = dict[str, Any]
 

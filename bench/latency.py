@@ -1,5 +1,5 @@
 """How long a row takes from source to sink: python -m bench.latency [--seconds 60] [--out FILE].
-With --ahead 3000000 instead: how many rows a second, if so many wait in the source.
+With --ahead 9000000 --batch 5 instead: how many rows a second, if so many wait in the source.
 
 Rows come at a steady rate from Kafka, whose broker is started for it; the function reads and
 updates a value for each one. The time at the source is taken before a row is handed to Kafka, the
@@ -41,8 +41,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from bench.processes import cpu_seconds
 from bench.scala import compile_program
-from bench.session import CORES, STOCK, bench_session, configured, cpu_seconds
+from bench.session import CORES, STOCK, bench_session, configured
 from tests.stores.artifacts import jars, jars_for_spark
 from tests.stores.kafka_broker import kafka
 
@@ -202,6 +203,26 @@ def in_scala(rows: DataFrame) -> DataFrame:
     return DataFrame(jvm.Count.transformWithState(rows._jdf), rows.sparkSession)
 
 
+def fed(source: Source, arguments: argparse.Namespace) -> float:
+    """Adds rows; returns from when on they count, in µs."""
+    source.feed(arguments.warm_up, arguments.rate, arguments.keys)
+    warm = time.time() * 1e6
+    source.feed(arguments.seconds, arguments.rate, arguments.keys)
+    return warm
+
+
+def busy(seconds: float, of: int | None = None) -> float:
+    """How much of a core a process takes for so long, see `cpu_seconds`."""
+    before, cpu = time.perf_counter(), cpu_seconds(of)
+    time.sleep(seconds)
+    return (cpu_seconds(of) - cpu) / (time.perf_counter() - before)
+
+
+def summary(times: list[Any], warm: float, idle: float) -> dict[str, Any]:
+    latencies = [sink - source for source, sink in times if source >= warm]
+    return {"rows": len(latencies), "all": percentiles(latencies), "idle": idle}
+
+
 def run(
     source: Source,
     folder: Path,
@@ -224,29 +245,19 @@ def run(
     )
     real_time = "realTime" in trigger
     try:
-        source.feed(arguments.warm_up, arguments.rate, arguments.keys)
-        warm = time.time() * 1e6
-        source.feed(arguments.seconds, arguments.rate, arguments.keys)
+        warm = fed(source, arguments)
         # Until the batch with the last rows has ended, and its output is there.
         ended = len(query.recentProgress) + 2
         while real_time and len(query.recentProgress) < ended:
             time.sleep(0.1)
         if not real_time:
             query.processAllAvailable()
-        before, cpu = time.perf_counter(), cpu_seconds()
-        time.sleep(arguments.idle)
-        idle = (cpu_seconds() - cpu) / (time.perf_counter() - before)
+        idle = busy(arguments.idle)
         progress = list(query.recentProgress)
     finally:
         query.stop()
     times = [pair for path in out.iterdir() for pair in json.loads(path.read_text())]
-    measured = [(source, sink - source) for source, sink in times if source >= warm]
-    result: dict[str, Any] = {
-        "rows": len(measured),
-        "all": percentiles([latency for _, latency in measured]),
-        "idle": idle,
-        "batches": len(progress),
-    }
+    result = {**summary(times, warm, idle), "batches": len(progress)}
     if real_time:
         begins = [datetime.fromisoformat(p.timestamp).timestamp() * 1e6 for p in progress]
         result |= by_batches(sorted(times, key=itemgetter(1)), begins, arguments.batch, warm)
@@ -271,24 +282,15 @@ def run_flink(
     folder.mkdir()
     command = [python, "-m", "bench.flink_latency", source.address, source.topic, str(folder)]
     command.append(",".join(map(str, jars("kafka-flink"))))
-
-    def times() -> list[list[int]]:
-        lines = (line for path in folder.iterdir() for line in path.read_text().split())
-        return [list(map(int, line.split(","))) for line in lines]
-
     with subprocess.Popen(command) as job:
         try:
-            source.feed(arguments.warm_up, arguments.rate, arguments.keys)
-            warm = time.time() * 1e6
-            source.feed(arguments.seconds, arguments.rate, arguments.keys)
+            warm = fed(source, arguments)
             time.sleep(1)
-            before, cpu = time.perf_counter(), cpu_seconds(job.pid)
-            time.sleep(arguments.idle)
-            idle = (cpu_seconds(job.pid) - cpu) / (time.perf_counter() - before)
+            idle = busy(arguments.idle, job.pid)
         finally:
             job.terminate()
-    measured = [sink - source for source, sink in times() if source >= warm]
-    return {"rows": len(measured), "all": percentiles(measured), "idle": idle}
+    lines = (line for path in folder.iterdir() for line in path.read_text().split())
+    return summary([tuple(map(int, line.split(","))) for line in lines], warm, idle)
 
 
 def run_ahead(
@@ -364,6 +366,8 @@ def main() -> None:
     parser.add_argument("--only", help="contenders whose names have this")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if arguments.pyflink and arguments.memory:
+        parser.error("PyFlink reads its rows from Kafka: leave out --memory or --pyflink")
     now = {"processingTime": "0 seconds"}
     contenders: dict[str, tuple[Any, dict[str, str], dict[str, str]]] = {
         "Keystate, real time": (in_keystate, {"realTime": f"{arguments.batch} seconds"}, {}),

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.processes import cpu_seconds, worker_memory
+
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 SPARK_FILE_MANAGER = (
@@ -147,74 +149,6 @@ def measure(
     finally:
         if checkpoint is None:
             shutil.rmtree(own)
-
-
-def cpu_seconds(of: int | None = None) -> float:
-    """CPU time so far of a process and its descendants; 0 where there is no /proc.
-
-    Args:
-        of: the process; by default, this one's descendants alone count.
-    """
-    stats = _descendants()
-    if of is not None:
-        stats = _tree(stats, of)
-    ticks = sum(sum(map(int, stat[11:15])) for stat in stats.values())
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def memory(of: int) -> float:
-    """MB that a process and its descendants have in memory now; what they share counts once."""
-    total = 0.0
-    for pid in _tree(_descendants(), of):
-        try:
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue
-        total += int(rollup.split("\nPss:")[1].split()[0]) / 1024
-    return total
-
-
-def worker_memory() -> float:
-    """The most MB that a Python worker has had in memory so far."""
-    peaks = [0.0]
-    for pid in _descendants():
-        try:
-            if "python" in os.readlink(f"/proc/{pid}/exe"):
-                status = Path(f"/proc/{pid}/status").read_text()
-                peaks.append(int(status.split("VmHWM:")[1].split()[0]) / 1024)
-        except (OSError, IndexError):
-            continue
-    return max(peaks)
-
-
-def _descendants() -> dict[int, list[str]]:
-    """The fields of /proc/<pid>/stat after the name, by process."""
-    stats: dict[int, list[str]] = {}
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (path / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        stats[int(path.name)] = stat
-        children.setdefault(int(stat[1]), []).append(int(path.name))
-    found: dict[int, list[str]] = {}
-    left = children.get(os.getpid(), [])
-    while left:
-        pid = left.pop()
-        found[pid] = stats[pid]
-        left += children.get(pid, [])
-    return found
-
-
-def _tree(stats: dict[int, list[str]], root: int) -> dict[int, list[str]]:
-    """A process and its descendants, of those that `_descendants` found."""
-    found: dict[int, list[str]] = {}
-    left = {root}
-    while left:
-        found |= {pid: stats[pid] for pid in left if pid in stats}
-        left = {pid for pid, stat in stats.items() if int(stat[1]) in left}
-    return found
 
 
 def seconds(spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path) -> float:

@@ -35,8 +35,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench import lookup
+from bench.processes import worker_memory
 from bench.rescale import BACKEND, OURS, Totals
-from bench.session import CORES, PROVIDER, STOCK, bench_session, configured, worker_memory
+from bench.session import CORES, PROVIDER, STOCK, bench_session, configured
 
 OUTPUT = "key long, n long"
 WARM_UP = 10_000

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.nexmark.spark_system import WAYS
 
-PEERS = Path(__file__).with_name("peers")
+PEERS = "bench.nexmark.peers"
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,10 @@ def spark_systems() -> list[System]:
 def bytewax(python: str) -> System:
     """Bytewax, in a Python that has it."""
     shares = dict.fromkeys(("q3", "q11", "q18", "q19", "q20"), 0.2)
-    return System("Bytewax", (python, str(PEERS / "with_bytewax.py")), shares)
+    return System("Bytewax", (python, "-m", f"{PEERS}.with_bytewax"), shares)
 
 
 def pyflink(python: str) -> System:
     """PyFlink, in a Python that has it."""
-    command = (python, "-m", "bench.nexmark.peers.with_pyflink")
-    return System("PyFlink, threads", command, dict.fromkeys(("q3", "q18", "q19"), 0.1))
+    shares = dict.fromkeys(("q3", "q18", "q19"), 0.1)
+    return System("PyFlink, threads", (python, "-m", f"{PEERS}.with_pyflink"), shares)

@@ -7,7 +7,6 @@ States go to a recovery store. The whole state of a key is one Python object.
 from __future__ import annotations
 
 import datetime
-import json
 import multiprocessing
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from bytewax.operators import windowing
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import run_main
+
+from bench.children import serve
 
 ROWS = 1000  # of a batch
 LOCAL = {"OR", "ID", "CA"}
@@ -202,6 +203,4 @@ def run(name: str, folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print("answer", json.dumps(run(asked["query"], asked["folder"])), flush=True)
+    serve(lambda asked: run(asked["query"], asked["folder"]))

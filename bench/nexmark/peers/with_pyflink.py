@@ -6,9 +6,7 @@ backend, and no checkpoints. It reads CSV, which Flink has by itself; times are 
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ from pyflink.datastream import KeyedCoProcessFunction, KeyedProcessFunction
 from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from pyflink.table import StreamTableEnvironment
 
+from bench.children import serve
 from bench.flink_average import environment, seconds_of
 
 LOCAL = {"OR", "ID", "CA"}
@@ -144,6 +143,4 @@ def run(name: str, folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print("answer", json.dumps(run(asked["query"], asked["folder"])), flush=True)
+    serve(lambda asked: run(asked["query"], asked["folder"]))

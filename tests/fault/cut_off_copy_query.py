@@ -11,10 +11,10 @@ found is in FOLDER/found.json.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.fault import batch_files, faults, sessions
 from tests.fault.second_driver_query import Count
+from tests.fault.sessions import error
 
 SPARKS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 KEYS, EACH = 20, 3
@@ -36,23 +37,28 @@ def feed(folder: Path, number: int) -> None:
     batch_files.write(folder / "input", number, pa.table({"key": keys}))
 
 
-def run(spark: SparkSession, folder: Path, checkpoint: str) -> list[list[int]]:
-    """Counts the rows of each key; returns what came out."""
-    stream = spark.readStream.schema("key long").parquet(str(folder / "input"))
-    return run_to_its_end(stream.groupBy("key").count(), checkpoint)
+def count(rows: DataFrame) -> DataFrame:
+    """Counts the rows of each key, by Spark's own operator."""
+    return rows.groupBy("key").count()
 
 
-def run_keyed(spark: SparkSession, folder: Path, checkpoint: str) -> list[list[int]]:
+def count_keyed(rows: DataFrame) -> DataFrame:
     """Likewise with a function of Keystate's."""
-    stream = spark.readStream.schema("key long").parquet(str(folder / "input"))
-    counted = keystate.keyed(stream, "key").process(Count(), "key long, count long")
-    return run_to_its_end(counted, checkpoint)
+    return keystate.keyed(rows, "key").process(Count(), "key long, count long")
 
 
-def run_to_its_end(counts: DataFrame, checkpoint: str) -> list[list[int]]:
+def run(
+    spark: SparkSession,
+    folder: Path,
+    checkpoint: str,
+    counted: Callable[[DataFrame], DataFrame] = count,
+) -> list[list[int]]:
+    """Runs a query to its end; returns what came out."""
+    rows = spark.readStream.schema("key long").parquet(str(folder / "input"))
     emitted: list[list[int]] = []
     query = (
-        counts.writeStream.outputMode("update")
+        counted(rows)
+        .writeStream.outputMode("update")
         .option("checkpointLocation", checkpoint)
         .foreachBatch(lambda df, _: emitted.extend(map(list, df.collect())))
         .trigger(availableNow=True)
@@ -62,28 +68,18 @@ def run_to_its_end(counts: DataFrame, checkpoint: str) -> list[list[int]]:
     return sorted(emitted)
 
 
-def error(operation: Callable[[], Any]) -> str:
-    """What it fails with."""
-    try:
-        operation()
-    except Exception as e:
-        return str(e)
-    return ""
-
-
 def main() -> None:
     place, kind, step = sys.argv[1:]
     folder = Path(place)
     store = f"objects://{folder}"
     target = f"{store}/copy"
     found: dict[str, Any]
-    builder = faults.configure(sessions.builder("local[2]", 2), folder / "plan")
-    for key, value in {
-        "impl": "keystate.faults.ObjectFileSystem",
-        "impl.disable.cache": "true",
-    }.items():
-        builder = builder.config(f"spark.hadoop.fs.objects.{key}", value)
-    spark = keystate.configure(builder).getOrCreate()
+    settings = {
+        "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
+        "spark.hadoop.fs.objects.impl.disable.cache": "true",
+    }
+    builder = sessions.builder("local[2]", 2).config(map=settings)
+    spark = keystate.configure(faults.configure(builder, folder / "plan")).getOrCreate()
 
     def copy(target: str = target) -> Any:
         if kind == "savepoint":
@@ -97,18 +93,18 @@ def main() -> None:
         editor.set_max_parallelism(64)
         return editor.write(target)
 
-    query = run_keyed if kind in ("create", "edit") else run
+    counted = count_keyed if kind in ("create", "edit") else count
     if step in ("cut", "everywhere"):
         feed(folder, 0)
         spark.conf.set(PROVIDER_KEY, SPARKS if kind == "import" else PROVIDER)
-        query(spark, folder, f"{store}/checkpoint")
+        run(spark, folder, f"{store}/checkpoint", counted)
     if step == "cut":
         copy()
         return
     if step == "everywhere":
         spark.conf.set(PROVIDER_KEY, PROVIDER)
         errors = {}
-        for nth in count(2):
+        for nth in itertools.count(2):
             here = f"{store}/{nth}.copy"
             fault = folder / "plan" / f"{nth}.fault"
             fault.write_text(f"close {nth} dead /{nth}.copy/")
@@ -116,8 +112,8 @@ def main() -> None:
             fault.unlink()
             if not fault.with_suffix(".happened").exists():
                 break
-            errors[nth] = [failed, error(lambda here=here: query(spark, folder, here))]
-        found = {"errors": errors, "last": failed, "emitted": query(spark, folder, here)}
+            errors[nth] = [failed, error(lambda here=here: run(spark, folder, here, counted))]
+        found = {"errors": errors, "last": failed, "emitted": run(spark, folder, here, counted)}
         (folder / "found.json").write_text(json.dumps(found))
         return
     feed(folder, 1)

@@ -31,7 +31,7 @@ from keystate import (
 from keystate.admin import read_state
 from pyspark.sql import SparkSession
 
-from tests.fault import batch_files, restart_query, sessions
+from tests.fault import batch_files, events, restart_query, sessions
 
 #: Rows of a micro-batch other than the first, and characters that each key keeps.
 ROWS, SIZE = 2_000, 500
@@ -121,21 +121,16 @@ def heap(spark: SparkSession) -> int:
 def main() -> None:
     place, master, keys, checkpoint_format, *starts = sys.argv[1:]
     folder = Path(place)
-    builder = sessions.builder(master, 200)
-    for key, value in {
+    settings = {
         restart_query.FORMAT: checkpoint_format,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.ui.showConsoleProgress": "false",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"{folder}/events",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-    }.items():
-        builder = builder.config(key, value)
-    spark = keystate.configure(builder).getOrCreate()
+        **events.settings(folder),
+    }
+    spark = sessions.create(master, 200, **settings)
     (folder / "input").mkdir(exist_ok=True)
     number = len(list((folder / "input").glob("[0-9]*")))
     measured = []

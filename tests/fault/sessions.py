@@ -1,6 +1,9 @@
-"""The session of a driver that a test kills."""
+"""The session of a driver that a test kills, and what such a driver says of errors."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import keystate
 from pyspark.sql import SparkSession
@@ -24,3 +27,12 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
 def create(master: str, partitions: int | str, **settings: str) -> SparkSession:
     """The session, with the extension and these settings."""
     return keystate.configure(builder(master, partitions).config(map=settings)).getOrCreate()
+
+
+def error(operation: Callable[[], Any]) -> str:
+    """What it fails with."""
+    try:
+        operation()
+    except Exception as e:
+        return str(e)
+    return ""

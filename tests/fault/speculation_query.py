@@ -14,7 +14,7 @@ from typing import Any
 
 import keystate
 
-from tests.fault import faults, restart_query, sessions
+from tests.fault import events, faults, restart_query, sessions
 
 FILES = 10
 # The rows at which the first attempt of a task waits until another one has come as far: from there
@@ -46,9 +46,9 @@ def attempts(folder: Path, number: int) -> list[Path]:
 
 
 def main() -> None:
-    folder, backend, master, *formats = sys.argv[1:]
-    builder = sessions.builder(master, 2)
-    for key, value in {
+    place, backend, master, *formats = sys.argv[1:]
+    folder = Path(place)
+    settings = {
         "spark.keystate.backend": backend,
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
@@ -59,17 +59,14 @@ def main() -> None:
         "spark.speculation.minTaskRuntime": "500ms",
         # Else only tasks that are slow for the number of their rows.
         "spark.speculation.efficiency.enabled": "false",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"{folder}/events",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-    }.items():
-        builder = builder.config(key, value)
-    spark = keystate.configure(faults.configure(builder, Path(folder, "plan"))).getOrCreate()
+        **events.settings(folder),
+    }
+    builder = sessions.builder(master, 2).config(map=settings)
+    spark = keystate.configure(faults.configure(builder, folder / "plan")).getOrCreate()
     queries = []
     for version in formats:
         spark.conf.set(restart_query.FORMAT, version)
-        own = Path(folder, version)
+        own = folder / version
         queries.append(
             restart_query.start(spark, own, Meets(own), "fault://", availableNow=True),
         )

@@ -17,6 +17,7 @@ from keystate import admin
 from tests.fault import batch_files
 from tests.fault import many_partitions_query as query
 from tests.fault.drivers import Driver, committed, standalone
+from tests.fault.events import logged
 
 FEW, MANY = 4_000, 40_000
 #: Partitions and micro-batches: of the driver with the kill, and of the one after it.
@@ -38,11 +39,11 @@ def test_killed_and_rescaled(spark: Any, checkpoint_format: str, tmp_path: Path)
         for keys in (FEW, MANY) if checkpoint_format == "2" else (FEW,):
             folder = tmp_path / str(keys)
             (folder / "events").mkdir(parents=True)
-            measured = run_with_a_kill(folder, master, keys, checkpoint_format)
-            measured += run(folder, master, keys, checkpoint_format, AFTER)
-            for each in measured:
+            starts = run_with_a_kill(folder, master, keys, checkpoint_format)
+            starts += run(folder, master, keys, checkpoint_format, AFTER)
+            for each in starts:
                 print(keys, "keys", each, f"{each['heap'] / MB:.1f} MB")
-            heaps[keys] = [each["heap"] for each in measured]
+            heaps[keys] = [each["heap"] for each in starts]
             check(folder, keys)
     if MANY in heaps:
         grown = [many - few for few, many in zip(heaps[FEW], heaps[MANY], strict=True)]
@@ -51,8 +52,7 @@ def test_killed_and_rescaled(spark: Any, checkpoint_format: str, tmp_path: Path)
 
 def run_with_a_kill(folder: Path, master: str, keys: int, version: str) -> list[Any]:
     """The executor of a task that is under way is killed in the micro-batch `KILLED`."""
-    arguments = [master, keys, version, *(f"{n}:{batches}" for n, batches in BEFORE)]
-    with Driver("many_partitions_query.py", folder / "log", folder, *arguments) as driver:
+    with started(folder, master, keys, version, BEFORE) as driver:
         driver.wait_for(lambda: committed(folder) == KILLED)
         (folder / "hold").touch()
         driver.wait_for((folder / "held").exists)
@@ -64,28 +64,26 @@ def run_with_a_kill(folder: Path, master: str, keys: int, version: str) -> list[
         assert driver.wait() == 0, driver.log
     assert not Path(f"/proc/{executor}").exists()
     # Four executors, and the one that came for the killed one; its task was run again.
-    events = logged(folder)
-    assert len([e for e in events if e["Event"] == "SparkListenerExecutorAdded"]) == 5
-    lost = [
-        e
-        for e in events
-        if e["Event"] == "SparkListenerTaskEnd"
-        and e["Task End Reason"]["Reason"] == "ExecutorLostFailure"
-    ]
-    assert lost, "no task was on the executor that was killed"
-    return list(json.loads((folder / "measured.json").read_text()))
+    assert len(logged(folder, "ExecutorAdded")) == 5
+    ends = [event["Task End Reason"]["Reason"] for event in logged(folder, "TaskEnd")]
+    assert "ExecutorLostFailure" in ends, "no task was on the executor that was killed"
+    return measured(folder)
 
 
 def run(folder: Path, master: str, keys: int, version: str, starts: list[Any]) -> list[Any]:
-    arguments = [master, keys, version, *(f"{n}:{batches}" for n, batches in starts)]
-    with Driver("many_partitions_query.py", folder / "log", folder, *arguments) as driver:
+    with started(folder, master, keys, version, starts) as driver:
         assert driver.wait(600) == 0, driver.log
+    return measured(folder)
+
+
+def started(folder: Path, master: str, keys: int, version: str, starts: list[Any]) -> Driver:
+    arguments = [master, keys, version, *(f"{n}:{batches}" for n, batches in starts)]
+    return Driver("many_partitions_query.py", folder / "log", folder, *arguments)
+
+
+def measured(folder: Path) -> list[Any]:
+    """What the last driver says of its starts."""
     return list(json.loads((folder / "measured.json").read_text()))
-
-
-def logged(folder: Path) -> list[Any]:
-    (log,) = (folder / "events").iterdir()
-    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def first_batches() -> set[int]:

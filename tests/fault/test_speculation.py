@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from keystate import admin
 from tests.fault import batch_files, speculation_query
 from tests.fault import restart_query as query
 from tests.fault.drivers import Driver, committed, standalone
+from tests.fault.events import logged
 from tests.fault.faults import Plan
 
 FORMATS = ["1", "2"]
@@ -66,7 +66,8 @@ def test_twins_on_two_hosts(spark: Any, tmp_path: Path) -> None:
         assert committed(folder) == speculation_query.FILES
         assert batch_files.emitted(folder) == expected[version]
         assert admin.verify(str(folder / "checkpoint")) == []
-    twins = [task for task in tasks(tmp_path / "events") if task["Speculative"]]
+    tasks = [event["Task Info"] for event in logged(tmp_path, "TaskEnd")]
+    twins = [task for task in tasks if task["Speculative"]]
     hosts = {task["Host"] for task in twins}
     print(f"{len(twins)} twins on {hosts}")
     assert len([task for task in twins if not task["Failed"] and not task["Killed"]]) >= len(
@@ -82,10 +83,3 @@ def written(files: Path, number: int) -> set[tuple[str, int]]:
         for path in found
         if path.name.split(".")[0].split("_")[0] == str(number)
     }
-
-
-def tasks(events: Path) -> list[dict[str, Any]]:
-    """What Spark says of all tasks that ended."""
-    (log,) = events.iterdir()
-    found = map(json.loads, log.read_text().splitlines())
-    return [e["Task Info"] for e in found if e["Event"] == "SparkListenerTaskEnd"]

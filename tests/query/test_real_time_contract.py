@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.conftest import Stream
@@ -21,8 +22,6 @@ from tests.contract import test_read_now, test_sorted_map, test_state_model, tes
 from tests.real_time import MIN_DURATION, needs_real_time, wait_for
 
 pytestmark = needs_real_time
-
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class PickledRows:
@@ -78,7 +77,7 @@ class LiveStream(Stream):
     def micro_batches(
         self, query: DataFrame, mode: str = "append", options: dict[str, str] | None = None
     ) -> list[list[Row]]:
-        if self._spark.conf.get(FORMAT) == "1":
+        if self._spark.conf.get(FORMAT_KEY) == "1":
             pytest.skip("Spark refuses this format in real-time mode")
         output = self.checkpoint.parent / "output"
         output.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from tests.fault import restart_query, sessions
 from tests.fault.second_driver_query import Count, feed, wait_while, waiting_saver
+from tests.fault.sessions import error
 
 
 def session(folder: Path, partitions: str, checkpoint_format: str) -> SparkSession:
@@ -98,15 +98,6 @@ def create(spark: SparkSession, url: str) -> None:
     hadoop = spark._jvm.org.apache.hadoop.fs
     path = hadoop.Path(url)
     hadoop.FileSystem.get(path.toUri(), spark._jsc.hadoopConfiguration()).create(path).close()
-
-
-def error(operation: Callable[[], Any]) -> str:
-    """What it fails with."""
-    try:
-        operation()
-    except Exception as e:
-        return str(e)
-    return ""
 
 
 def main() -> None:

@@ -12,13 +12,15 @@ object Requests {
     * @param verb
     *   `PUT` (a file that is made), `GET` (one that is opened), `HEAD`, `LIST`, `DELETE` (of any
     *   number of files), `MKDIR` or `RENAME`
+    * @param thread
+    *   the name of the thread that made it
     */
-  final case class Request(verb: String, path: String)
+  final case class Request(verb: String, path: String, thread: String)
 
   private val made = new ConcurrentLinkedQueue[Request]
 
   def count(verb: String, path: String): Unit = {
-    made.add(Request(verb, path))
+    made.add(Request(verb, path, Thread.currentThread.getName))
     ()
   }
 

@@ -22,6 +22,15 @@ private[keystate] object CheckpointFiles {
       case _ => CheckpointFileManager.create(path, conf)
     }
 
+  /** The same, for the logs and the metadata of a query: what its run has read or written is not
+    * asked for again ([[RunMemory]]).
+    */
+  def ofRun(path: Path, conf: Configuration): CheckpointFileManager =
+    new RunCheckpointFileManager(create(path, conf))
+
+  /** Whether Spark's logs are written by Keystate's manager, which tells the [[RunMemory]]. */
+  def managesLogs(conf: Configuration): Boolean = conf.get(Setting) == Settings.FileManagerClass
+
   /** Writes a file whole. If that fails, no new file is left. */
   def write(files: CheckpointFileManager, file: Path, overwriteIfPossible: Boolean)(
       content: FSDataOutputStream => Unit

@@ -53,8 +53,12 @@ private[keystate] object CheckpointOwner extends Logging {
   private val Kept = 100
 
   private sealed trait Claim { def run: String }
-  private final case class Held(number: Long, run: String, files: CheckpointFileManager)
-      extends Claim
+  private final case class Held(
+      number: Long,
+      run: String,
+      files: CheckpointFileManager,
+      memory: Option[RunMemory]
+  ) extends Claim
   private final case class Failed(run: String, cause: Throwable) extends Claim
 
   /** What this driver holds, by checkpoint. Spark lets a driver run only one query at a time on a
@@ -62,7 +66,7 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   private val claims = new ConcurrentHashMap[Path, Claim]
 
-  /** Makes this driver the owner.
+  /** Makes this driver the owner. If it is for a query's run, this is called by the run's own thread.
     *
     * @param run
     *   what this driver does there, for messages in other drivers
@@ -85,7 +89,11 @@ private[keystate] object CheckpointOwner extends Logging {
       } catch { case _: FileAlreadyExistsException => write(number + 1) }
     val known = numbers(checkpoint, files)
     val number = write(known.maxOption.getOrElse(0L) + 1)
-    claims.put(checkpoint, Held(number, run, files))
+    val memory = Option.when(CheckpointFiles.managesLogs(conf)) {
+      new RunMemory(checkpoint, Thread.currentThread)
+    }
+    claims.put(checkpoint, Held(number, run, files, memory))
+    if (!files.isLocal) memory.foreach(new FirstReads(checkpoint, files, _).run())
     known.filter(_ <= number - Kept).foreach { old =>
       files.delete(file(checkpoint, old))
       files.delete(ended(checkpoint, old))
@@ -103,7 +111,7 @@ private[keystate] object CheckpointOwner extends Logging {
     for (claim <- Option(claims.get(checkpoint)) if claim.run == run) {
       claims.remove(checkpoint, claim)
       claim match {
-        case Held(number, _, files) =>
+        case Held(number, _, files, _) =>
           // The folder of a query without a checkpoint location is gone by now.
           try
             if (files.exists(file(checkpoint, number)))
@@ -120,7 +128,7 @@ private[keystate] object CheckpointOwner extends Logging {
   def check(checkpoint: Path): Unit = claims.get(checkpoint) match {
     case null =>
     case Failed(_, cause) => throw cause
-    case Held(number, run, files) =>
+    case Held(number, run, files, _) =>
       if (files.exists(file(checkpoint, number + 1)))
         throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))
   }
@@ -136,6 +144,17 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def checkRead(log: Path, files: CheckpointFileManager): Unit =
     checkpointOf(log).filter(claims.get(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
+
+  /** What the run knows that holds the checkpoint of a path. */
+  private[files] def memoryOf(path: Path): Option[RunMemory] =
+    if (claims.isEmpty) None
+    else
+      Iterator
+        .iterate(path)(_.getParent)
+        .takeWhile(_ != null)
+        .map(claims.get)
+        .collectFirst { case held: Held => held.memory }
+        .flatten
 
   /** The checkpoint of a folder of a log: `offsets`, `commits` or `sources/0`. */
   private def checkpointOf(log: Path): Option[Path] = Option(log.getParent).flatMap { parent =>

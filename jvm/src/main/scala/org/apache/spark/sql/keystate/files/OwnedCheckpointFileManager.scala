@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
   * entry for a query that lost its checkpoint to another driver.
   */
 class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
-  private val files = CheckpointFiles.select(path, conf)
+  private val files = new RunCheckpointFileManager(CheckpointFiles.select(path, conf))
 
   override def createAtomic(
       path: Path,

@@ -43,7 +43,7 @@ private[keystate] object QueryLogs {
 
   /** The entries of one log. */
   sealed abstract class Entries[T <: AnyRef](folder: Path, conf: Configuration) {
-    private lazy val files = CheckpointFiles.create(folder, conf)
+    private lazy val files = CheckpointFiles.ofRun(folder, conf)
 
     /** The micro-batches that have an entry, ascending. */
     def batches: Seq[Long] = listed.map(_._1).sorted

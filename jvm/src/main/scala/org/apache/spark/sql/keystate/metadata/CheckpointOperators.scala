@@ -12,7 +12,7 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStor
   *   the checkpoint
   */
 private[keystate] final class CheckpointOperators(conf: Configuration, root: Path) {
-  private val files = CheckpointFiles.create(root, conf)
+  private val files = CheckpointFiles.ofRun(root, conf)
   private val state = new Path(root, "state")
 
   /** The ids of all operators, ascending. The folder is read again at each call. */

@@ -1,6 +1,8 @@
 package org.apache.spark.sql.keystate.metadata
 
+import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
 import java.util.{Collections, LinkedHashMap, Map => JMap}
 
 import scala.util.Using
@@ -110,8 +112,8 @@ private[keystate] object OperatorRecord {
       hadoopConf: Configuration
   ): OperatorRecord = {
     val file = fileOf(operator)
-    val files = CheckpointFiles.create(operator, hadoopConf)
-    if (!files.exists(file)) {
+    read(operator, hadoopConf).getOrElse {
+      val files = CheckpointFiles.ofRun(operator, hadoopConf)
       // `fresh` is checked here, before it is written: the record can't be changed later.
       val json = encode(fresh)
       files.mkdirs(file.getParent)
@@ -122,17 +124,16 @@ private[keystate] object OperatorRecord {
       catch {
         case _: FileAlreadyExistsException => // another start of this query wrote it first
       }
+      read(operator, hadoopConf).get
     }
-    read(operator, hadoopConf).get
   }
 
   /** The record in an operator's folder. None if the operator is not one of Keystate's. */
   def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
     val file = fileOf(operator)
-    val files = CheckpointFiles.create(operator, hadoopConf)
-    Option.when(files.exists(file)) {
-      decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString)
-    }
+    val files = CheckpointFiles.ofRun(operator, hadoopConf)
+    try Some(decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString))
+    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
   }
 
   private[keystate] def encode(record: OperatorRecord): String = {

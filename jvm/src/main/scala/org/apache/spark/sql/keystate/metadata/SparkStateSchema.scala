@@ -88,9 +88,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
   ): StateSchemaValidationResult = {
     val operator = new Path(info.checkpointLocation, info.operatorId.toString)
     // What an earlier attempt at this micro-batch declared does not count, but Spark would keep it.
-    CheckpointFiles
-      .create(operator, hadoopConf)
-      .delete(OperatorStateMetadataV2.metadataFilePath(operator, batchId))
+    val files = CheckpointFiles.ofRun(operator, hadoopConf)
+    val earlier = OperatorStateMetadataV2.metadataFilePath(operator, batchId)
+    if (files.exists(earlier)) files.delete(earlier)
     val last = lastFile(operator, hadoopConf, batchId - 1).map(
       SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
     )
@@ -101,7 +101,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
       case _ =>
         val file = new Path(folder, s"${batchId}_${UUID.randomUUID}")
-        val files = CheckpointFiles.create(folder, hadoopConf)
         files.mkdirs(folder)
         CheckpointFiles.write(files, file, overwriteIfPossible = false)(
           new SchemaHelper.SchemaV3Writer().write(now, _)
@@ -153,7 +152,7 @@ private[keystate] object SparkStateSchema {
 
   private def readSchemas(file: String, hadoopConf: Configuration) = {
     val path = new Path(file)
-    val files = CheckpointFiles.create(path.getParent, hadoopConf)
+    val files = CheckpointFiles.ofRun(path.getParent, hadoopConf)
     SparkFiles.reading(path) {
       Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
     }

@@ -54,7 +54,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
   private val root = new Path(checkpoint)
   private val conf = session.sessionState.newHadoopConf()
-  private val files = CheckpointFiles.create(root, conf)
+  private val files = CheckpointFiles.ofRun(root, conf)
   private val operators = new CheckpointOperators(conf, root)
   private val offsets = QueryLogs.offsets(conf, root)
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))

@@ -52,10 +52,13 @@ class RestartListener extends StreamingQueryListener with Logging {
       // A query of Spark's own functions in real-time mode keeps Spark's provider.
       if (!RealTimeMode.isTrigger(query.trigger) || query.analyzedPlan.exists(isKeystates))
         RealTimeSession.giveProvider(query.sparkSessionForStream)
-      val rescaling = new QueryRescaling(session, query.resolvedCheckpointRoot)
+      def rescalingNow = new QueryRescaling(session, query.resolvedCheckpointRoot)
+      val provider = rescalingNow.provider.getOrElse(RealTimeSession.provider(conf))
       // A query on another provider is left to Spark.
-      if (rescaling.provider.getOrElse(RealTimeSession.provider(conf)) == Settings.ProviderClass) {
+      if (provider == Settings.ProviderClass) {
         CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
+        // The owner before may have written its log until now, so it is read again.
+        val rescaling = rescalingNow
         val wanted = if (enabled(conf)) partitions(conf) else None
         try rescaling.run(wanted)
         catch {

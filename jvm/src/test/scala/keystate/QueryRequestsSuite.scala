@@ -1,0 +1,85 @@
+package keystate
+
+import java.nio.file.Files
+
+import scala.util.matching.Regex
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.streaming.{StreamingQuery, Trigger}
+
+import keystate.faults.{ObjectFileSystem, Requests}
+import keystate.settings.Settings
+
+/** How many requests a query makes to the object store that its checkpoint is in. */
+class QueryRequestsSuite extends AnyFunSuite with SessionFixture {
+  import spark.implicits._
+
+  private val partitions = 2
+  private val InPartition: Regex = raw"/state/0/\d+/".r
+  private val purging = "async-log-purge"
+  private var files = 0
+
+  private def feed(): Unit = {
+    val input = Files.createDirectories(folder.resolve("input"))
+    files += 1
+    Files.writeString(input.resolve(s"$files.json"), """{"_1": 1, "_2": 2}""")
+    ()
+  }
+
+  /** The requests of a piece of work: those in the partitions' folders, and the query's others. But
+    * for the purge of logs, which has a thread of its own.
+    */
+  private def requests(body: => Any): (Seq[String], Seq[String]) = Requests
+    .of(body)
+    .filter(request => request.path.contains("/checkpoint/") && request.thread != purging)
+    .map(request => s"${request.verb} ${request.path.split("/checkpoint")(1)}")
+    .partition(InPartition.findFirstIn(_).isDefined)
+
+  private def start(trigger: Trigger): StreamingQuery = spark.readStream
+    .schema("_1 long, _2 long")
+    .json(folder.resolve("input").toString)
+    .as[(Long, Long)]
+    .keyBy(_._1)
+    .flatMap(new CountWindowAverage)
+    .writeStream
+    .format("noop")
+    .option("checkpointLocation", s"${ObjectFileSystem.Scheme}:${folder.resolve("checkpoint")}")
+    .trigger(trigger)
+    .start()
+
+  private def withSettings(settings: (String, String)*)(body: => Any): Any =
+    settings.foldLeft(() => body: Any) { case (body, (key, value)) =>
+      () => withSetting(key, value)(body())
+    }()
+
+  test("each file is asked for once when a query starts, and none before it is written") {
+    val manager = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
+    val settings = ObjectFileSystem.settings().toSeq :+ manager -> Settings.FileManagerClass
+    withSettings(settings: _*) {
+      feed()
+      val query = start(Trigger.ProcessingTime(0))
+      try {
+        query.processAllAvailable()
+        feed()
+        val (tasks, others) = requests(query.processAllAvailable())
+        assert(tasks.map(_.takeWhile(_ != ' ')) == Seq.fill(partitions)("PUT"))
+        // The entries of the logs of the source, the offsets and the commits; before each of them
+        // and before the plan a look for another driver.
+        val looks = Seq.fill(4)("HEAD /_keystate/owners/2")
+        assert(
+          others.sorted == looks ++ Seq("/commits/1", "/offsets/1", "/sources/0/1").map("PUT " + _)
+        )
+      } finally query.stop()
+      feed()
+      val (_, others) = requests(start(Trigger.AvailableNow()).awaitTermination())
+      val (looks, asked) = others.partition(_.contains("/_keystate/owners"))
+      // Spark's log of offsets is read before the checkpoint is taken too.
+      val twice = asked.diff(asked.distinct).toSet
+      assert(twice.subsetOf(Set("LIST /offsets", "GET /offsets/1")), twice)
+      assert(asked.size <= 24, asked)
+      assert(looks.size <= 8, looks)
+    }
+  }
+}

@@ -156,7 +156,7 @@ abstract class KeyGroupStateStoreSuiteBase(checkpointFormat: Int, backend: Strin
     hadoopConf.set(Settings.Backend.key, backend)
     val provider = new CommittedIdsProvider
     provider.init(
-      storeId,
+      storeId.copy(checkpointRootLocation = TestCheckpoints.at(storeId.checkpointRootLocation)),
       keySchema,
       valueSchema,
       spec,

@@ -2,16 +2,24 @@ package org.apache.spark.sql.keystate.store
 
 import java.util.concurrent.{Executors, TimeUnit}
 
+import scala.util.Using
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
-import keystate.errors.{CorruptFileException, KeystateException, MaxParallelismMismatchException}
+import keystate.errors.{
+  BadSettingException,
+  CorruptFileException,
+  KeystateException,
+  MaxParallelismMismatchException
+}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
-import keystate.errors.BadSettingException
 
 class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   private val v2 = Map(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> "2")
@@ -251,9 +259,10 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
   test("errors of the files reach the task by their own names") {
     val folder = newFolder()
     withProvider(newProvider(folder))(commit(_, 0, None)(_.put(key("a", 1), value(1))))
-    val file = java.nio.file.Path.of(java.net.URI.create(s"$folder/0/0/1.keystate"))
-    val content = java.nio.file.Files.readAllBytes(file)
-    java.nio.file.Files.write(file, content.dropRight(1))
+    val file = new Path(s"$folder/0/0/1.keystate")
+    val files = file.getFileSystem(new Configuration)
+    val content = Using.resource(files.open(file))(_.readAllBytes())
+    Using.resource(files.create(file, true))(_.write(content.dropRight(1)))
     withProvider(newProvider(folder)) { provider =>
       val e = intercept[CorruptFileException](provider.getStore(1, None))
       assert(e.getMessage.contains("0/0/1.keystate"))

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.keystate.store
 
-import java.nio.file.Files
 import java.util.UUID
 
 import scala.util.Using
@@ -25,7 +24,7 @@ trait ProviderFixture {
 
   protected def backend: String = "hashmap"
 
-  protected def newFolder(): String = Files.createTempDirectory("keystate-test").toUri.toString
+  protected def newFolder(): String = TestCheckpoints.newFolder()
 
   protected def newProvider(
       folder: String = newFolder(),

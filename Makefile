@@ -69,12 +69,15 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
+# Files of tests are shared out to this many processes, each with a Spark session of its own.
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+
 ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
-PYTEST := $(BIN)/pytest $(CHOSEN_TESTS)
+PYTEST += $(CHOSEN_TESTS)
 else
 SBT_TEST := test
-PYTEST := $(BIN)/pytest
 endif
 
 # Runs both runners, whatever the first one finds, and repeats which Scala tests failed and how

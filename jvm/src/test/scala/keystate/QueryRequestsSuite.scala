@@ -65,9 +65,9 @@ class QueryRequestsSuite extends AnyFunSuite with SessionFixture {
         feed()
         val (tasks, others) = requests(query.processAllAvailable())
         assert(tasks.map(_.takeWhile(_ != ' ')) == Seq.fill(partitions)("PUT"))
-        // The entries of the logs of the source, the offsets and the commits; before each of them
-        // and before the plan a look for another driver.
-        val looks = Seq.fill(4)("HEAD /_keystate/owners/2")
+        // The entries of the logs of the source, the offsets and the commits, before each of them a
+        // look for another driver.
+        val looks = Seq.fill(3)("HEAD /_keystate/owners/2")
         assert(
           others.sorted == looks ++ Seq("/commits/1", "/offsets/1", "/sources/0/1").map("PUT " + _)
         )

@@ -6,6 +6,7 @@ import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicBoolean
 
 import scala.util.Using
 import scala.util.control.NonFatal
@@ -26,8 +27,8 @@ import keystate.errors.KeystateErrors
   * A query's run takes the checkpoint before it reads its logs, and so does an offline change. To
   * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
   * there. Such a file is written once and never replaced. So if two drivers come at the same time,
-  * one gets n and the other n + 1. Owner n looks for n + 1 when it plans a micro-batch, and before
-  * each entry of the offset log, the commit log and a file source's log. If n + 1 is there, owner n
+  * one gets n and the other n + 1. Owner n looks for n + 1 before each entry of the offset log, the
+  * commit log and a file source's log, and before it plans a micro-batch that has its entry already. If n + 1 is there, owner n
   * fails and writes nothing more. Without the look at the source's log owner n could get the entry
   * that n + 1 is about to write; then n + 1 would fail on it, and n at its next look.
   *
@@ -44,7 +45,8 @@ private[keystate] object CheckpointOwner extends Logging {
   private implicit val formats: Formats = DefaultFormats
   private val Format = 1
   private val Ended = ".ended"
-  private val Logs = Set("offsets", "commits")
+  private val Offsets = "offsets"
+  private val Logs = Set(Offsets, "commits")
   private val Sources = "sources"
 
   /** How many owner files are kept. A driver that wakes up after this many others have come can no
@@ -58,7 +60,11 @@ private[keystate] object CheckpointOwner extends Logging {
       run: String,
       files: CheckpointFileManager,
       memory: Option[RunMemory]
-  ) extends Claim
+  ) extends Claim {
+
+    /** Whether it has looked for another owner since the batch before was planned. */
+    val looked = new AtomicBoolean
+  }
   private final case class Failed(run: String, cause: Throwable) extends Claim
 
   /** What this driver holds, by checkpoint. Spark lets a driver run only one query at a time on a
@@ -137,7 +143,21 @@ private[keystate] object CheckpointOwner extends Logging {
     * `sources/0/7`.
     */
   def checkWrite(path: Path): Unit =
-    Option(path.getParent).flatMap(checkpointOf).foreach(check)
+    for (log <- Option(path.getParent); checkpoint <- checkpointOf(log)) {
+      check(checkpoint)
+      if (log.getName == Offsets) claims.get(checkpoint) match {
+        case held: Held => held.looked.set(true)
+        case _ =>
+      }
+    }
+
+  /** Does `check` before a micro-batch is planned, unless that was done just now: before its entry
+    * in the offset log. A restart plans a batch whose entry is there already.
+    */
+  def checkPlan(checkpoint: Path): Unit = claims.get(checkpoint) match {
+    case held: Held if held.looked.getAndSet(false) =>
+    case _ => check(checkpoint)
+  }
 
   /** Throws where a query whose start failed looks into one of its logs, if the checkpoint is not
     * complete. Else Spark's own checks come first, and speak of folders that are not empty.

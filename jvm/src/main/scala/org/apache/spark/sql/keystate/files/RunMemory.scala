@@ -138,7 +138,7 @@ private final class RunMemory(checkpoint: Path, thread: Thread) {
     Option(contents.put(file, content)).foreach(old => bytes -= old.length)
     bytes += content.length
     val eldest = contents.entrySet.iterator
-    while (bytes > MostOfAll) {
+    while (bytes > MostOfAll || contents.size > MostFiles) {
       bytes -= eldest.next().getValue.length
       eldest.remove()
     }
@@ -168,6 +168,7 @@ private object RunMemory {
   /** No log entry is as long in sane queries; the compact files of a file source can be. */
   final val MostOfFile = 1 << 20
   private final val MostOfAll = 4L << 20
+  private final val MostFiles = 64
 
   private final val Commits = "commits"
   private final val Logs = Set("offsets", Commits)

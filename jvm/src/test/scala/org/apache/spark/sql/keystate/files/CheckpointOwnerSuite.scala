@@ -58,6 +58,16 @@ class CheckpointOwnerSuite(scheme: String) extends AnyFunSuite {
     }
   }
 
+  test("a batch is planned after a look: that before its entry, or one of its own") {
+    withCheckpoint { (root, owners) =>
+      CheckpointOwner.take(root, conf, "this")
+      CheckpointOwner.checkWrite(new Path(root, "offsets/7"))
+      Files.copy(new File(owners, "1").toPath, new File(owners, "2").toPath)
+      CheckpointOwner.checkPlan(root)
+      intercept[KeystateException](CheckpointOwner.checkPlan(root))
+    }
+  }
+
   test("of many that come at once each has a number of its own") {
     withCheckpoint { (root, owners) =>
       val threads = Executors.newFixedThreadPool(8)

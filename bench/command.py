@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.rescale import CONTENDERS, Query
+from bench.rescale import CONTENDERS, built
 from bench.session import bench_session, configured
 
 NAME = "Keystate heap"
@@ -45,7 +45,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keystate-command-") as made:
         with bench_session() as (spark, _), configured(spark, CONTENDERS[NAME][1]):
-            Query(spark, Path(made), NAME, args.keys)
+            built(spark, Path(made), NAME, args.keys)
         checkpoint = str(Path(made, "checkpoint"))
         print("| | first time | next times, median | with a session, median |")
         print("|---|---|---|---|")

@@ -22,7 +22,7 @@ from typing import Any
 from keystate import admin
 from pyspark.sql import SparkSession
 
-from bench.rescale import CONTENDERS, Query
+from bench.rescale import CONTENDERS, built
 from bench.session import bench_session, configured
 
 BACKENDS = ("Keystate heap", "Keystate RocksDB")
@@ -43,7 +43,7 @@ def measure(spark: SparkSession, work: Path, name: str, keys: int, lookups: int)
     folder = Path(tempfile.mkdtemp(dir=work))
     try:
         with configured(spark, CONTENDERS[name][1]):
-            Query(spark, folder, name, keys)
+            built(spark, folder, name, keys)
             checkpoint = str(folder / "checkpoint")
 
             def look_up(key: int) -> float:

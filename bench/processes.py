@@ -20,9 +20,13 @@ def cpu_seconds(of: int | None = None) -> float:
 
 
 def memory(of: int) -> float:
-    """MB that a process and its descendants have in memory now; what they share counts once."""
+    """MB that a process and its descendants have in memory now; what they share counts once.
+
+    Args:
+        of: this process, or a descendant of it.
+    """
     total = 0.0
-    for pid in _tree(_descendants(), of):
+    for pid in {of, *_tree(_descendants(), of)}:
         try:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
         except OSError:

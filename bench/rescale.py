@@ -35,6 +35,7 @@ OURS = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
 WARM_UP = 10_000
 
 Figures = dict[str, float]
+Contender = tuple[Build, dict[str, str]]
 
 
 class Totals(KeyedProcessFunction):
@@ -61,7 +62,7 @@ def aggregated(df: DataFrame) -> DataFrame:
     return df.groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("total"))
 
 
-CONTENDERS: dict[str, tuple[Build, dict[str, str]]] = {
+CONTENDERS: dict[str, Contender] = {
     "Keystate heap": (keyed, {PROVIDER: OURS, BACKEND: "hashmap"}),
     "Keystate RocksDB": (keyed, {PROVIDER: OURS, BACKEND: "rocksdb"}),
     "Spark's operator on Keystate": (aggregated, {PROVIDER: OURS, BACKEND: "hashmap"}),
@@ -71,16 +72,12 @@ CONTENDERS: dict[str, tuple[Build, dict[str, str]]] = {
 
 
 class Query:
-    """A query over files, with a state of so many keys."""
+    """A query over the files in FOLDER/input, whose state is to have so many keys."""
 
-    def __init__(self, spark: SparkSession, folder: Path, name: str, keys: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, contender: Contender, keys: int) -> None:
         self.spark, self.folder, self.keys = spark, folder, keys
-        self.build, settings = CONTENDERS[name]
+        self.build, settings = contender
         self.on_keystate = settings[PROVIDER] == OURS
-        spark.conf.set(PARTITIONS, "2")
-        for part in range(4):
-            self.feed(keys * part // 4, keys * (part + 1) // 4)
-            self.run()
 
     def feed(self, first: int, last: int) -> None:
         rows = self.spark.range(first, last, numPartitions=2)
@@ -116,6 +113,16 @@ class Query:
         return took
 
 
+def built(spark: SparkSession, folder: Path, name: str, keys: int) -> Query:
+    """A query that has its state, made in four batches."""
+    query = Query(spark, folder, CONTENDERS[name], keys)
+    spark.conf.set(PARTITIONS, "2")
+    for part in range(4):
+        query.feed(keys * part // 4, keys * (part + 1) // 4)
+        query.run()
+    return query
+
+
 def measure(spark: SparkSession, work: Path, name: str, keys: int, cycles: int) -> Figures:
     """The medians of all figures of a contender, in seconds."""
     taken: dict[str, list[float]] = {}
@@ -123,7 +130,7 @@ def measure(spark: SparkSession, work: Path, name: str, keys: int, cycles: int) 
     folder = Path(tempfile.mkdtemp(dir=work))
     try:
         with configured(spark, CONTENDERS[name][1]):
-            query = Query(spark, folder, name, keys)
+            query = built(spark, folder, name, keys)
             for cycle in range(cycles):
                 if cycle:
                     query.restart(2, change=True)

@@ -57,9 +57,11 @@ class ResultDataFrame(DataFrame):
         return self._run(tags)
 
     def write_outputs(
-        self, main: Write | None, side_outputs: Mapping[OutputTag, Write]
+        self, main: Write | None, side_outputs: Mapping[OutputTag, Write] | None = None
     ) -> DataStreamWriter:
         """Writes main output and side outputs in one query, from one run of the function.
+
+        All results are computed before the first write is called, which need not read them.
 
         Args:
             main: is called for each micro-batch with the DataFrame of the main output and the batch
@@ -73,6 +75,7 @@ class ResultDataFrame(DataFrame):
         """
         if not self.isStreaming:
             raise DeclarationError("write_outputs() needs a stream; see with_side_outputs()")
+        side_outputs = side_outputs or {}
         writes = {tag.tag_id: write for tag, write in side_outputs.items()}
         if main is not None:
             writes = {MAIN: main, **writes}
@@ -84,7 +87,7 @@ class ResultDataFrame(DataFrame):
                 # state that is not committed.
                 df.count()
                 for output, write in writes.items():
-                    write(_only(df, output), batch_id)
+                    write(_only(df, output) if side_outputs else df, batch_id)
             finally:
                 df.unpersist()
 

@@ -45,12 +45,15 @@ def classes_jar(folder: Path) -> Path:
 
 def configure(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
     """Adds the file system to a session, with the faults of a folder."""
-    for key, value in {
+    return builder.config(map=settings(folder))
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """The settings of a session that has the file system, with the faults of a folder."""
+    return {
         "spark.driver.extraClassPath": str(folder / "faults.jar"),
         "spark.executor.extraClassPath": str(folder / "faults.jar"),
         "spark.hadoop.fs.fault.impl": "keystate.faults.FaultFileSystem",
         "spark.hadoop.fs.fault.impl.disable.cache": "true",
         "spark.hadoop.fs.fault.plan": str(folder),
-    }.items():
-        builder = builder.config(key, value)
-    return builder
+    }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+from pyspark import TaskContext
 
 from tests.fault import events, faults, restart_query, sessions
 
@@ -28,13 +29,12 @@ class Meets(restart_query.Ledger):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def open(self, ctx: Any) -> None:
-        super().open(ctx)
-        self.attempt = ctx.get_attempt_number()
-
     def process_element(self, row: Any, ctx: Any) -> Any:
         if row.number in MEETINGS:
-            (self.folder / f"{row.number}.attempt{self.attempt}").touch()
+            # Not the context's attempt number: that of the task that opened the function, maybe in
+            # an earlier batch.
+            attempt = TaskContext.get().taskAttemptId()
+            (self.folder / f"{row.number}.attempt{attempt}").touch()
             end = time.monotonic() + SECONDS
             while time.monotonic() < end and len(attempts(self.folder, row.number)) < 2:
                 time.sleep(0.01)

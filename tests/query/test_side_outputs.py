@@ -109,6 +109,25 @@ def test_a_stream_writes_all_from_one_run(
     assert len(seen["main"]) == 5
 
 
+def test_a_stream_writes_its_main_output_alone(
+    stream: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """The second batch is not read, and is there for the third one all the same."""
+    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"})
+    fed = stream("key long, value long")
+    fed.feed([(1, 5), (2, 7)], [(1, 500)], [(1, 9)])
+    seen: list[Any] = []
+
+    def write(df: Any, batch: int) -> None:
+        if batch != 1:
+            seen.extend(tuples(df))
+
+    writer = counts(fed.source()).write_outputs(write)
+    writer = writer.option("checkpointLocation", str(fed.checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert seen == [(1, 1), (2, 1), (1, 3)]
+
+
 class Windows(KeyedProcessFunction):
     def process_element(self, row: Any, ctx: Any) -> Any:
         yield OutputTag("times", "irrelevant"), (row.time, row.key)

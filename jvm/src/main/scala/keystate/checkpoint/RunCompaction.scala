@@ -12,7 +12,7 @@ import keystate.version.{FileSource, Manifest, Run}
   *
   * Committed versions are not touched. The merged run is a new file, which the next commit puts in
   * the place of the runs that it was made of, if it still has them. Size-tiered: a run is merged
-  * with the newer ones once these together are about as large, so that each entry is written again
+  * with the newer ones once these together are nearly as large, so that each entry is written again
   * a logarithmic number of times only.
   *
   * `run` and `cancel` may be called in any thread, `run` in one at a time; `applyTo` in that of the
@@ -142,22 +142,29 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
 
 private[checkpoint] object RunCompaction {
   private final val MinFiles = 4
-  private final val SizeRatio = 2
+  private final val EntriesRatio = 1.5
+  private final val BytesRatio = 2.0
 
   private final class Cancelled extends RuntimeException(null, null, false, false)
 
-  /** The runs to merge, from (inclusive) and until (exclusive): the newest sequence in which each
-    * run is at most `SizeRatio` times as large as all newer ones of it together, and which has at
-    * least `MinFiles` files, to be worth it. (0, 0) when there is none.
+  /** The runs to merge, from (inclusive) and until (exclusive): the newest sequence in which no run
+    * is much larger than all newer ones of it together, and which has at least `MinFiles` files, to
+    * be worth it. (0, 0) when there is none.
+    *
+    * A run has at most `EntriesRatio` times as many entries as these, because a merge costs by the
+    * entry, and a merged file can have half the bytes for each. And it has at most `BytesRatio` times
+    * as many bytes: a few large entries are not written again for many small ones.
     */
   private[checkpoint] def choose(runs: Seq[Run]): (Int, Int) = {
-    def extend(from: Int, bytes: Long): Int =
-      if (from > 0 && runs(from - 1).bytes <= bytes * SizeRatio)
-        extend(from - 1, bytes + runs(from - 1).bytes)
+    def extend(from: Int, entries: Long, bytes: Long): Int =
+      if (
+        from > 0 && runs(from - 1).entries <= entries * EntriesRatio &&
+        runs(from - 1).bytes <= bytes * BytesRatio
+      ) extend(from - 1, entries + runs(from - 1).entries, bytes + runs(from - 1).bytes)
       else from
 
     (runs.length to MinFiles by -1).iterator
-      .map(until => (extend(until - 1, runs(until - 1).bytes), until))
+      .map(until => (extend(until - 1, runs(until - 1).entries, runs(until - 1).bytes), until))
       .find { case (from, until) =>
         runs.slice(from, until).count(_.source.isInstanceOf[FileSource]) >= MinFiles
       }

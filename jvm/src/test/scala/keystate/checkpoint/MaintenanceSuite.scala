@@ -245,15 +245,42 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
   }
 
   test("which runs are merged") {
-    def choose(sizes: Long*): (Int, Int) = RunCompaction.choose(sizes.map { size =>
-      Run(FileSource(s"$size"), 1, size, KeyGroupRange(0, 0), 0, 1, None)
-    })
+    def of(runs: (Long, Long)*): (Int, Int) =
+      RunCompaction.choose(runs.map { case (entries, bytes) =>
+        Run(FileSource(s"$entries"), entries, bytes, KeyGroupRange(0, 0), 0, 1, None)
+      })
+    def choose(entries: Long*): (Int, Int) = of(entries.map(n => n -> 20 * n): _*)
     assert(choose() == ((0, 0)))
     assert(choose(1, 1, 1) == ((0, 0)), "too few")
     assert(choose(1, 1, 1, 1) == ((0, 4)))
     assert(choose(100, 1, 1, 1, 1) == ((1, 5)), "not the large one for so little")
-    assert(choose(8, 1, 1, 1, 1) == ((0, 5)))
+    assert(choose(6, 1, 1, 1, 1) == ((0, 5)))
+    assert(choose(7, 1, 1, 1, 1) == ((1, 5)))
+    val packed = 10L
+    assert(of(7L -> 7 * packed, 1L -> 20L, 1L -> 20L, 1L -> 20L, 1L -> 20L) == ((1, 5)))
+    assert(of(1L -> 1000L, 1L -> 20L, 1L -> 20L, 1L -> 20L, 1L -> 20L) == ((1, 5)), "large entries")
     assert(choose(1000, 100, 10, 1) == ((0, 0)))
     assert(choose(10, 10, 10, 10, 1) == ((0, 4)), "the newest is too small to drag in the others")
+  }
+
+  test("each entry is written again a few times only, and there are few runs") {
+    // Commits of as many new entries each, which take 20 bytes, and 10 after a merge.
+    val commits = 200
+    val (runs, rewritten, most) = (1 to commits).foldLeft((Vector.empty[Run], 0L, 0)) {
+      case ((runs, rewritten, most), version) =>
+        def run(entries: Long, bytes: Long) =
+          Run(FileSource(s"$version"), entries, bytes, KeyGroupRange(0, 0), 0, 1, None)
+        val more = runs :+ run(1000L + version % 7, 20000)
+        val (from, until) = RunCompaction.choose(more)
+        if (from == until) (more, rewritten, Math.max(most, more.size))
+        else {
+          val entries = more.slice(from, until).map(_.entries).sum
+          val merged = more.patch(from, Seq(run(entries, 10 * entries)), until - from)
+          (merged, rewritten + entries, Math.max(most, more.size))
+        }
+    }
+    val entries = runs.map(_.entries).sum
+    assert(rewritten.toDouble / entries < 3.5)
+    assert(most <= 10)
   }
 }

@@ -41,7 +41,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from bench.processes import cpu_seconds
+from bench.processes import busy
 from bench.scala import compile_program
 from bench.session import CORES, STOCK, bench_session, configured
 from tests.stores.artifacts import jars, jars_for_spark
@@ -211,13 +211,6 @@ def fed(source: Source, arguments: argparse.Namespace) -> float:
     return warm
 
 
-def busy(seconds: float, of: int | None = None) -> float:
-    """How much of a core a process takes for so long, see `cpu_seconds`."""
-    before, cpu = time.perf_counter(), cpu_seconds(of)
-    time.sleep(seconds)
-    return (cpu_seconds(of) - cpu) / (time.perf_counter() - before)
-
-
 def summary(times: list[Any], warm: float, idle: float) -> dict[str, Any]:
     latencies = [sink - source for source, sink in times if source >= warm]
     return {"rows": len(latencies), "all": percentiles(latencies), "idle": idle}
@@ -368,6 +361,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.pyflink and arguments.memory:
         parser.error("PyFlink reads its rows from Kafka: leave out --memory or --pyflink")
+    # Only batches that begin and get rows after the warm-up count.
+    if not arguments.ahead and arguments.seconds < 2 * arguments.batch:
+        parser.error("--seconds must be at least twice --batch")
     now = {"processingTime": "0 seconds"}
     contenders: dict[str, tuple[Any, dict[str, str], dict[str, str]]] = {
         "Keystate, real time": (in_keystate, {"realTime": f"{arguments.batch} seconds"}, {}),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+LOOK_SECONDS = 0.5
 
 
 def cpu_seconds(of: int | None = None) -> float:
@@ -17,6 +20,30 @@ def cpu_seconds(of: int | None = None) -> float:
         stats = _tree(stats, of)
     ticks = sum(sum(map(int, stat[11:15])) for stat in stats.values())
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def busy(seconds: float, of: int | None = None) -> float:
+    """How much of a core a process and its descendants take for so long, see `cpu_seconds`.
+
+    Those that end meanwhile count until the last look before. Nothing else tells of them: Spark's
+    daemon of Python workers does not wait for these, so their time is not in its own.
+    """
+    begin = time.perf_counter()
+    first = _own_ticks(of)
+    last = dict(first)
+    while (left := begin + seconds - time.perf_counter()) > 0:
+        time.sleep(min(left, LOOK_SECONDS))
+        last |= _own_ticks(of)
+    ticks = sum(last.values()) - sum(first.values())
+    return ticks / os.sysconf("SC_CLK_TCK") / (time.perf_counter() - begin)
+
+
+def _own_ticks(of: int | None) -> dict[tuple[int, str], int]:
+    """The CPU time of each process alone, by its id and its start: ids are used again."""
+    stats = _descendants()
+    if of is not None:
+        stats = _tree(stats, of)
+    return {(pid, stat[19]): sum(map(int, stat[11:13])) for pid, stat in stats.items()}
 
 
 def memory(of: int) -> float:

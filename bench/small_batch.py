@@ -5,7 +5,8 @@ Of each query the medians over its micro-batches, after those that warm up:
 - the parts of a micro-batch, as Spark reports them (`durationMs`);
 - its tasks, on average: how many there are, how long all of them run, and how long it takes to
   unpack them;
-- the time in which the stateful operator works and commits, of all tasks together.
+- the time in which the stateful operator works and commits, of all tasks together; for Keystate
+  also what it waits for its workers, and what of that is until they are ready.
 
 The queries run in turns. The one without state sends the rows to Python and back.
 """
@@ -35,6 +36,7 @@ OPERATOR = {
     "removals, timers": "allRemovalsTimeMs",
     "commit, all tasks": "commitTimeMs",
 }
+WORKER = {"worker, all tasks": "keystateWorkerMs", "until it is ready": "keystateWorkerStartMs"}
 
 Times = dict[str, list[float]]
 
@@ -78,6 +80,9 @@ def measure(spark: SparkSession, contender: Contender, data: Path, times: Times)
         for name, field in OPERATOR.items():
             total = sum(getattr(operator, field) for operator in p.stateOperators)
             times.setdefault(name, []).append(total)
+        for name, metric in WORKER.items():
+            total = sum(operator.customMetrics.get(metric, 0) for operator in p.stateOperators)
+            times.setdefault(name, []).append(total)
     own = [stage for stage in stages.all() if stage.stageId() not in before]
     own.sort(key=lambda stage: stage.stageId())
     # Each micro-batch has as many stages as the others.
@@ -116,7 +121,7 @@ def main() -> None:
                 measure(spark, contender, data, times[name])
     names = list(QUERIES)
     print(f"{'ms':24}" + "".join(f"{name.split(',')[0]:>28}" for name in names))
-    for part in ["triggerExecution", *PARTS, *TASKS, *OPERATOR]:
+    for part in ["triggerExecution", *PARTS, *TASKS, *OPERATOR, *WORKER]:
         print(f"{part:24}" + "".join(f"{statistics.median(times[n][part]):>28.1f}" for n in names))
 
 

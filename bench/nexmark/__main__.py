@@ -10,14 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench.children import Child
 from bench.nexmark.events import Events
 from bench.nexmark.expected import QUERIES
-from bench.nexmark.systems import System, bytewax, pyflink, spark_systems
+from bench.nexmark.systems import System, bytewax, pyflink, quix, spark_systems
 from bench.session import CORES
+from tests.stores.kafka_broker import kafka
 
 Result = dict[str, Any]
 
@@ -38,33 +41,36 @@ def main() -> None:
         "--systems",
         nargs="*",
         metavar="NAME",
-        help=f"of {'; '.join(s.name for s in spark_systems())}, Bytewax, PyFlink; all",
+        help=f"of {'; '.join(s.name for s in spark_systems())}; Bytewax; PyFlink; Quix Streams; "
+        "all",
     )
     parser.add_argument("--bytewax", metavar="PYTHON", help="a Python with bytewax and pyarrow")
     parser.add_argument("--pyflink", metavar="PYTHON", help="a Python with apache-flink")
+    parser.add_argument("--quix", metavar="PYTHON", help="a Python with quixstreams and pyarrow")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="for events and JSON")
     arguments = parser.parse_args()
     queries = arguments.queries or names
     if unknown := set(queries) - set(names):
         parser.error(f"no query {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    systems = spark_systems()
-    if arguments.bytewax is not None:
-        systems.append(bytewax(arguments.bytewax))
-    if arguments.pyflink is not None:
-        systems.append(pyflink(arguments.pyflink))
-    known = {system.name: system for system in systems}
-    if unknown := set(arguments.systems or ()) - set(known):
-        parser.error(f"no system {', '.join(sorted(unknown))}; there are {'; '.join(known)}")
-    chosen = [known[name] for name in arguments.systems or known]
-
-    running = {system.name: Child(system.name, system.command) for system in chosen}
-    try:
+    with ExitStack() as stack:
+        systems = spark_systems()
+        if arguments.bytewax is not None:
+            systems.append(bytewax(arguments.bytewax))
+        if arguments.pyflink is not None:
+            systems.append(pyflink(arguments.pyflink))
+        if arguments.quix is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keystate-bench"))
+            systems.append(quix(arguments.quix, stack.enter_context(kafka(Path(folder)))))
+        known = {system.name: system for system in systems}
+        if unknown := set(arguments.systems or ()) - set(known):
+            parser.error(f"no system {', '.join(sorted(unknown))}; there are {'; '.join(known)}")
+        chosen = [known[name] for name in arguments.systems or known]
+        running = {system.name: Child(system.name, system.command) for system in chosen}
+        for process in running.values():
+            stack.callback(process.close)
         results = [
             result for query in queries for result in compare(query, chosen, running, arguments)
         ]
-    finally:
-        for process in running.values():
-            process.close()
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "nexmark.json").write_text(json.dumps(results, indent=1))
 

@@ -171,7 +171,7 @@ class TopTen(StatefulProcessor):
         kept = [tuple(row) for row in self.ranking.get()]
         new = pd.concat(list(rows))[names]
         # Timestamps in pandas are not what a state takes.
-        times = new["dateTime"].dt.to_pydatetime()
+        times = [time.to_pydatetime() for time in new["dateTime"]]
         bids = [(*row[:5], at, row[6]) for row, at in zip(new.itertuples(index=False), times)]
         ranking = sorted([*kept, *bids], key=lambda row: -row[2])[:TOP]
         changed = [

@@ -45,3 +45,10 @@ def pyflink(python: str) -> System:
     """PyFlink, in a Python that has it."""
     shares = dict.fromkeys(("q3", "q18", "q19"), 0.1)
     return System("PyFlink, threads", (python, "-m", f"{PEERS}.with_pyflink"), shares)
+
+
+def quix(python: str, broker: str) -> System:
+    """Quix Streams, in a Python that has it, on a broker of Kafka."""
+    # Whenever a session ends, it looks at those of all keys.
+    shares = {**dict.fromkeys(("q3", "q18", "q19", "q20"), 0.2), "q11": 0.05}
+    return System("Quix Streams", (python, "-m", f"{PEERS}.with_quix", broker), shares)

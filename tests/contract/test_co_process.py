@@ -15,6 +15,7 @@ from keystate import (
     FunctionError,
     KeyedCoProcessFunction,
 )
+from keystate.session import FORMAT_KEY
 from keystate.testing import KeyedTwoInputHarness
 
 from tests.contract.co_process_cases import (
@@ -31,8 +32,6 @@ from tests.contract.co_process_cases import (
     watermarks,
 )
 from tests.two_streams import TwoStreams
-
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def harness_of(case: Case, **options: Any) -> KeyedTwoInputHarness:
@@ -87,7 +86,7 @@ def test_query(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     case = CASES[name]
     streams = TwoStreams(stream, FIRST, SECOND)
     streams.feed(*fed(case))

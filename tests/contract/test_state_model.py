@@ -20,6 +20,7 @@ from keystate import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 
 OPERATIONS = "key long, number int, operation string, argument string"
 RESULTS = "key long, number int, result string"
@@ -266,7 +267,7 @@ def test_stream_agrees_with_model(
 ) -> None:
     settings(
         **WAYS[way],
-        **{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format},
+        **{FORMAT_KEY: checkpoint_format},
     )
     rows, expected = operations(random.randrange(10**9), 900, 8)
     fed = stream(OPERATIONS)

@@ -11,6 +11,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, TimeDomain, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.contract.test_state_model import WAYS
@@ -126,7 +127,7 @@ def test_agree_with_model_and_rescale(
 ) -> None:
     settings(
         **WAYS[way],
-        **{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format},
+        **{FORMAT_KEY: checkpoint_format},
     )
     seed = random.randrange(10**9)
     print(f"seed {seed}")

@@ -23,11 +23,11 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from keystate.windows import EventTimeSessionWindows, ProcessWindowFunction
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.fault import batch_files, sessions
-from tests.fault.restart_query import FORMAT
 
 FILES, ROWS, KEYS = 12, 40, 9
 SCHEMA = "number long, time timestamp, key long, x long"
@@ -124,7 +124,7 @@ def start(spark: SparkSession, folder: Path, kind: str, out: Path | None = None)
 
 
 def main() -> None:
-    settings = {FORMAT: sys.argv[3], "spark.keystate.backend": sys.argv[4]}
+    settings = {FORMAT_KEY: sys.argv[3], "spark.keystate.backend": sys.argv[4]}
     spark = sessions.create("local[2]", 2, **settings)
     start(spark, Path(sys.argv[1]), sys.argv[2]).awaitTermination()
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.fault import batch_files, sessions
-from tests.fault.restart_query import FORMAT, Ledger
+from tests.fault.restart_query import Ledger
 
 KEYS = 3000
 
@@ -49,7 +50,7 @@ class Initialized(Ledger):
 def settings(backend: str, checkpoint_format: str, partitions: int = 2) -> dict[str, str]:
     """Of a session in which a query is started."""
     return {
-        FORMAT: checkpoint_format,
+        FORMAT_KEY: checkpoint_format,
         "spark.keystate.backend": backend,
         "spark.sql.shuffle.partitions": str(partitions),
     }

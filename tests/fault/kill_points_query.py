@@ -12,6 +12,7 @@ from typing import Any
 
 import keystate
 from keystate import ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 
 from tests.fault import faults, restart_query, sessions
 
@@ -33,7 +34,7 @@ def main() -> None:
     builder = (
         sessions.builder(master, 2)
         .config("spark.keystate.backend", backend)
-        .config(restart_query.FORMAT, checkpoint_format)
+        .config(FORMAT_KEY, checkpoint_format)
     )
     spark = keystate.configure(faults.configure(builder, Path(folder, "plan"))).getOrCreate()
     query = restart_query.start(spark, Path(folder), Bulky(), "fault://", availableNow=True)

@@ -29,9 +29,10 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.admin import read_state
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
-from tests.fault import batch_files, events, restart_query, sessions
+from tests.fault import batch_files, events, sessions
 
 #: Rows of a micro-batch other than the first, and characters that each key keeps.
 ROWS, SIZE = 2_000, 500
@@ -122,7 +123,7 @@ def main() -> None:
     place, master, keys, checkpoint_format, *starts = sys.argv[1:]
     folder = Path(place)
     settings = {
-        restart_query.FORMAT: checkpoint_format,
+        FORMAT_KEY: checkpoint_format,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",

@@ -19,11 +19,11 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, sessions
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILES, ROWS, KEYS = 20, 40, 12
 
 
@@ -97,7 +97,7 @@ def start(
 
 
 def main() -> None:
-    spark = sessions.create("local[2]", 2, **{FORMAT: sys.argv[2]})
+    spark = sessions.create("local[2]", 2, **{FORMAT_KEY: sys.argv[2]})
     start(spark, Path(sys.argv[1]), **json.loads(sys.argv[3])).awaitTermination()
 
 

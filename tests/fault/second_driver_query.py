@@ -20,11 +20,12 @@ import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
 from keystate import CheckpointedFunction, KeyedProcessFunction, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 from keystate.state import ListStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.fault import batch_files, restart_query, sessions
+from tests.fault import batch_files, sessions
 
 KEYS, ROWS = 40, 200
 
@@ -127,7 +128,7 @@ def main() -> None:
     queries = {}
     for case in cases:
         version, kind, folder = case.split(":")
-        spark.conf.set(restart_query.FORMAT, version)
+        spark.conf.set(FORMAT_KEY, version)
         queries[folder] = start(spark, Path(folder), name, kind, processingTime="0 seconds")
     while True:
         for folder, query in queries.items():

@@ -12,9 +12,10 @@ from typing import Any
 
 import keystate
 from keystate import KeyedProcessFunction, ListCheckpointed, SourceFunction, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
-from tests.fault import batch_files, restart_query, sessions
+from tests.fault import batch_files, sessions
 
 KEYS = 7
 
@@ -80,7 +81,7 @@ def start(spark: SparkSession, folder: Path, name: str, **trigger: Any) -> Any:
 
 def main() -> None:
     folder, name, partitions, version = sys.argv[1:]
-    spark = sessions.create("local[2]", partitions, **{restart_query.FORMAT: version})
+    spark = sessions.create("local[2]", partitions, **{FORMAT_KEY: version})
     start(spark, Path(folder), name, processingTime="0 seconds").awaitTermination()
 
 

@@ -27,6 +27,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -241,7 +242,7 @@ def main() -> None:
         sessions.builder(master, partitions)
         .config("spark.keystate.backend", backend)
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", version)
+        .config(FORMAT_KEY, version)
     )
     spark = keystate.configure(builder).getOrCreate()
     start(spark, Path(folder), processingTime="0 seconds").awaitTermination()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+from keystate.session import FORMAT_KEY
 from pyspark import TaskContext
 
 from tests.fault import events, faults, restart_query, sessions
@@ -65,7 +66,7 @@ def main() -> None:
     spark = keystate.configure(faults.configure(builder, folder / "plan")).getOrCreate()
     queries = []
     for version in formats:
-        spark.conf.set(restart_query.FORMAT, version)
+        spark.conf.set(FORMAT_KEY, version)
         own = folder / version
         queries.append(
             restart_query.start(spark, own, Meets(own), "fault://", availableNow=True),

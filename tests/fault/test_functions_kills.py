@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate.session import FORMAT_KEY
 
 from tests.fault import batch_files
 from tests.fault import functions_query as query
 from tests.fault.drivers import committed, kill_midway
-from tests.fault.restart_query import FORMAT
 
 KILLS = 3 if os.environ.get("SLOW") else 1
 SLOW = pytest.mark.skipif("SLOW" not in os.environ, reason="the same on more; set SLOW=1")
@@ -60,7 +60,7 @@ def test_killed_drivers_and_a_rescale(
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    settings(**{FORMAT: checkpoint_format, "spark.keystate.backend": backend})
+    settings(**{FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend})
     query.make_input(tmp_path, seed)
     query.start(spark, tmp_path, kind, tmp_path / "undisturbed").awaitTermination()
     expected = batch_files.emitted(tmp_path / "undisturbed")

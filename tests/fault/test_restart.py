@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate.session import FORMAT_KEY
 
 from tests.fault import batch_files
 from tests.fault import restart_query as query
@@ -27,7 +28,7 @@ KILLED = [pytest.param("1", marks=LONG), "2"]
 
 @pytest.fixture(params=["1", "2"])
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
-    settings(**{query.FORMAT: request.param})
+    settings(**{FORMAT_KEY: request.param})
     return str(request.param)
 
 

@@ -16,8 +16,9 @@ import keystate
 import pytest
 from keystate import admin
 from keystate.errors import CheckpointError
+from keystate.session import FORMAT_KEY
 
-from tests.fault import batch_files, restart_query
+from tests.fault import batch_files
 from tests.fault import second_driver_query as query
 from tests.fault import second_source_query as source
 from tests.fault.drivers import Driver, committed
@@ -129,7 +130,7 @@ def test_second_driver_with_other_partitions(
             (problem,) = admin.verify(str(case.checkpoint))
             assert "says 3 partitions" in problem and "committed with 4" in problem
         query.feed(case.folder, 2)
-        settings(**{restart_query.FORMAT: case.version})
+        settings(**{FORMAT_KEY: case.version})
         before = case.folder.rename(tmp_path / f"{case.folder.name} before")
         for partitions in case.restarts if "SLOW" in os.environ else case.restarts[:1]:
             # In its own place: the file source's log has absolute paths.
@@ -177,7 +178,7 @@ def test_rescale_and_savepoint_of_a_query_of_another_process(
         other.wait_for(lambda: all(case.error("a") for case in cases))
     for case in cases:
         assert "KEYSTATE_FENCED" in case.error("a") and "rescale to 3 partitions" in case.error("a")
-        settings(**{restart_query.FORMAT: case.version})
+        settings(**{FORMAT_KEY: case.version})
         query.start(spark, case.folder, "c", "keyed", availableNow=True).awaitTermination()
         each = 2 * query.ROWS // query.KEYS
         assert last_counts(case.folder) == dict.fromkeys(range(query.KEYS), each)
@@ -241,7 +242,7 @@ def test_two_drivers_with_a_source(
     assert admin.verify(str(tmp_path / "checkpoint")) == []
     assert admin.inspect(str(tmp_path / "checkpoint"))["partitions"] == 3
     source.allow(tmp_path, "c", 70)
-    settings(**{"spark.sql.shuffle.partitions": "4", restart_query.FORMAT: version})
+    settings(**{"spark.sql.shuffle.partitions": "4", FORMAT_KEY: version})
     source.start(spark, tmp_path, "c", availableNow=True).awaitTermination()
     # Each number with how many of its key there were up to then.
     assert numbers(tmp_path) == [(n, n // source.KEYS + 1) for n in range(70)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate.session import FORMAT_KEY
 
 from tests.fault import soak_query
 from tests.fault.drivers import CLUSTER, Driver
@@ -57,7 +58,7 @@ def test_soak(spark: Any, settings: Callable[..., None], version: str, tmp_path:
     settings(
         **{
             "spark.sql.shuffle.partitions": str(partitions[-1]),
-            "spark.sql.streaming.stateStore.checkpointFormatVersion": version,
+            FORMAT_KEY: version,
         }
     )
     soak_query.start(spark, tmp_path, availableNow=True).awaitTermination()

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate.session import FORMAT_KEY
 
 from tests.fault import batch_files
 from tests.fault import two_inputs_query as query
 from tests.fault.drivers import committed, kill_midway
-from tests.fault.restart_query import FORMAT
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_killed_drivers_and_rescales(
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    settings(**{FORMAT: checkpoint_format, "spark.keystate.backend": backend})
+    settings(**{FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend})
     query.make_input(tmp_path, seed)
     query.start(spark, tmp_path, tmp_path / "undisturbed").awaitTermination()
     expected = batch_files.emitted(tmp_path / "undisturbed")

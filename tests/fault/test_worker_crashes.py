@@ -15,8 +15,8 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, MapStateDescriptor, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 KEYS = 8
 # More than two pages of a map that is asked for.
 ENTRIES = 2_500
@@ -98,7 +98,7 @@ def test_a_worker_dies(
     tmp_path: Path,
 ) -> None:
     settings(
-        **{FORMAT: checkpoint_format, "spark.keystate.worker.inlineEntries": entries_inline},
+        **{FORMAT_KEY: checkpoint_format, "spark.keystate.worker.inlineEntries": entries_inline},
     )
     fed = stream("key long")
     before = connections(spark)

@@ -20,10 +20,10 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, sessions
-from tests.fault.restart_query import FORMAT
 
 FILES, ROWS, KEYS = 12, 40, 9
 SCHEMAS = (
@@ -103,7 +103,7 @@ def start(spark: SparkSession, folder: Path, out: Path | None = None) -> Any:
 
 
 def main() -> None:
-    settings = {FORMAT: sys.argv[2], "spark.keystate.backend": sys.argv[3]}
+    settings = {FORMAT_KEY: sys.argv[2], "spark.keystate.backend": sys.argv[3]}
     start(sessions.create("local[2]", 2, **settings), Path(sys.argv[1])).awaitTermination()
 
 

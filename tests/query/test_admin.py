@@ -24,11 +24,11 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, Row
 
 from tests import quick
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SCHEMA = "key string, x long"
 
 
@@ -65,7 +65,7 @@ def build(df: DataFrame) -> DataFrame:
 @pytest.fixture(params=["1", "2"])
 def fed(request: Any, stream: Callable[[str], Any], settings: Callable[..., None]) -> Any:
     """A query after two batches, with either checkpoint format."""
-    settings(**{FORMAT: request.param})
+    settings(**{FORMAT_KEY: request.param})
     made = stream(SCHEMA)
     made.feed([("a", 1), ("b", 2), ("c", 3)], [("a", 10), ("d", 4)])
     made.run(build)
@@ -98,7 +98,7 @@ EXPECTED_ROWS = [("a", 1), ("a", 10), ("b", 2), ("c", 3), ("d", 4)]
 def test_inspect(spark: Any, fed: Any) -> None:
     found = admin.inspect(str(fed.checkpoint))
     assert (found["batch"], found["pending"], found["partitions"]) == (1, None, 2)
-    assert found["format"] == int(spark.conf.get(FORMAT))
+    assert found["format"] == int(spark.conf.get(FORMAT_KEY))
     (operator,) = found["operators"]
     assert operator["keystate"] and operator["max_parallelism"] == 128
     assert operator["name"] == "everything"
@@ -323,7 +323,7 @@ def test_operators_without_keys(
     tmp_path: Path,
 ) -> None:
     """A limit has all it has in one partition, whatever the number of partitions is."""
-    settings(**{FORMAT: checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
 
     def build(df: DataFrame) -> DataFrame:
         return df.dropDuplicates(["key"]).limit(3)
@@ -352,7 +352,7 @@ def test_operators_without_keys(
 def test_only_operators_without_keys(
     spark: Any, stream: Callable[[str], Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: "2"})
+    settings(**{FORMAT_KEY: "2"})
 
     def build(df: DataFrame) -> DataFrame:
         return df.groupBy().sum("x")

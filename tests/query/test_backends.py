@@ -20,6 +20,7 @@ from keystate import (
     SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 HEAP, ROCKSDB = HashMapStateBackend(), EmbeddedRocksDBStateBackend(memory_mb=32)
@@ -69,7 +70,7 @@ class Model:
 def test_a_query_changes_its_backend_and_its_parallelism(
     checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     rng, model = random.Random(7), Model()
     fed = stream("key long, x long")
     runs = [(HEAP, 3), (ROCKSDB, 3), (ROCKSDB, 2), (HEAP, 2), (CUSTOM, 4), (ROCKSDB, 4)]

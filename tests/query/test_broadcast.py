@@ -16,6 +16,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import PythonException, StreamingQueryException
 
 RULES = MapStateDescriptor("rules", "string", "factor long, note string")
@@ -23,7 +24,6 @@ LOG = MapStateDescriptor("log", "long", "string")
 TOTAL = ValueStateDescriptor("total", "long", default=0)
 SEEN = ListStateDescriptor("seen", "long")
 CHECK = "spark.keystate.broadcast.check"
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class Pricing(KeyedBroadcastProcessFunction):
@@ -126,7 +126,7 @@ def without_subtask(emitted: list[Any]) -> list[Any]:
 def test_restarts_and_rescales(
     spark: Any, pair: Any, checkpoint_format: str, backend: str, settings: Callable[..., None]
 ) -> None:
-    settings(**{FORMAT: checkpoint_format, CHECK: "true", "spark.keystate.backend": backend})
+    settings(**{FORMAT_KEY: checkpoint_format, CHECK: "true", "spark.keystate.backend": backend})
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -8,6 +8,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 
@@ -39,7 +40,7 @@ def test_a_batch_that_is_not_run_to_its_end(
     settings: Callable[..., None],
 ) -> None:
     """A store did not commit: Spark fails the query; mended, it does the batch again."""
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed = stream("key long")
     fed.feed(ROWS)
     fed.run(counts)
@@ -97,7 +98,7 @@ def test_every_partition_has_every_version(stream: Any, settings: Callable[..., 
 def test_files_of_others(
     checkpoint_format: str, spark: Any, stream: Any, settings: Callable[..., None]
 ) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed = stream("key long")
     fed.feed(ROWS)
     fed.run(counts)

@@ -21,11 +21,11 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from examples.counter_source import CounterSource
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 ALLOW = "spark.keystate.pickle.allow"
 
 
@@ -75,7 +75,7 @@ def build(df: Any) -> Any:
 
 @pytest.fixture(params=["1", "2"])
 def fed(request: Any, stream: Callable[[str], Any], settings: Callable[..., None]) -> Any:
-    settings(**{FORMAT: request.param})
+    settings(**{FORMAT_KEY: request.param})
     made = stream("key string, x long")
     made.feed([("a", 1), ("b", 2)], [("a", 10)])
     made.run(build)

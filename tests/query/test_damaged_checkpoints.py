@@ -14,10 +14,10 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor, admin
+from keystate.session import FORMAT_KEY
 
 from examples.counter_source import CounterSource
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 KEYS, STEP = 5, 20
 SLOW = "SLOW" in os.environ
 
@@ -104,7 +104,7 @@ def complaints(checkpoint: Path) -> list[str]:
 def test_damaged_small_files(
     checkpoint_format: str, spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     query = Query(spark, tmp_path)
     assert query.run(STEP) + query.run(2 * STEP) == results(0, 2 * STEP)
     root, kept = query.checkpoint, tmp_path / "kept"
@@ -168,7 +168,7 @@ def test_a_commit_that_is_cut_off_is_found(
     tmp_path: Path,
 ) -> None:
     """Spark itself takes an entry with only its first line for one without ids."""
-    settings(**{FORMAT: checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     query = Query(spark, tmp_path)
     assert query.run(STEP) + query.run(2 * STEP) == results(0, 2 * STEP)
     root = query.checkpoint

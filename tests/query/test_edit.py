@@ -18,10 +18,10 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.query.test_state_writer import (
-    FORMAT,
     OUTPUT,
     ROWS,
     build,
@@ -34,7 +34,7 @@ from tests.query.test_state_writer import (
 def half(request: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> Any:
     """A query that has had 300 of 400 rows."""
     backend, checkpoint_format = request.param
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     made = stream(ROWS)
     made.feed(history(400)[:150], history(400)[150:300])
     made.run(build)
@@ -179,7 +179,7 @@ def test_another_key(spark: Any, stream: Callable[..., Any], tmp_path: Path) -> 
 def test_what_can_not_be_edited(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: "1"})
+    settings(**{FORMAT_KEY: "1"})
     fed = stream("id long")
     fed.feed([(i,) for i in range(2000)])
     fed.run(lambda df: counts(df, "id"))

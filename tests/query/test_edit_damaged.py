@@ -10,9 +10,8 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor, admin
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
-
-from tests.query.test_state_writer import FORMAT
 
 KEYS = 4000
 EDITED, COPIED = 0, 1
@@ -77,7 +76,7 @@ def test_damaged_files(
     settings: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     fed = stream("key long")
     fed.feed([(i,) for i in range(KEYS)])
     fed.run(build)

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 from keystate import CheckpointError, DeclarationError, ValueStateDescriptor, admin
+from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.query.test_edit import Count, counts
-from tests.query.test_state_writer import FORMAT
 
 ROWS = "id long, n long"
 FIRST = [(i % 7, i // 2) for i in range(40)]
 REST = [(i % 9, i // 3) for i in range(30, 60)]
 
 
-HEAP = {FORMAT: "1", "spark.keystate.backend": "hashmap"}
-ROCKSDB = {FORMAT: "2", "spark.keystate.backend": "rocksdb"}
+HEAP = {FORMAT_KEY: "1", "spark.keystate.backend": "hashmap"}
+ROCKSDB = {FORMAT_KEY: "2", "spark.keystate.backend": "rocksdb"}
 
 
 @pytest.fixture

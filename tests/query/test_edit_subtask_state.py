@@ -20,10 +20,10 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.query.test_operator_state import buffered
-from tests.query.test_state_writer import FORMAT
 
 RULES = MapStateDescriptor("rules", "string", "factor long, note string")
 NOTES = MapStateDescriptor("notes", "long", "double")
@@ -50,7 +50,7 @@ class Pricing(KeyedBroadcastProcessFunction):
 def test_broadcast_state(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: "1", "spark.keystate.backend": "hashmap"})
+    settings(**{FORMAT_KEY: "1", "spark.keystate.backend": "hashmap"})
     rows, rules = stream("key long, kind string, x long"), stream("kind string, factor long")
 
     def price(df: Any) -> Any:
@@ -109,7 +109,7 @@ def test_broadcast_state(
 def test_operator_state(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: "2", "spark.keystate.backend": "rocksdb"})
+    settings(**{FORMAT_KEY: "2", "spark.keystate.backend": "rocksdb"})
     fed = stream("x long")
     fed.feed([(x,) for x in range(20)])
     assert fed.run(buffered(100)) == []
@@ -190,7 +190,7 @@ class Raw(KeyedProcessFunction, CheckpointedFunction):
 def test_raw_keyed_state(
     stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
-    settings(**{FORMAT: "2", "spark.keystate.backend": "hashmap"})
+    settings(**{FORMAT_KEY: "2", "spark.keystate.backend": "hashmap"})
 
     def build(df: Any) -> Any:
         return keystate.keyed(df, "key").process(Raw(), "key long, raw long, seen long")

@@ -16,9 +16,8 @@ from keystate import (
     admin,
 )
 from keystate._state_reader import StateReader
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
-
-from tests.query.test_state_writer import FORMAT
 
 ROWS = "time timestamp, name string, n long"
 OUTPUT = "name string, n long, time long"
@@ -74,7 +73,7 @@ def fired(numbers: range) -> list[Any]:
 def half(request: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> Any:
     """A query with alarms at 100, 110 ... 390."""
     backend, checkpoint_format = request.param
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     made = stream(ROWS)
     made.feed(timed(rows(0, *range(10, 40))))
     assert made.run(alarms(Alarm())) == []

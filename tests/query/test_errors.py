@@ -15,6 +15,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 OUTPUT = "key long, count long"
@@ -260,7 +261,7 @@ def test_a_retried_task_counts_once(
     settings: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed = stream("key long")
     fed.feed([(key,) for key in range(20)])
     fed.run(counts(Count()))

@@ -20,13 +20,13 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from tests.two_streams import TwoStreams
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 ROWS = "number long, key string, x long"
 INITIAL = "total long, key string, xs array<long>, kinds map<string, long>"
 OUTPUT = "number long, key string, state string"
@@ -98,7 +98,7 @@ def test_half_of_history_as_initial_state(
     settings: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     rows = history(1200)
     whole = stream(ROWS)
     whole.feed(*(rows[i : i + 200] for i in range(0, 1200, 200)))

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import keystate
 import pytest
 from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as sf
 from pyspark.sql import types as T
 
@@ -201,7 +202,7 @@ def test_keys_of_a_stream_over_restarts(
     settings: Callable[..., None],
 ) -> None:
     """Each run has another number of partitions, and finds every key's state."""
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed = stream("i long, " + ", ".join(f"{name} {kind}" for name, (kind, _) in STREAMED.items()))
     size = max(len(values) for _, values in STREAMED.values())
 

@@ -16,10 +16,9 @@ import pytest
 from keystate import CheckpointError, _bridge, _local, admin
 from keystate._class_cache import class_cache
 from keystate._lookup import Target
+from keystate.session import FORMAT_KEY
 
 from tests.query.test_lookup import KINDS, Kinds, expected
-
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +52,7 @@ def test_it_reads_what_a_session_reads(
     reader: _local.LocalReader,
     tmp_path: Path,
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     fed = stream(KINDS)
     fed.feed([(key, key) for key in range(3000)], [(7, 70)])
     # One of Spark's own operators too, whose metadata Spark reads.

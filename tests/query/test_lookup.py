@@ -24,10 +24,10 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 
 from tests.contract.type_cases import CASES
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 KEYS = 6000  # enough for run files, and for several sections in one of them
 KINDS = "key long, value long"
 
@@ -118,7 +118,7 @@ def test_every_kind_of_state(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     fed = stream(KINDS)
     fed.feed([(key, key) for key in range(KEYS)])
     fed.run(kinds)

@@ -11,11 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from bench.children import Child
 from bench.nexmark import spark_sql, stock
-from bench.nexmark.check import check
+from bench.nexmark.check import check, check_peer
 from bench.nexmark.events import Events
 from bench.nexmark.expected import QUERIES
 from bench.nexmark.queries import BY_COLUMNS, BY_ROWS
+from bench.nexmark.systems import quix
+from tests.stores.kafka_broker import kafka
 
 SLOW = pytest.mark.skipif("SLOW" not in os.environ, reason="takes minutes; set SLOW=1")
 #: A join, a window, timers and a list of the best: what is not SLOW of the queries by rows.
@@ -47,6 +50,23 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("query", "way"), WAYS)
 def test_queries(spark: Any, tmp_path: Path, events: Path, query: Any, way: Any) -> None:
     check(spark, query, way, events, tmp_path / "checkpoint")
+
+
+@pytest.mark.skipif("QUIX" not in os.environ, reason="set QUIX to a Python that has quixstreams")
+def test_quix_streams(spark: Any, tmp_path: Path, events: Path) -> None:
+    queries = {query.name: query for query in QUERIES}
+    with kafka(tmp_path) as broker:
+        system = quix(os.environ["QUIX"], broker)
+        process = Child(system.name, system.command)
+        try:
+            for name in system.shares:
+                file = tmp_path / name
+                process.ask({"query": name, "folder": str(events), "rows": str(file)})
+                # A session is closed when an event would be late that could make it longer.
+                behind = 10_002 if name == "q11" else 0
+                check_peer(spark, queries[name], file, events, behind)
+        finally:
+            process.close()
 
 
 def numbers(column: Any) -> Any:

@@ -21,15 +21,15 @@ from keystate import (
     SinkFunction,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @pytest.fixture(params=["1", "2"])
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> None:
-    settings(**{FORMAT: request.param})
+    settings(**{FORMAT_KEY: request.param})
 
 
 class Buffer(ProcessFunction, CheckpointedFunction):

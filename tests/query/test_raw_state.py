@@ -14,10 +14,10 @@ from keystate import (
     ListStateDescriptor,
     ProcessFunction,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 BACKEND = "spark.keystate.backend"
 SCHEMA = (
     "key string, n long, group int, subtask int, parts array<long>, listed array<long>, seen long"
@@ -81,7 +81,7 @@ def test_raw_streams_over_rescales(
     stream: Any, settings: Any, checkpoint_format: str, backend: str
 ) -> None:
     """Keyed ones go with their key group; those of operators are dealt out like a list."""
-    settings(**{FORMAT: checkpoint_format, BACKEND: backend})
+    settings(**{FORMAT_KEY: checkpoint_format, BACKEND: backend})
     fed = stream("key string, n long, number long")
     keys = [f"k{i}" for i in range(60)]
     numbers = 0

@@ -24,6 +24,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,7 +34,6 @@ pytestmark = needs_real_time
 
 BIG = OutputTag("big", "key long")
 FACTORS = MapStateDescriptor("factors", "long", "long")
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class Count(KeyedProcessFunction):
@@ -438,8 +438,8 @@ def test_checkpoint_format_v1_is_refused(
     source = Source(spark)
     source.add([(1, 1), (2, 2), (1, 3)])
     out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
-    settings(**{FORMAT: "1"})
-    with pytest.raises(Exception, match=f"STREAMING_REAL_TIME_MODE.*{FORMAT} must be 2"):
+    settings(**{FORMAT_KEY: "1"})
+    with pytest.raises(Exception, match=f"STREAMING_REAL_TIME_MODE.*{FORMAT_KEY} must be 2"):
         start(out, tmp_path, "1 second")
     query = (
         out.writeStream.outputMode("update")
@@ -451,7 +451,7 @@ def test_checkpoint_format_v1_is_refused(
     running.append(query)
     query.processAllAvailable()
     query.stop()
-    settings(**{FORMAT: "2"})
+    settings(**{FORMAT_KEY: "2"})
     query = start(out, tmp_path, "1 second")
     running.append(query)
     with pytest.raises(Exception, match="CHECKPOINT_FORMAT_V1_NOT_SUPPORTED"):

@@ -25,9 +25,9 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 REMOVED = "spark.keystate.removedStates"
 INPUT = "key string, op string"
 OUTPUT = "key string, state string, value string"
@@ -161,7 +161,7 @@ def test_every_kind_of_state(
 def test_savepoint_rescale_and_a_second_backend(
     spark: Any, stream: Any, settings: Any, tmp_path: Any
 ) -> None:
-    settings(**{FORMAT: "2"})
+    settings(**{FORMAT_KEY: "2"})
     fed = stream(INPUT)
     fed.feed([("a", "w"), ("b", "w")])
     fed.run(keeper(OLD, A))

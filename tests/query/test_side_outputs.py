@@ -19,6 +19,7 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
@@ -79,7 +80,7 @@ def test_a_stream_writes_all_from_one_run(
     spark: Any, stream: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
     """Also after a restart, and where a function does not read its DataFrame."""
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"})
+    settings(**{FORMAT_KEY: "2"})
     fed = stream("key long, value long")
     fed.feed(ROWS, [(2, 300)])
     source = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1)

@@ -20,9 +20,9 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 ROWS = "number long, key string, sub double, x long"
 KEY = "key string, sub double"
 OUTPUT = "number long, state string"
@@ -93,7 +93,7 @@ def test_a_query_goes_on_from_what_another_had(
     settings: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    settings(**{"spark.keystate.backend": backend, FORMAT: checkpoint_format})
+    settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
     rows = history(400)
     whole, half = stream(ROWS), stream(ROWS)
     whole.feed(rows[:300], rows[300:])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from keystate.session import PROVIDER, PROVIDER_KEY
+from keystate.session import FORMAT_KEY, PROVIDER, PROVIDER_KEY
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -113,7 +113,7 @@ def by_event_time(df: Any) -> Any:
 
 @pytest.fixture(params=["1", "2"])
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": request.param})
+    settings(**{FORMAT_KEY: request.param})
 
 
 BATCHES: list[list[Any]] = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from keystate import admin
 from keystate.errors import CheckpointError
+from keystate.session import FORMAT_KEY
 
 from tests.spark_queries import (
     SCHEMA,
@@ -58,7 +59,7 @@ def test_a_query_goes_on(
     settings(
         **{
             PROVIDER: f"{SPARK}{provider}StateStoreProvider",
-            "spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format,
+            FORMAT_KEY: checkpoint_format,
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
@@ -92,7 +93,7 @@ def test_operators_without_keys(
     settings(
         **{
             PROVIDER: f"{SPARK}RocksDBStateStoreProvider",
-            "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+            FORMAT_KEY: "2",
         }
     )
 

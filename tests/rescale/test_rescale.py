@@ -16,6 +16,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.conftest import Stream
@@ -83,7 +84,7 @@ class Expected:
 def test_up_and_down_at_restarts(
     checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed, expected = stream("key string, x long"), Expected()
     for i, partitions in enumerate([2, 4, 3, 3, 16, 1, 5]):
         settings(**{"spark.sql.shuffle.partitions": str(partitions)})
@@ -113,7 +114,7 @@ def test_explicit_call(
 ) -> None:
     settings(
         **{
-            "spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format,
+            FORMAT_KEY: checkpoint_format,
             "spark.keystate.rescale.onRestart": "off",
         }
     )
@@ -140,7 +141,7 @@ def test_with_a_batch_pending(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed, expected = stream("key string, x long"), Expected()
     first, second, third = rows(30), rows(31), rows(32)
     fed.feed(first)
@@ -161,7 +162,7 @@ def test_interrupted_before_the_logs_change(
     spark: Any, checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
     """What a crash leaves at each step: new version files, then commit ids, with old offsets."""
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     fed, expected = stream("key string, x long"), Expected()
     batch = rows(40)
     fed.feed(batch)
@@ -210,7 +211,7 @@ def test_with_a_batch_pending_that_the_sink_has(
     spark: Any, partitions: int, tmp_path: Path, settings: Callable[..., None]
 ) -> None:
     """The driver died between the file sink's commit and Spark's: the sink skips the batch."""
-    settings(**{"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"})
+    settings(**{FORMAT_KEY: "1"})
     folders = {name: str(tmp_path / name) for name in ("input", "checkpoint", "output")}
     fed: list[tuple[str, int]] = []
 

@@ -14,6 +14,7 @@ import keystate
 import pyspark.sql.functions as F
 import pytest
 from keystate.errors import CheckpointError
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -27,7 +28,6 @@ from tests.spark_queries import (
     sql_operators,
 )
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 JOIN_FORMAT_4 = "spark.sql.streaming.join.stateFormatV4.enabled"
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -65,7 +65,7 @@ def test_sql_operators(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    settings(**{FORMAT: checkpoint_format, JOIN_FORMAT: join_format})
+    settings(**{FORMAT_KEY: checkpoint_format, JOIN_FORMAT: join_format})
     emitted = run(spark, stream(SCHEMA), sql_operators, settings, checkpoint_format == "2")
     check_sql(spark, emitted)
 
@@ -77,7 +77,7 @@ def test_python_operators(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    settings(**{FORMAT: checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format})
     emitted = run(spark, stream(SCHEMA), python_operators, settings, checkpoint_format == "1")
     check_python(spark, emitted)
 
@@ -86,7 +86,7 @@ def test_operators_without_keys(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
     """They have all in one partition, whatever the number of partitions is."""
-    settings(**{FORMAT: "2"})
+    settings(**{FORMAT_KEY: "2"})
     fed = stream("x long")
     for partitions, total in [(2, 3), (4, 6), (3, 9)]:
         settings(**{PARTITIONS: str(partitions)})
@@ -179,7 +179,7 @@ def test_other_operators(
 ) -> None:
     settings(
         **{
-            FORMAT: checkpoint_format,
+            FORMAT_KEY: checkpoint_format,
             JOIN_FORMAT: join_format,
             JOIN_FORMAT_4: "true",
             NO_DATA: "false",
@@ -220,7 +220,7 @@ def test_a_crash_with_a_batch_pending(
     spark: Any, checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
     """What a crash leaves at each step of a rescale, of a query of which a batch was under way."""
-    settings(**{FORMAT: checkpoint_format, PARTITIONS: "2"})
+    settings(**{FORMAT_KEY: checkpoint_format, PARTITIONS: "2"})
 
     def counted(df: DataFrame) -> DataFrame:
         new = df.dropDuplicates(["key", "x"]).selectExpr("key", "'new ' || x AS result")

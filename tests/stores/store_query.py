@@ -19,17 +19,16 @@ from typing import Any
 
 import keystate
 from keystate import admin
+from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
-from tests.fault import restart_query, sessions
+from tests.fault import sessions
 from tests.fault.second_driver_query import Count, feed, wait_while, waiting_saver
 from tests.fault.sessions import error
 
 
 def session(folder: Path, partitions: str, checkpoint_format: str) -> SparkSession:
-    builder = sessions.builder("local[4]", partitions).config(
-        restart_query.FORMAT, checkpoint_format
-    )
+    builder = sessions.builder("local[4]", partitions).config(FORMAT_KEY, checkpoint_format)
     for key, value in json.loads((folder / "settings.json").read_text()).items():
         builder = builder.config(key, value)
     return keystate.configure(builder).getOrCreate()

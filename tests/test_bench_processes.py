@@ -1,0 +1,35 @@
+"""bench/processes.py: what processes take of the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from bench.processes import busy
+
+# As Spark's daemon of Python workers: nobody waits for the child, which works for two seconds.
+PARENT = """
+import os, signal, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    end = time.process_time() + 2
+    while time.process_time() < end:
+        pass
+    os._exit(0)
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_ends_meanwhile_counts() -> None:
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None and parent.stdin is not None
+        parent.stdout.readline()
+        begin = time.perf_counter()
+        share = busy(6, parent.pid)
+        took = time.perf_counter() - begin
+        parent.stdin.close()
+    # All of it but for what was before the first look and after the last one.
+    assert 1 <= share * took <= 2.2

@@ -1,4 +1,6 @@
-"""Where the time of a micro-batch of ten rows goes: python -m bench.small_batch [--batches 40].
+"""Where the time of a small micro-batch goes.
+
+python -m bench.small_batch [--batches 40] [--rows 10] [--partitions 2] [--only NAME ...]
 
 Of each query the medians over its micro-batches, after those that warm up:
 
@@ -23,7 +25,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.session import bench_session, configured, write
+from bench.session import CORES, bench_session, configured, write
 from bench.workloads import KEYSTATE, SHIP, Contender
 from bench.workloads.average import with_shipping
 from bench.workloads.overhead import TINY, TINY_ROWS, some_keys
@@ -109,17 +111,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--rows", type=int, default=TINY_ROWS, help="of a micro-batch")
+    parser.add_argument("--partitions", type=int, default=CORES)
+    parser.add_argument("--only", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--reps", type=int, default=3)
     arguments = parser.parse_args()
-    settings = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}
-    times: dict[str, Times] = {name: {} for name in QUERIES}
+    settings = {
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.shuffle.partitions": str(arguments.partitions),
+    }
+    times: dict[str, Times] = {name: {} for name in arguments.only}
     with bench_session(settings) as (spark, work):
-        batches = arguments.batches + WARM
-        data = write(work / "data", some_keys(1000, batches, TINY_ROWS), batches)
+        batches, rows = arguments.batches + WARM, arguments.rows
+        data = write(work / "data", some_keys(100 * rows, batches, rows), batches)
         for _ in range(arguments.reps):
-            for name, contender in QUERIES.items():
-                measure(spark, contender, data, times[name])
-    names = list(QUERIES)
+            for name in arguments.only:
+                measure(spark, QUERIES[name], data, times[name])
+    names = arguments.only
     print(f"{'ms':24}" + "".join(f"{name.split(',')[0]:>28}" for name in names))
     for part in ["triggerExecution", *PARTS, *TASKS, *OPERATOR, *WORKER]:
         print(f"{part:24}" + "".join(f"{statistics.median(times[n][part]):>28.1f}" for n in names))

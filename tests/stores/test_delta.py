@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from keystate.session import FORMAT_KEY
 
 from tests import quick
 from tests.fault import faults
 from tests.fault.drivers import Started, committed
-from tests.fault.restart_query import FORMAT
 from tests.stores.artifacts import jars_for_spark
 
 FILES, ROWS, ACCOUNTS = 6, 40, 9
@@ -48,7 +48,7 @@ def test_killed_after_deltas_commit_and_rescaled(
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": quick.OPTIONS,
         "spark.databricks.delta.snapshotPartitions": "2",
-        FORMAT: checkpoint_format,
+        FORMAT_KEY: checkpoint_format,
         **faults.settings(tmp_path / "plan"),
     }
     lines = [f"{key} {value}" for key, value in settings.items()]

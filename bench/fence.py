@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.session import bench_session
 
-LOOKS_PER_BATCH = 3  # when it is planned, and before its two log entries; a file source adds one
+LOOKS_PER_BATCH = 2  # as it begins and before its end
 
 
 def main() -> None:

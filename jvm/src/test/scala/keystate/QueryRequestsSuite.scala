@@ -65,12 +65,11 @@ class QueryRequestsSuite extends AnyFunSuite with SessionFixture {
         feed()
         val (tasks, others) = requests(query.processAllAvailable())
         assert(tasks.map(_.takeWhile(_ != ' ')) == Seq.fill(partitions)("PUT"))
-        // The entries of the logs of the source, the offsets and the commits, before each of them a
-        // look for another driver.
-        val looks = Seq.fill(3)("HEAD /_keystate/owners/2")
-        assert(
-          others.sorted == looks ++ Seq("/commits/1", "/offsets/1", "/sources/0/1").map("PUT " + _)
-        )
+        // The entries of the logs of the source, the offsets and the commits. A look for another
+        // driver before the first of them and before the last; if the batch begins slowly, more.
+        val (looks, written) = others.partition(_ == "HEAD /_keystate/owners/2")
+        assert(written.sorted == Seq("/commits/1", "/offsets/1", "/sources/0/1").map("PUT " + _))
+        assert(2 to 4 contains looks.size, looks)
       } finally query.stop()
       feed()
       val (_, others) = requests(start(Trigger.AvailableNow()).awaitTermination())

@@ -6,7 +6,7 @@ import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicBoolean
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.Using
 import scala.util.control.NonFatal
@@ -27,8 +27,9 @@ import keystate.errors.KeystateErrors
   * A query's run takes the checkpoint before it reads its logs, and so does an offline change. To
   * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
   * there. Such a file is written once and never replaced. So if two drivers come at the same time,
-  * one gets n and the other n + 1. Owner n looks for n + 1 before each entry of the offset log, the
-  * commit log and a file source's log, and before it plans a micro-batch that has its entry already. If n + 1 is there, owner n
+  * one gets n and the other n + 1. Owner n looks for n + 1 before each entry of the commit log and of a
+  * file source's log, and before each entry of the offset log and each plan of a micro-batch, unless
+  * it did so less than 200 ms before. If n + 1 is there, owner n
   * fails and writes nothing more. Without the look at the source's log owner n could get the entry
   * that n + 1 is about to write; then n + 1 would fail on it, and n at its next look.
   *
@@ -46,13 +47,17 @@ private[keystate] object CheckpointOwner extends Logging {
   private val Format = 1
   private val Ended = ".ended"
   private val Offsets = "offsets"
-  private val Logs = Set(Offsets, "commits")
+  private val Commits = "commits"
+  private val Logs = Set(Offsets, Commits)
   private val Sources = "sources"
 
   /** How many owner files are kept. A driver that wakes up after this many others have come can no
     * longer see that it lost the checkpoint.
     */
   private val Kept = 100
+
+  /** How long a look counts for what follows at the beginning of a batch. */
+  private final val LookNanos = 200000000L
 
   private sealed trait Claim { def run: String }
   private final case class Held(
@@ -62,8 +67,8 @@ private[keystate] object CheckpointOwner extends Logging {
       memory: Option[RunMemory]
   ) extends Claim {
 
-    /** Whether it has looked for another owner since the batch before was planned. */
-    val looked = new AtomicBoolean
+    /** When it last looked for another owner as a batch began, by `System.nanoTime`. */
+    val lookedAt = new AtomicLong(System.nanoTime - LookNanos)
   }
   private final case class Failed(run: String, cause: Throwable) extends Claim
 
@@ -143,20 +148,27 @@ private[keystate] object CheckpointOwner extends Logging {
     * `sources/0/7`.
     */
   def checkWrite(path: Path): Unit =
-    for (log <- Option(path.getParent); checkpoint <- checkpointOf(log)) {
-      check(checkpoint)
-      if (log.getName == Offsets) claims.get(checkpoint) match {
-        case held: Held => held.looked.set(true)
-        case _ =>
+    for (log <- Option(path.getParent); checkpoint <- checkpointOf(log))
+      if (log.getName == Offsets) checkBegin(checkpoint)
+      else {
+        check(checkpoint)
+        if (log.getName != Commits) noteLook(checkpoint)
       }
-    }
 
-  /** Does `check` before a micro-batch is planned, unless that was done just now: before its entry
-    * in the offset log. A restart plans a batch whose entry is there already.
+  /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.
+    * What was looked for just before counts: a batch that begins writes the logs of its sources,
+    * then its own entry, and is then planned. A restart plans one whose entry is there already.
     */
-  def checkPlan(checkpoint: Path): Unit = claims.get(checkpoint) match {
-    case held: Held if held.looked.getAndSet(false) =>
-    case _ => check(checkpoint)
+  def checkBegin(checkpoint: Path): Unit = claims.get(checkpoint) match {
+    case held: Held if System.nanoTime - held.lookedAt.get < LookNanos =>
+    case _ =>
+      check(checkpoint)
+      noteLook(checkpoint)
+  }
+
+  private def noteLook(checkpoint: Path): Unit = claims.get(checkpoint) match {
+    case held: Held => held.lookedAt.set(System.nanoTime)
+    case _ =>
   }
 
   /** Throws where a query whose start failed looks into one of its logs, if the checkpoint is not

@@ -38,7 +38,7 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
         .flatMap(_.stateInfo)
         .map(_.checkpointLocation)
         .filter(_.nonEmpty)
-        .foreach(state => CheckpointOwner.checkPlan(new Path(state).getParent))
+        .foreach(state => CheckpointOwner.checkBegin(new Path(state).getParent))
       plan.transformUp {
         case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
           new TransformWithStateOnKeystate(t)

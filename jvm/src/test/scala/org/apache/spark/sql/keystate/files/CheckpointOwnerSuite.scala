@@ -5,6 +5,7 @@ import java.nio.file.Files
 import java.util.concurrent.{Callable, Executors}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -58,13 +59,22 @@ class CheckpointOwnerSuite(scheme: String) extends AnyFunSuite {
     }
   }
 
-  test("a batch is planned after a look: that before its entry, or one of its own") {
+  test("a look at the beginning of a batch counts for a short time, and not for its end") {
     withCheckpoint { (root, owners) =>
       CheckpointOwner.take(root, conf, "this")
-      CheckpointOwner.checkWrite(new Path(root, "offsets/7"))
+      CheckpointOwner.checkWrite(new Path(root, "sources/0/7"))
+      val looked = System.nanoTime
       Files.copy(new File(owners, "1").toPath, new File(owners, "2").toPath)
-      CheckpointOwner.checkPlan(root)
-      intercept[KeystateException](CheckpointOwner.checkPlan(root))
+      intercept[KeystateException](CheckpointOwner.checkWrite(new Path(root, "commits/7")))
+      intercept[KeystateException](CheckpointOwner.checkWrite(new Path(root, "sources/1/7")))
+      val begun = Seq(
+        Try(CheckpointOwner.checkWrite(new Path(root, "offsets/7"))),
+        Try(CheckpointOwner.checkBegin(root))
+      )
+      assert(begun.forall(_.isSuccess) || System.nanoTime - looked > 200000000L)
+      Thread.sleep(200)
+      intercept[KeystateException](CheckpointOwner.checkWrite(new Path(root, "offsets/7")))
+      intercept[KeystateException](CheckpointOwner.checkBegin(root))
     }
   }
 

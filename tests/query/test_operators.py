@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,19 @@ def test_opened_once_over_many_batches(stream: Callable[..., Any], tmp_path: Pat
     # A subtask may meet a second worker process, but not a new one for every batch.
     for subtask in (1, 2):
         assert 1 <= opened.count(f"lifecycle ({subtask}/2)") <= 3
+
+
+class FrozenObjects(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield (gc.get_freeze_count(),)
+
+
+def test_garbage_collections_leave_modules_out(spark: Any) -> None:
+    """PySpark's worker makes one after each task."""
+    frozen = keystate.keyed(spark.createDataFrame(ROWS, "k string, n int"), "k").process(
+        FrozenObjects(), "objects long"
+    )
+    assert min(row.objects for row in frozen.collect()) > 50_000
 
 
 class AllStates(KeyedProcessFunction):

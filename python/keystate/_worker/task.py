@@ -59,8 +59,6 @@ class TaskFunction:
         self.second_type = second_type
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if gc.get_threshold()[0] < _GC_THRESHOLD[0]:
-            gc.set_threshold(*_GC_THRESHOLD)
         operator = None
         identity = None
         try:
@@ -75,6 +73,7 @@ class TaskFunction:
                         operator.close()
                         operator = None
                     operator = operator or self.open(control)
+                    _spare_garbage_collections()
                     operator.begin_task(control)
                 yield from operator.answer(message, control)
             if operator is None:
@@ -115,6 +114,18 @@ _LATE = {
 def _operator(module: str, name: str) -> type[KeyedOperator]:
     operator: type[KeyedOperator] = getattr(import_module(module), name)
     return operator
+
+
+def _spare_garbage_collections() -> None:
+    """Once in a process, when its first function is opened and so its modules are loaded.
+
+    What is there by then is never looked through again. PySpark's worker collects garbage after
+    each task, and took 27 ms to look through some hundred thousand objects of modules; a task of
+    few rows takes one.
+    """
+    if gc.get_threshold()[0] < _GC_THRESHOLD[0]:
+        gc.set_threshold(*_GC_THRESHOLD)
+        gc.freeze()
 
 
 def _keep(identity: tuple[str, str, int], operator: KeyedOperator) -> None:

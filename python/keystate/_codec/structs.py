@@ -29,6 +29,7 @@ class StructCodec(Codec):
         super().__init__(data_type, (tuple,))
         self.fields = fields
         self.names = tuple(data_type.fieldNames())
+        self._arrow_fields = list(self.arrow)
         self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
         self._class: type = row_class(self.names)
         self._make: Form = row_maker(self.names)
@@ -138,7 +139,7 @@ class StructCodec(Codec):
         columns = self._encode_fields(rows)
         if not columns:
             return pa.array([{}] * len(values), self.arrow)
-        return pa.StructArray.from_arrays(columns, fields=list(self.arrow), mask=mask)
+        return pa.StructArray.from_arrays(columns, fields=self._arrow_fields, mask=mask)
 
     def encode_columns(self, rows: Sequence[Any]) -> list[pa.Array]:
         """One array a field of rows, none of which is ``None``."""

@@ -13,7 +13,7 @@ from keystate._codec import codec, shorten
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.function_errors import function_error
-from keystate._worker.messages import INTEGERS, Columns, list_column
+from keystate._worker.messages import INTEGERS, Columns, list_column, number
 from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.plan import FunctionPlan
@@ -216,8 +216,8 @@ class KeyedOperator:
         if changes is None:
             changes = self._no_changes
         columns = {
-            Answer.GENERATION: pa.array([generation], pa.int32()),
-            Answer.UNTIL: pa.array([until], pa.int32()),
+            Answer.GENERATION: number(generation),
+            Answer.UNTIL: number(until),
             Answer.OUT: list_column(self._encode(results)),
             # In the same order in every answer: they are one Arrow stream.
             **{name: changes[name] for name in self._no_changes},

@@ -26,8 +26,7 @@ class Columns:
 
     def elements(self, name: str) -> pa.Array:
         """The elements of a list column."""
-        column = self._batch.column(name)
-        return column.values.slice(column.offsets[0].as_py(), column.value_lengths()[0].as_py())
+        return self._batch.column(name)[0].values
 
     def bytes_of(self, name: str) -> bytes | None:
         """The value of a column that is no list."""
@@ -35,20 +34,31 @@ class Columns:
         return value
 
     def control(self) -> dict[str, Any]:
-        """What the message says besides data."""
+        """What the message says besides data, of a later one of a task only what is new."""
         control: dict[str, Any] = json.loads(self.bytes_of(Message.CONTROL) or b"")
         return control
 
 
 def list_column(array: pa.Array) -> pa.Array:
     """A column of one list with these elements."""
-    return pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
+    return pa.ListArray.from_arrays(_up_to(len(array)), array)
+
+
+@lru_cache(maxsize=1024)
+def _up_to(length: int) -> pa.Array:
+    return pa.array([0, length], pa.int32())
 
 
 @lru_cache(maxsize=1024)
 def empty_column(element: pa.DataType) -> pa.Array:
     """A column of one empty list."""
     return list_column(pa.array([], element))
+
+
+@lru_cache(maxsize=1024)
+def number(value: int) -> pa.Array:
+    """A column of one number."""
+    return pa.array([value], pa.int32())
 
 
 def nested(elements: pa.Array, lengths: Sequence[int]) -> pa.Array:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from keystate.errors import KeystateError
 
-#: Of this protocol. The JVM says its own with each message.
-VERSION: Final = 1
+#: Of this protocol. The JVM says its own in a task's first message.
+VERSION: Final = 2
 
 
 class Message:

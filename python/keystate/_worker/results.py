@@ -26,6 +26,7 @@ class Results:
         self._is_row = row_test(output_type)
         self.place = f"{place} {self._codec.name}"
         self.arrow = self._codec.arrow
+        self._fields = list(self.arrow)
         self._none = pa.array([], self.arrow)
 
     def encode(self, results: list[Any]) -> pa.Array:
@@ -43,7 +44,7 @@ class Results:
             raise OutputTypeError(
                 f"a result does not fit {self.place}: {e}{self._hint(e)}"
             ) from None
-        return pa.StructArray.from_arrays(columns, fields=list(self.arrow))
+        return pa.StructArray.from_arrays(columns, fields=self._fields)
 
     def _hint(self, error: Misfit) -> str:
         """For a row that was returned as a list, whose values came as results of their own."""

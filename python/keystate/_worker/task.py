@@ -61,10 +61,11 @@ class TaskFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         operator = None
         identity = None
+        control: dict[str, Any] = {}
         try:
             for batch in batches:
                 message = Columns(batch)
-                control = message.control()
+                control = {**control, **message.control()}
                 if operator is None:
                     check_version(control)
                     identity = (self.token, control[Control.QUERY_RUN], control[Control.SUBTASK])

@@ -89,7 +89,7 @@ private[keystate] final class RowConversation(
 
   private var control = live.fold(context)(_.control(context))
 
-  /** Adds fields to the control column of every message. */
+  /** Adds fields to the control. */
   def announce(more: JObject): Unit = control = control.merge(more)
 
   override def slotsOf(generation: Int): KeySlots =
@@ -114,6 +114,7 @@ private[keystate] final class RowConversation(
     private val timerKey = new UnsafeRow(readers.head.keys.width)
     private val columnsOfMessage = rows.toSeq ++ inputs ++ Seq(rowSlots, newKeys, carriedSlots)
     private val readerOf = readers.toArray
+    private var told: JObject = _ // what the worker knows of the control
 
     // Only loading states shows how large they are, so they are loaded after every few keys.
     private var loaded = 0 // slots whose states are in this message or were sent before
@@ -225,7 +226,9 @@ private[keystate] final class RowConversation(
 
     private def finish(): Unit = {
       val ofMessage = (Protocol.Control.Generation -> JInt(generation)) :: live.toList.map(_.time)
-      val message = JObject(ofMessage ::: control.obj)
+      val news = if (told eq control) Nil else control.obj
+      told = control
+      val message = JObject(ofMessage ::: news)
       controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
       controls.setValueCount(1)
       columnsOfMessage.foreach(_.finish())

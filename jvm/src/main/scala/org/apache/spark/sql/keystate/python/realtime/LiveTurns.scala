@@ -92,7 +92,7 @@ private[keystate] final class LiveTurns(
     latencies.answered(System.nanoTime)
   }
 
-  /** The control column's content that is the same in all messages. */
+  /** What the control has that is the same in all messages. */
   def control(context: JObject): JObject = JObject(
     JField(Protocol.Control.RealTime, JBool(true)) ::
       context.obj.filterNot(_._1 == Protocol.Control.ProcessingTime)

@@ -8,9 +8,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.udf import UserDefinedFunction, _wrap_function
-from pyspark.util import PythonEvalType
 
-from keystate._jvm import Jvm
+from keystate._jvm import Jvm, called
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
 
@@ -46,13 +45,7 @@ class ClassicJvm(Jvm):
 
     def task(self, task: TaskFunction) -> Any:
         """The argument for a function that tasks run."""
-        function = UserDefinedFunction(
-            task,
-            returnType=task.output_type,
-            name=task.spec.name or "keystate",
-            evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-        )
-        return function()
+        return called(UserDefinedFunction, task)
 
     def reader(self, session: SparkSession, source: DataSource) -> Any:
         """The argument for the reader of a source."""

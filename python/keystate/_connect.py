@@ -25,7 +25,7 @@ from pyspark.sql.connect.udf import UserDefinedFunction
 from pyspark.sql.datasource import DataSource
 from pyspark.util import PythonEvalType
 
-from keystate._jvm import Jvm
+from keystate._jvm import Jvm, called
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
 from keystate.session import CONNECT_PLUGIN, server_settings, versions
@@ -91,13 +91,7 @@ class ConnectJvm(Jvm):
 
     def task(self, task: TaskFunction) -> Any:
         """The argument for a function that tasks run."""
-        function = UserDefinedFunction(
-            task,
-            returnType=task.output_type,
-            name=task.spec.name or "keystate",
-            evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-        )
-        return function()
+        return called(UserDefinedFunction, task)
 
     def reader(self, session: SparkSession, source: DataSource) -> Any:
         """The argument for the reader of a source."""

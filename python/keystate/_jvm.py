@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource
+from pyspark.util import PythonEvalType
 
 from keystate._worker.task import TaskFunction
 
@@ -44,3 +46,14 @@ class Jvm(ABC):
     @abstractmethod
     def message(self, error: Exception) -> str:
         """What a JVM's exception says."""
+
+
+def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
+    """A column with a call of a task's function, by a session's kind of user-defined function."""
+    function = kind(
+        task,
+        returnType=task.output_type,
+        name=task.spec.name or "keystate",
+        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    )
+    return function()

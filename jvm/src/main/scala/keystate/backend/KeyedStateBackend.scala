@@ -158,9 +158,33 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
 /** One changed entry; its value is null if it was removed. */
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
 
-/** A backend that takes over run files whole, so that loading a version does not read every entry.
-  * Others get each entry by a `loader`.
+/** A backend that asks for the entries of a key group when it needs one of them, so that loading a
+  * version does not read every entry.
   */
+trait LoadsOnDemand { self: KeyedStateBackend =>
+
+  /** Tells where a family's entries in some groups are. These are part of what is committed. It
+    * comes before anything else is done with these groups.
+    */
+  def loadOnDemand(family: Int, source: GroupSource): Unit
+}
+
+/** Entries of one family that a backend can ask for. */
+trait GroupSource {
+
+  /** The groups it has, in pieces that are loaded whole. */
+  def pieces: Seq[KeyGroupRange]
+
+  /** How many entries a group has. */
+  def count(group: Int): Long
+
+  /** Hands over the entries of a piece: for each one its changes, oldest first, removals too. May
+    * be called again where it has thrown.
+    */
+  def load(piece: KeyGroupRange, sink: ChangeSink): Unit
+}
+
+/** A backend that takes over run files whole. Others get each entry by a `loader`. */
 trait RestoresFromFiles { self: KeyedStateBackend =>
 
   /** Takes over a version's runs, after its families were registered and before anything else is

@@ -120,12 +120,30 @@ private[checkpoint] final class RunFiles(
     run.source match {
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
       case FileSource(path) =>
-        val all = sections(run, path, isWhole)
-        val wanted = RunIndex.choose(all, families, taken)
-        if (wanted.size == all.size)
-          entries(path, fetch(run, path, neededBy), families, taken, neededBy)
-        else if (wanted.isEmpty) PlainRun.read(Array.emptyByteArray, families, taken)
-        else entries(path, fetchSections(run, path, wanted, neededBy), families, taken, neededBy)
+        fetchWanted(run, path, isWhole, families, taken, neededBy) match {
+          case Some((file, _)) => entries(path, file, families, taken, neededBy)
+          case None => PlainRun.read(Array.emptyByteArray, families, taken)
+        }
+    }
+  }
+
+  /** Likewise to be read later, and as often as needed. Not for an SST file. */
+  def keep(
+      run: Run,
+      isWhole: Boolean,
+      families: Set[Int],
+      groups: KeyGroupRange,
+      neededBy: Long
+  ): LocalRun = {
+    val taken = groups.intersection(run.groups)
+    run.source match {
+      case inline: InlineSource => new LocalInlineRun(inline.content, taken)
+      case FileSource(path) =>
+        def damaged(detail: String, cause: Exception) = corrupt(path, neededBy, detail, cause)
+        fetchWanted(run, path, isWhole, families, taken, neededBy) match {
+          case Some((file, sections)) => new LocalRunFile(file, sections, taken, damaged)
+          case None => new LocalInlineRun(Array.emptyByteArray, taken)
+        }
     }
   }
 
@@ -261,26 +279,29 @@ private[checkpoint] final class RunFiles(
     if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
   }
 
-  /** The file's sections, by its index; empty where there is none or it is not worth reading, and
-    * where anything is wrong with it. Then the file is fetched whole, and that throws if it is
-    * damaged.
+  /** Fetches what the run's file has of these families and groups, at least: a local file with
+    * whole sections, and where each of them is in it. There are none of these where the file's
+    * index was not needed or there is none. None when the file has nothing that is wanted.
     */
-  private def sections(run: Run, path: String, isWhole: Boolean): Vector[Section] = {
-    def end(length: Int): Array[Byte] = {
-      val in = storage.open(path, run.bytes - length, run.bytes)
-      try in.readNBytes(length)
-      finally in.close()
-    }
-    if (isWhole || !path.endsWith(SectionedSuffix) || run.bytes <= IndexGuess) Vector.empty
+  private def fetchWanted(
+      run: Run,
+      path: String,
+      isWhole: Boolean,
+      families: Set[Int],
+      taken: KeyGroupRange,
+      neededBy: Long
+  ): Option[(File, Vector[Section])] = {
+    val all =
+      if (isWhole || !isSectioned(path) || run.bytes <= IndexGuess) Vector.empty
+      else sections(run.bytes, storage.open(path, _, run.bytes))
+    val wanted = RunIndex.choose(all, families, taken)
+    if (wanted.size == all.size) Some(fetch(run, path, neededBy) -> all)
     else
-      try {
-        val guess = end(IndexGuess)
-        val known = RunIndex.lengthAtEnd(guess).filter(_ <= run.bytes).flatMap { length =>
-          val index = if (length <= guess.length) guess.takeRight(length) else end(length)
-          RunIndex.decode(index, run.bytes)
-        }
-        known.getOrElse(Vector.empty)
-      } catch { case _: IOException => Vector.empty }
+      Option.when(wanted.nonEmpty) {
+        val offsets = wanted.scanLeft(0L)(_ + _.length)
+        fetchSections(run, path, wanted, neededBy) ->
+          wanted.zip(offsets).map { case (section, offset) => section.copy(offset = offset) }
+      }
   }
 
   private def fetchSections(
@@ -355,6 +376,31 @@ private[checkpoint] object RunFiles {
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
+  /** Whether the file is a [[SectionedRun]]. */
+  def isSectioned(path: String): Boolean = path.endsWith(SectionedSuffix)
+
+  /** The sections of a file, by its index; empty where there is none, and where anything is wrong
+    * with it. Then the file is read whole, and that throws if it is damaged.
+    *
+    * @param open
+    *   opens the file from this byte on
+    */
+  def sections(fileLength: Long, open: Long => InputStream): Vector[Section] = {
+    def end(length: Int): Array[Byte] = {
+      val in = open(fileLength - length)
+      try in.readNBytes(length)
+      finally in.close()
+    }
+    try {
+      val guess = end(Math.min(fileLength, IndexGuess.toLong).toInt)
+      val known = RunIndex.lengthAtEnd(guess).filter(_ <= fileLength).flatMap { length =>
+        val index = if (length <= guess.length) guess.takeRight(length) else end(length)
+        RunIndex.decode(index, fileLength)
+      }
+      known.getOrElse(Vector.empty)
+    } catch { case _: IOException => Vector.empty }
+  }
+
   /** The bytes of a [[PlainRun]] in a local file, which is deleted when the stream is closed.
     * `.run` is not compressed: earlier builds wrote it where RocksDB's library could not be loaded.
     */
@@ -393,7 +439,7 @@ private[checkpoint] object RunFiles {
   }
 
   /** Copies `limit` bytes, or all that there are if these are fewer. */
-  private def copy(in: InputStream, out: OutputStream, limit: Long = Long.MaxValue): Unit = {
+  def copy(in: InputStream, out: OutputStream, limit: Long = Long.MaxValue): Unit = {
     val buffer = new Array[Byte](CopyBuffer)
     var left = limit
     var length = 0

@@ -18,6 +18,11 @@ import keystate.run.SectionedRun
   *   how many deletable versions are worth a clean-up
   * @param sectionBytes
   *   how long the sections of a run file are at least, in bytes before compression
+  * @param onDemandBytes
+  *   a version with runs of more bytes is loaded in pieces when these are asked for, if its backend
+  *   can do that
+  * @param pieceEntries
+  *   how many entries such a piece has at least, if its state has as many
   */
 final case class StoreSettings(
     maxParallelism: Option[Int] = None,
@@ -25,11 +30,22 @@ final case class StoreSettings(
     hashPartitions: Option[Int] = None,
     minVersionsToRetain: Int = 100,
     minVersionsToDelete: Long = 30,
-    sectionBytes: Int = SectionedRun.SectionBytes
+    sectionBytes: Int = SectionedRun.SectionBytes,
+    onDemandBytes: Long = StoreSettings.OnDemandBytes,
+    pieceEntries: Long = StoreSettings.PieceEntries
 ) {
 
   /** How many partitions there are, if that is known. */
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
+}
+
+object StoreSettings {
+
+  /** So many bytes of small entries are loaded in 10 ms. */
+  final val OnDemandBytes = 512L * 1024
+
+  /** So many small entries are loaded in a millisecond. */
+  final val PieceEntries = 4096L
 }
 
 /** What the last load of a store took, for its metrics: all 0 if nothing was read. */

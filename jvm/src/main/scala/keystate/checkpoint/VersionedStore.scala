@@ -1,28 +1,20 @@
 package keystate.checkpoint
 
 import java.io.File
-import java.nio.BufferUnderflowException
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.immutable.VectorMap
-import scala.collection.mutable
-
-import org.rocksdb.RocksDBException
 
 import keystate.backend.{
   Change,
   KeyedStateBackend,
   Layout,
-  RestoredRun,
   RestoresFromFiles,
-  RunEntries,
-  RunFile,
   RunFormat,
   StateBackendFactory,
   StateFamily
 }
 import keystate.errors.{
-  CorruptFileException,
   KeyGroupsMismatchException,
   MaxParallelismMismatchException,
   StateMismatchException
@@ -65,7 +57,14 @@ final class VersionedStore(
 
   private val storage = new CountedStorage(checkpoint)
 
-  private final class Loaded(val manifest: Manifest, val backend: KeyedStateBackend)
+  /** @param later
+    *   loads what the backend has not asked for yet
+    */
+  private final class Loaded(
+      val manifest: Manifest,
+      val backend: KeyedStateBackend,
+      val later: Option[OnDemandLoad]
+  )
 
   @volatile private var loaded: Loaded = _
   // Those of the open transaction. The manifest has those that were committed.
@@ -78,6 +77,7 @@ final class VersionedStore(
   // Of the backend that was made last. Also read by the thread of the maintenance.
   @volatile private var takesSst = false
   private val files = new RunFiles(location, storage, local, takesSst, settings.sectionBytes)
+  private val loader = new VersionLoader(location, storage, files, settings)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
 
@@ -95,8 +95,8 @@ final class VersionedStore(
     * were neither committed nor rolled back are undone. Else it is read from storage.
     */
   def load(version: Long, id: Option[String]): Unit = {
-    val unchanged =
-      loaded != null && loaded.manifest.version == version && loaded.manifest.id == id
+    val unchanged = loaded != null && loaded.manifest.version == version &&
+      loaded.manifest.id == id && !loaded.later.exists(_.hasFailed)
     if (unchanged) {
       rollback()
       lastLoad = LoadStatistics(0, 0)
@@ -242,7 +242,7 @@ final class VersionedStore(
         case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
         case other => other.changesCommitted()
       }
-      loaded = new Loaded(next, backend)
+      loaded = new Loaded(next, backend, current.later)
       val newFiles =
         runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
       val requests = storage.counts
@@ -326,7 +326,10 @@ final class VersionedStore(
   private def unload(): Unit = {
     val previous = loaded
     loaded = null
-    if (previous != null) previous.backend.close()
+    if (previous != null) {
+      previous.backend.close()
+      previous.later.foreach(_.close())
+    }
   }
 
   private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
@@ -342,80 +345,15 @@ final class VersionedStore(
 
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
     takesSst = backend.isInstanceOf[RestoresFromFiles]
-    try {
-      manifest.families.foreach(backend.register)
-      val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
-      backend match {
-        case fromFiles: RestoresFromFiles => restore(manifest, runs, owned, fromFiles)
-        case other => load(manifest, runs, other)
+    val later =
+      try loader.into(backend, manifest)
+      catch {
+        case e: Throwable =>
+          backend.close()
+          throw e
       }
-      backend.changesCommitted()
-    } catch {
-      case e: Throwable =>
-        backend.close()
-        throw named(manifest, e)
-    }
-    loaded = new Loaded(manifest, backend)
+    loaded = new Loaded(manifest, backend, later)
     resetFamilies()
-  }
-
-  /** A better error for what a backend throws at entries that its states can't have, even though
-    * all checksums are right.
-    */
-  private def named(manifest: Manifest, error: Throwable): Throwable = error match {
-    case _: IndexOutOfBoundsException | _: NegativeArraySizeException |
-        _: BufferUnderflowException | _: IllegalArgumentException | _: RocksDBException =>
-      val file = VersionFile.path(location, manifest.version, VersionFile.nameOf(manifest))
-      new CorruptFileException(
-        location,
-        manifest.version,
-        storage.describe(file),
-        s"what it is made of cannot be loaded ($error)",
-        error
-      )
-    case _ => error
-  }
-
-  /** The next runs are fetched while one is loaded. */
-  private def load(manifest: Manifest, runs: Seq[Run], backend: KeyedStateBackend): Unit = {
-    val families = manifest.families.map(_.id).toSet
-    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
-    Concurrently.foreach(runs) { run =>
-      files.read(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
-    }(_.close()) { cursor =>
-      try cursor.moveTo(loader)
-      finally cursor.close()
-    }
-  }
-
-  private def restore(
-      manifest: Manifest,
-      runs: Seq[Run],
-      owned: KeyGroupRange,
-      backend: KeyedStateBackend with RestoresFromFiles
-  ): Unit = {
-    val families = manifest.families.map(_.id).toSet
-    val local = mutable.Buffer.empty[RestoredRun]
-    try {
-      Concurrently.foreach(runs) { run =>
-        files.local(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
-      }(discard) { run =>
-        local += run
-        ()
-      }
-      val counts = for {
-        (family, counts) <- manifest.entryCounts
-        byGroup <- counts.byGroup
-      } yield family -> manifest.ownGroups.zip(byGroup).toMap
-      backend.restore(local.toSeq, owned, counts)
-    } finally local.foreach(discard)
-  }
-
-  private def discard(run: RestoredRun): Unit = run match {
-    case RunFile(file, _, _) =>
-      file.delete()
-      ()
-    case RunEntries(changes) => changes.close()
   }
 
   private def resetFamilies(): Unit = {

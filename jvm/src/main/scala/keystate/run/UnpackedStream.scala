@@ -9,9 +9,13 @@ import net.jpountz.lz4.LZ4FrameInputStream
   */
 private[keystate] object UnpackedStream {
 
-  /** Closing it closes `packed`. */
-  def apply(packed: InputStream): InputStream = new Unpacked(
-    named(new LZ4FrameInputStream(new BufferedInputStream(packed)))
+  /** Closing it closes `packed`.
+    *
+    * @param onlyFirst
+    *   whether it ends with the first frame
+    */
+  def apply(packed: InputStream, onlyFirst: Boolean = false): InputStream = new Unpacked(
+    named(new LZ4FrameInputStream(new BufferedInputStream(packed), onlyFirst))
   )
 
   private final class Unpacked(frames: InputStream) extends FilterInputStream(frames) {

@@ -1,26 +1,35 @@
 package keystate.backend.heap
 
-import keystate.backend.{ChangeSink, EntryIterator, StateFamily}
+import keystate.backend.{ChangeSink, EntryIterator, GroupSource, StateFamily}
 
-/** The entries of one family: a table for each key group, made with its first entry. */
+/** The entries of one family: a table for each key group, made with its first entry or when an
+  * entry of a group that is not loaded yet is asked for.
+  */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
   private val groups =
     new Array[KeyGroupTable](maxParallelism + 1) // the last is the operator group
+  // Groups that are not loaded yet, which have no table; null if there are none.
+  private var awaited: AwaitedGroups = _
 
-  def count: Long = tables.map(_.size.toLong).sum
-  def count(group: Int): Long = if (groups(group) == null) 0 else groups(group).size.toLong
+  def count: Long = tables.map(_.size.toLong).sum + (if (awaited == null) 0 else awaited.count)
+  def count(group: Int): Long =
+    if (groups(group) != null) groups(group).size.toLong
+    else if (awaited != null) awaited.count(group)
+    else 0
   def changeCount: Long = tables.map(_.changeCount.toLong).sum
   def bytes: Long = tables.map(_.bytes).sum
 
   def get(group: Int, key: Array[Byte]): Array[Byte] = {
-    val table = groups(group)
+    val table = loadedTable(group)
     if (table == null) null else table.get(key)
   }
 
   def put(group: Int, key: Array[Byte], value: Array[Byte]): Unit = madeTable(group).put(key, value)
 
-  def remove(group: Int, key: Array[Byte]): Unit =
-    if (groups(group) != null) groups(group).remove(key)
+  def remove(group: Int, key: Array[Byte]): Unit = {
+    val table = loadedTable(group)
+    if (table != null) table.remove(key)
+  }
 
   def scan(
       group: Int,
@@ -28,7 +37,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
       end: Array[Byte],
       reverse: Boolean
   ): EntryIterator = {
-    val table = groups(group)
+    val table = loadedTable(group)
     if (table == null) SortedEntriesIterator.empty else table.scan(start, end, reverse)
   }
 
@@ -52,8 +61,25 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
       group: Int,
       expected: (Int, Int) => Long = FamilyTable.NoneExpected
   ): KeyGroupTable = {
-    if (groups(group) == null)
+    if (loadedTable(group) == null)
       groups(group) = KeyGroupTable(family.layout, expected(family.id, group))
+    groups(group)
+  }
+
+  /** Loads the entries of the source's groups when one of them is asked for. */
+  def loadOnDemand(source: GroupSource): Unit = awaited =
+    new AwaitedGroups(family, source, groups.length)
+
+  /** The group's table; null if it has no entries. */
+  private def loadedTable(group: Int): KeyGroupTable = {
+    val table = groups(group)
+    if (table == null && awaited != null) load(group) else table
+  }
+
+  // Apart, so that `loadedTable`, which every access calls, stays small.
+  private def load(group: Int): KeyGroupTable = {
+    awaited.take(group).foreach { case (group, table) => groups(group) = table }
+    if (awaited.isEmpty) awaited = null
     groups(group)
   }
 }

@@ -1,13 +1,21 @@
 package keystate.backend.heap
 
-import keystate.backend.{ChangeSink, EntryIterator, FamilyTables, KeyedStateBackend, StateFamily}
+import keystate.backend.{
+  ChangeSink,
+  EntryIterator,
+  FamilyTables,
+  GroupSource,
+  KeyedStateBackend,
+  LoadsOnDemand,
+  StateFamily
+}
 
 /** State on the JVM's heap: a hash table or sorted map per state and key group, over byte arrays.
   *
   * Changes are made in place. A transaction's undo log gives the next run its content and rolls an
   * aborted transaction back, so neither costs more than the number of changed entries.
   */
-final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
+final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with LoadsOnDemand {
   private val tables = new FamilyTables(new FamilyTable(_, maxParallelism))
 
   override def register(family: StateFamily): Unit = tables.register(family)
@@ -53,6 +61,9 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend {
       table.load(key, keyStart, keyLength, value, valueStart, valueLength)
     }
   }
+
+  override def loadOnDemand(family: Int, source: GroupSource): Unit =
+    tables(family).loadOnDemand(source)
 
   override def scan(
       family: Int,

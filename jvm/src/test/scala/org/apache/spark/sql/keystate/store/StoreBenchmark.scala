@@ -110,15 +110,20 @@ object StoreBenchmark {
       }
       provider.close()
 
-      results("load, ms") = median((1 to 3).map { _ =>
-        provider = open(root, spec)
-        var store: StateStore = null
-        val time = perOperation(1)(_ => store = provider.getStore(version)) / 1e6
-        require(get1(store, keys / 2L, 0) != null)
-        store.abort()
-        provider.close()
-        time
-      })
+      // A provider may leave reading to the first gets.
+      Seq("load" -> 1, "load and 10 gets" -> 10, "load and 10,000 gets" -> 10000).foreach {
+        case (name, gets) =>
+          val random = new java.util.SplittableRandom(gets.toLong)
+          results(s"$name, ms") = median((1 to 3).map { _ =>
+            provider = open(root, spec)
+            var store: StateStore = null
+            val load = perOperation(1)(_ => store = provider.getStore(version))
+            val read = perOperation(gets)(_ => get1(store, random.nextInt(keys).toLong, 0))
+            store.abort()
+            provider.close()
+            (load + (if (gets == 1) 0 else read * gets)) / 1e6
+          })
+      }
     }
 
     /** Keys with one prefix. */

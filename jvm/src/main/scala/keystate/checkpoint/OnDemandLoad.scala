@@ -1,0 +1,118 @@
+package keystate.checkpoint
+
+import keystate.backend.{
+  ChangeSink,
+  GroupSource,
+  KeyedStateBackend,
+  Layout,
+  LoadsOnDemand,
+  StateFamily
+}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.version.{FileSource, InlineSource, Manifest}
+
+/** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
+  * begins without reading every entry, and what is never asked for takes no memory.
+  *
+  * Its runs stay on this machine until all pieces are loaded or it is closed. States in order, as
+  * timers are, and the operator group are asked for in every micro-batch: these it loads at once.
+  *
+  * @param pieceEntries
+  *   how many entries a piece has at least, if its state has as many
+  * @param explained
+  *   makes a better error of what a backend throws at entries that its states can't have
+  */
+private[checkpoint] final class OnDemandLoad(
+    manifest: Manifest,
+    runs: Seq[LocalRun],
+    pieceEntries: Long,
+    explained: Throwable => Throwable
+) extends AutoCloseable {
+  private var piecesLeft = 0
+  private var failed = false
+
+  /** Whether a piece could not be loaded. Then a load of the same version begins anew, because only
+    * this machine's copy of a run may be damaged.
+    */
+  def hasFailed: Boolean = failed
+
+  def into(backend: KeyedStateBackend with LoadsOnDemand): Unit = {
+    val (later, now) =
+      if (runs.forall(_.isSplit)) manifest.families.partition(OnDemandLoad.canWait(manifest, _))
+      else (Nil, manifest.families)
+    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
+    val operator = KeyGroups.operatorGroup(manifest.maxParallelism)
+    move(loader, now.map(_.id).toSet, manifest.readGroups)
+    move(loader, later.map(_.id).toSet, KeyGroupRange(operator, operator))
+    later.foreach { family =>
+      val source = new Source(family.id)
+      piecesLeft += source.pieces.size
+      backend.loadOnDemand(family.id, source)
+    }
+    if (piecesLeft == 0) close()
+  }
+
+  override def close(): Unit = runs.foreach(_.close())
+
+  private def move(sink: ChangeSink, families: Set[Int], groups: KeyGroupRange): Unit =
+    if (families.nonEmpty) runs.foreach(_.moveTo(sink, families, groups))
+
+  private final class Source(family: Int) extends GroupSource {
+    override val pieces: Seq[KeyGroupRange] =
+      OnDemandLoad.pieces(manifest.groups, pieceEntries, count)
+
+    override def count(group: Int): Long = manifest.count(family, group).get
+
+    override def load(piece: KeyGroupRange, sink: ChangeSink): Unit = {
+      try move(sink, Set(family), piece)
+      catch {
+        case e: Throwable =>
+          failed = true
+          throw explained(e)
+      }
+      piecesLeft -= 1
+      if (piecesLeft == 0) close()
+    }
+  }
+}
+
+private[checkpoint] object OnDemandLoad {
+
+  /** How many pieces a state has at most: a run without an index is read again for each. */
+  final val MostPieces = 64
+
+  /** Whether any state of the version can be loaded so. An SST file is not read in pieces. */
+  def isPossible(manifest: Manifest): Boolean = manifest.families.exists(canWait(manifest, _)) &&
+    manifest.runs.forall(_.source match {
+      case FileSource(path) => RunFiles.isSectioned(path)
+      case _: InlineSource => true
+    })
+
+  private def canWait(manifest: Manifest, family: StateFamily): Boolean =
+    family.layout != Layout.Ordered && manifest.count(family.id, manifest.groups.first).isDefined
+
+  /** Divides groups into pieces with enough entries each, at most `MostPieces`; the last one may
+    * have fewer.
+    *
+    * @param fewest
+    *   how many entries are enough
+    * @param count
+    *   how many entries a group has
+    */
+  def pieces(groups: KeyGroupRange, fewest: Long, count: Int => Long): Seq[KeyGroupRange] = {
+    val all = (groups.first to groups.last).map(count)
+    val enough = Math.max(fewest, (all.sum + MostPieces - 1) / MostPieces)
+    val pieces = Seq.newBuilder[KeyGroupRange]
+    var first = groups.first
+    var entries = 0L
+    for (group <- groups.first to groups.last) {
+      entries += all(group - groups.first)
+      if (entries >= enough || group == groups.last) {
+        pieces += KeyGroupRange(first, group)
+        first = group + 1
+        entries = 0
+      }
+    }
+    pieces.result()
+  }
+}

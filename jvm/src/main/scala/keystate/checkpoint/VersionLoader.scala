@@ -1,0 +1,137 @@
+package keystate.checkpoint
+
+import java.nio.BufferUnderflowException
+
+import scala.collection.mutable
+
+import org.rocksdb.RocksDBException
+
+import keystate.backend.{
+  KeyedStateBackend,
+  LoadsOnDemand,
+  RestoredRun,
+  RestoresFromFiles,
+  RunEntries,
+  RunFile
+}
+import keystate.errors.CorruptFileException
+import keystate.files.{CheckpointStorage, Concurrently, StoreLocation}
+import keystate.keygroup.KeyGroupRange
+import keystate.version.{Manifest, Run, VersionFile}
+
+/** Loads a version into a new backend, in the way that the backend can best: it takes over run
+  * files, asks for key groups when it needs them, or gets every entry.
+  */
+private[checkpoint] final class VersionLoader(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    files: RunFiles,
+    settings: StoreSettings
+) {
+
+  /** Returns what loads the rest when the backend asks for it, to be closed after the backend; None
+    * if all is loaded.
+    */
+  def into(backend: KeyedStateBackend, manifest: Manifest): Option[OnDemandLoad] =
+    try {
+      manifest.families.foreach(backend.register)
+      val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
+      val later = backend match {
+        case fromFiles: RestoresFromFiles =>
+          restore(manifest, runs, fromFiles)
+          None
+        case onDemand: LoadsOnDemand
+            if runs.map(_.bytes).sum > settings.onDemandBytes && OnDemandLoad.isPossible(
+              manifest
+            ) =>
+          Some(loadOnDemand(manifest, runs, onDemand))
+        case other =>
+          load(manifest, runs, other)
+          None
+      }
+      backend.changesCommitted()
+      later
+    } catch { case e: Throwable => throw explained(manifest, e) }
+
+  /** A better error for what a backend throws at entries that its states can't have, even though
+    * all checksums are right.
+    */
+  private def explained(manifest: Manifest, error: Throwable): Throwable = error match {
+    case _: IndexOutOfBoundsException | _: NegativeArraySizeException |
+        _: BufferUnderflowException | _: IllegalArgumentException | _: RocksDBException =>
+      val file = VersionFile.path(location, manifest.version, VersionFile.nameOf(manifest))
+      new CorruptFileException(
+        location,
+        manifest.version,
+        storage.describe(file),
+        s"what it is made of cannot be loaded ($error)",
+        error
+      )
+    case _ => error
+  }
+
+  private def load(manifest: Manifest, runs: Seq[Run], backend: KeyedStateBackend): Unit = {
+    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
+    fetch(manifest, runs)(files.read)(_.close()) { cursor =>
+      try cursor.moveTo(loader)
+      finally cursor.close()
+    }
+  }
+
+  private def loadOnDemand(
+      manifest: Manifest,
+      runs: Seq[Run],
+      backend: KeyedStateBackend with LoadsOnDemand
+  ): OnDemandLoad = {
+    val local = mutable.Buffer.empty[LocalRun]
+    try {
+      fetch(manifest, runs)(files.keep)(_.close())(local += _)
+      val load =
+        new OnDemandLoad(manifest, local.toSeq, settings.pieceEntries, explained(manifest, _))
+      load.into(backend)
+      load
+    } catch {
+      case e: Throwable =>
+        local.foreach(_.close())
+        throw e
+    }
+  }
+
+  private def restore(
+      manifest: Manifest,
+      runs: Seq[Run],
+      backend: KeyedStateBackend with RestoresFromFiles
+  ): Unit = {
+    val local = mutable.Buffer.empty[RestoredRun]
+    try {
+      fetch(manifest, runs)(files.local)(discard)(local += _)
+      val counts = for {
+        (family, counts) <- manifest.entryCounts
+        byGroup <- counts.byGroup
+      } yield family -> manifest.ownGroups.zip(byGroup).toMap
+      backend.restore(local.toSeq, manifest.groups, counts)
+    } finally local.foreach(discard)
+  }
+
+  private type Fetch[T] = (Run, Boolean, Set[Int], KeyGroupRange, Long) => T
+
+  /** Uses what is fetched of each run, oldest first, while the next ones are fetched. */
+  private def fetch[T](manifest: Manifest, runs: Seq[Run])(
+      fetchRun: Fetch[T]
+  )(giveUp: T => Unit)(use: T => Any): Unit = {
+    val families = manifest.families.map(_.id).toSet
+    Concurrently.foreach(runs) { run =>
+      fetchRun(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
+    }(giveUp) { fetched =>
+      use(fetched)
+      ()
+    }
+  }
+
+  private def discard(run: RestoredRun): Unit = run match {
+    case RunFile(file, _, _) =>
+      file.delete()
+      ()
+    case RunEntries(changes) => changes.close()
+  }
+}

@@ -239,8 +239,9 @@ def run(
     real_time = "realTime" in trigger
     try:
         warm = fed(source, arguments)
-        # Until the batch with the last rows has ended, and its output is there.
-        ended = len(query.recentProgress) + 2
+        # Until the batch with the last rows has ended and its output is there, and another one, in
+        # which the JVM still compiles.
+        ended = len(query.recentProgress) + 3
         while real_time and len(query.recentProgress) < ended:
             time.sleep(0.1)
         if not real_time:

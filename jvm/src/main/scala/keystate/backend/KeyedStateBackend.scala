@@ -169,8 +169,8 @@ trait LoadsOnDemand { self: KeyedStateBackend =>
   def loadOnDemand(family: Int, source: GroupSource): Unit
 }
 
-/** Entries of one family that a backend can ask for. */
-trait GroupSource {
+/** Entries of one family that a backend can ask for. The backend closes it when it is closed. */
+trait GroupSource extends AutoCloseable {
 
   /** The groups it has, in pieces that are loaded whole. */
   def pieces: Seq[KeyGroupRange]

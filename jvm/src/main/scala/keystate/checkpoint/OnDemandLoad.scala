@@ -14,7 +14,7 @@ import keystate.version.{FileSource, InlineSource, Manifest}
 /** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
   * begins without reading every entry, and what is never asked for takes no memory.
   *
-  * Its runs stay on this machine until all pieces are loaded or it is closed. States in order, as
+  * Its runs stay on this machine until all pieces are loaded or the backend is closed. States in order, as
   * timers are, and the operator group are asked for in every micro-batch: these it loads at once.
   *
   * @param pieceEntries
@@ -27,7 +27,7 @@ private[checkpoint] final class OnDemandLoad(
     runs: Seq[LocalRun],
     pieceEntries: Long,
     explained: Throwable => Throwable
-) extends AutoCloseable {
+) {
   private var piecesLeft = 0
   private var failed = false
 
@@ -49,10 +49,10 @@ private[checkpoint] final class OnDemandLoad(
       piecesLeft += source.pieces.size
       backend.loadOnDemand(family.id, source)
     }
-    if (piecesLeft == 0) close()
+    if (piecesLeft == 0) closeRuns()
   }
 
-  override def close(): Unit = runs.foreach(_.close())
+  private def closeRuns(): Unit = runs.foreach(_.close())
 
   private def move(sink: ChangeSink, families: Set[Int], groups: KeyGroupRange): Unit =
     if (families.nonEmpty) runs.foreach(_.moveTo(sink, families, groups))
@@ -71,8 +71,10 @@ private[checkpoint] final class OnDemandLoad(
           throw explained(e)
       }
       piecesLeft -= 1
-      if (piecesLeft == 0) close()
+      if (piecesLeft == 0) closeRuns()
     }
+
+    override def close(): Unit = closeRuns()
   }
 }
 

@@ -29,9 +29,7 @@ private[checkpoint] final class VersionLoader(
     settings: StoreSettings
 ) {
 
-  /** Returns what loads the rest when the backend asks for it, to be closed after the backend; None
-    * if all is loaded.
-    */
+  /** Returns what loads the rest when the backend asks for it; None if all is loaded. */
   def into(backend: KeyedStateBackend, manifest: Manifest): Option[OnDemandLoad] =
     try {
       manifest.families.foreach(backend.register)

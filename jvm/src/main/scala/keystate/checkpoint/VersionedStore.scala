@@ -326,10 +326,7 @@ final class VersionedStore(
   private def unload(): Unit = {
     val previous = loaded
     loaded = null
-    if (previous != null) {
-      previous.backend.close()
-      previous.later.foreach(_.close())
-    }
+    if (previous != null) previous.backend.close()
   }
 
   private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =

@@ -182,6 +182,20 @@ class OnDemandLoadSuite extends AnyFunSuite with StoreFixture with ScalaCheckPro
     }
   }
 
+  test("a backend that is given up takes its local files with it") {
+    withFolder(written()) { (store, folder) =>
+      store.load(2, None)
+      val givenUp = store.backend
+      store.abandon()
+      store.load(2, None)
+      assert(folder.list().length == 2)
+      assert(givenUp.get(store.family("p").get.id, 20, bytes("0")) != null, "it is still of use")
+      givenUp.close()
+      assert(folder.list().length == 1)
+      assertContent(store, expected)
+    }
+  }
+
   test("files without sections, of RocksDB and of small versions are loaded at once") {
     def localFilesAfterLoad(storage: MemoryStorage, settings: StoreSettings): Int = {
       var files = -1

@@ -1,5 +1,7 @@
 package keystate.backend.heap
 
+import scala.collection.mutable
+
 import keystate.backend.{
   ChangeSink,
   EntryIterator,
@@ -17,6 +19,7 @@ import keystate.backend.{
   */
 final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with LoadsOnDemand {
   private val tables = new FamilyTables(new FamilyTable(_, maxParallelism))
+  private val sources = mutable.Buffer.empty[GroupSource]
 
   override def register(family: StateFamily): Unit = tables.register(family)
 
@@ -62,8 +65,10 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with
     }
   }
 
-  override def loadOnDemand(family: Int, source: GroupSource): Unit =
+  override def loadOnDemand(family: Int, source: GroupSource): Unit = {
+    sources += source
     tables(family).loadOnDemand(source)
+  }
 
   override def scan(
       family: Int,
@@ -100,5 +105,8 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with
     tables.all.foreach(_.rollback())
   }
 
-  override def close(): Unit = tables.clear()
+  override def close(): Unit = {
+    tables.clear()
+    sources.foreach(_.close())
+  }
 }

@@ -14,8 +14,9 @@ import keystate.version.{FileSource, InlineSource, Manifest}
 /** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
   * begins without reading every entry, and what is never asked for takes no memory.
   *
-  * Its runs stay on this machine until all pieces are loaded or the backend is closed. States in order, as
-  * timers are, and the operator group are asked for in every micro-batch: these it loads at once.
+  * Its runs stay on this machine until all pieces are loaded or the backend is closed. States in
+  * order, as timers are, and the operator group are asked for in every micro-batch: these it loads
+  * at once.
   *
   * @param pieceEntries
   *   how many entries a piece has at least, if its state has as many

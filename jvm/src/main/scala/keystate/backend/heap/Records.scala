@@ -4,7 +4,8 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-import keystate.backend.{ChangeSink, Keys}
+import keystate.backend.BytePages.{offsetOf, padded}
+import keystate.backend.{BytePages, ChangeSink, Keys}
 
 /** Entries as bytes in pages: an entry's key and value lie next to each other, and the garbage
   * collector has no objects to follow.
@@ -21,15 +22,10 @@ import keystate.backend.{ChangeSink, Keys}
 private[heap] final class Records {
   import Records._
 
-  private var pages = new Array[Array[Byte]](4)
-  private var pageCount = 0
-  // The page with room for small records, and how far it is filled.
-  private var open = -1
-  private var filled = 0
-  private var used = 0L
+  private val pages = new BytePages
 
   /** How many bytes all records take, with those that are no longer needed. */
-  def bytes: Long = used
+  def bytes: Long = pages.bytes
 
   /** Adds a record; returns its address. Throws IllegalStateException when it does not fit. */
   def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int =
@@ -45,7 +41,7 @@ private[heap] final class Records {
       valueStart: Int,
       valueLength: Int
   ): Int = {
-    val address = allocate(sizeOf(keyLength, valueLength))
+    val address = pages.allocate(sizeOf(keyLength, valueLength))
     val page = pageOf(address)
     val at = offsetOf(address)
     ints.set(page, at, mark)
@@ -58,7 +54,7 @@ private[heap] final class Records {
   /** Adds a copy of a record of `from`, mark included; returns its address. */
   def add(from: Records, fromAddress: Int): Int = {
     val size = from.size(fromAddress)
-    val address = allocate(size)
+    val address = pages.allocate(size)
     System.arraycopy(
       from.pageOf(fromAddress),
       offsetOf(fromAddress),
@@ -156,46 +152,11 @@ private[heap] final class Records {
     System.arraycopy(value, valueStart, page, at + Header + int(page, at + 4), valueLength)
   }
 
-  private def allocate(size: Int): Int = {
-    val address =
-      if (size > LargestShared) addPage(size) << PageBits
-      else {
-        if (open < 0 || size > pages(open).length - filled) {
-          // A page is a quarter of what there is: small tables are to be small.
-          val share = Math.min(used / 4, PageSize.toLong).toInt & -8
-          open = addPage(Math.max(size, Math.max(share, SmallestPage)))
-          filled = 0
-        }
-        filled += size
-        open << PageBits | (filled - size) >> 3
-      }
-    used += size
-    address
-  }
-
-  private def addPage(size: Int): Int = {
-    if (pageCount == MaxPages)
-      throw new IllegalStateException("a key group has more of a state than fits in memory pages")
-    val page = new Array[Byte](size)
-    if (pageCount == pages.length) pages = Arrays.copyOf(pages, 2 * pageCount)
-    pages(pageCount) = page
-    pageCount += 1
-    pageCount - 1
-  }
-
-  private def pageOf(address: Int): Array[Byte] = pages(address >>> PageBits)
+  private def pageOf(address: Int): Array[Byte] = pages.pageOf(address)
 }
 
 private[heap] object Records {
   private final val Header = 12
-  // An address has the page's number in its first bits, and in its last PageBits the place in the
-  // page, in steps of 8 bytes.
-  private final val PageBits = 13
-  private final val PageSize = 8 << PageBits
-  private final val MaxPages = 1 << (32 - PageBits)
-  private final val SmallestPage = 256
-  // Larger records have pages of their own.
-  private final val LargestShared = PageSize / 8
 
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.LITTLE_ENDIAN)
@@ -205,12 +166,6 @@ private[heap] object Records {
     value
   }
 
-  private def offsetOf(address: Int): Int = (address & (1 << PageBits) - 1) << 3
-
-  private def sizeOf(keyLength: Int, valueLength: Int): Int = {
-    val size = Header + keyLength.toLong + valueLength + 7 & -8L
-    if (size > Int.MaxValue - 8)
-      throw new IllegalStateException(s"an entry of $size bytes does not fit into an array")
-    size.toInt
-  }
+  private def sizeOf(keyLength: Int, valueLength: Int): Int =
+    padded(Header + keyLength.toLong + valueLength)
 }

@@ -1,7 +1,10 @@
 package org.apache.spark.sql.keystate.python.columns
 
+import java.lang.invoke.MethodHandles
+import java.nio.ByteOrder
 import java.util.Arrays
 
+import keystate.backend.BytePages
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.array.ByteArrayMethods
@@ -9,76 +12,114 @@ import org.apache.spark.unsafe.array.ByteArrayMethods
 /** Numbers the distinct keys of one generation of the worker's cache: slot 0, 1, 2 ... in the order
   * in which they appear. The JVM and the worker name keys by slot, so that the worker never hashes
   * a key. A hash table with open addressing and linear probing; keys are never removed.
+  *
+  * Each row looks a key up, and keys are spread all over the memory. So a look-up reads two places:
+  * the table, which has the hashes too, and the key's record.
+  *
+  * {{{
+  * record   [int32 slot][int32 length][key], padded to 8 bytes
+  * }}}
   */
 private[keystate] final class KeySlots {
-  private var table = new Array[Int](1 << 10) // slot + 1; 0 is free
-  private var keys = new Array[Array[Byte]](1 << 9)
-  private var hashes = new Array[Int](1 << 9)
+  import KeySlots._
+
+  // Upper half: the key's hash, never 0. Lower half: the record's address. A free place is 0.
+  private var table = new Array[Long](1 << 10)
+  private val records = new BytePages
+  private var addresses = new Array[Int](1 << 9) // by slot, as are groups
   private var groups = new Array[Int](1 << 9)
   private var used = 0
 
   def size: Int = used
-  def key(slot: Int): Array[Byte] = keys(slot)
+
+  /** A copy of a slot's key. */
+  def key(slot: Int): Array[Byte] = {
+    val page = records.pageOf(addresses(slot))
+    val start = BytePages.offsetOf(addresses(slot)) + Header
+    Arrays.copyOfRange(page, start, start + int(page, start - 4))
+  }
+
   def group(slot: Int): Int = groups(slot)
 
   /** The slot of a key, or -1 if it has none. */
   def find(key: UnsafeRow, hash: Int): Int = {
+    val spread = mix(hash)
     val mask = table.length - 1
-    var at = mix(hash) & mask
-    var slot = table(at) - 1
-    while (slot >= 0 && !(hashes(slot) == hash && sameBytes(keys(slot), key))) {
+    var at = spread & mask
+    var entry = table(at)
+    var slot = -1
+    while (entry != 0 && slot < 0) {
+      if ((entry >>> 32).toInt == spread) slot = slotIf(entry.toInt, key)
       at = (at + 1) & mask
-      slot = table(at) - 1
+      entry = table(at)
     }
     slot
   }
 
   /** Gives the next slot to a key that [[find]] did not find. */
   def add(key: UnsafeRow, hash: Int, group: Int): Int = {
-    if (used == keys.length) grow()
+    if (used == addresses.length) grow()
     val slot = used
-    keys(slot) = copyOf(key)
-    hashes(slot) = hash
+    val length = key.getSizeInBytes
+    val address = records.allocate(BytePages.padded(Header + length.toLong))
+    val page = records.pageOf(address)
+    val at = BytePages.offsetOf(address)
+    ints.set(page, at, slot)
+    ints.set(page, at + 4, length)
+    key.writeToMemory(page, Platform.BYTE_ARRAY_OFFSET.toLong + at + Header)
+    addresses(slot) = address
     groups(slot) = group
     used += 1
-    insert(slot)
+    insert(mix(hash).toLong << 32 | address & 0xffffffffL)
     slot
   }
 
-  private def insert(slot: Int): Unit = {
+  private def insert(entry: Long): Unit = {
     val mask = table.length - 1
-    var at = mix(hashes(slot)) & mask
+    var at = (entry >>> 32).toInt & mask
     while (table(at) != 0) at = (at + 1) & mask
-    table(at) = slot + 1
+    table(at) = entry
   }
 
   private def grow(): Unit = {
-    keys = Arrays.copyOf(keys, keys.length * 2)
-    hashes = Arrays.copyOf(hashes, hashes.length * 2)
+    addresses = Arrays.copyOf(addresses, addresses.length * 2)
     groups = Arrays.copyOf(groups, groups.length * 2)
-    table = new Array[Int](table.length * 2)
-    (0 until used).foreach(insert)
+    val old = table
+    table = new Array[Long](old.length * 2)
+    old.foreach(entry => if (entry != 0) insert(entry))
   }
 
-  /** Always a copy: `getBytes` may return the row's own buffer, which the next row overwrites. */
-  private def copyOf(key: UnsafeRow): Array[Byte] = {
-    val bytes = new Array[Byte](key.getSizeInBytes)
-    key.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET.toLong)
-    bytes
-  }
-
-  /** Spreads the hash: it also chose the partition, so its low bits are not uniform here. */
-  private def mix(hash: Int): Int = {
-    val h = hash * 0x9e3779b9
-    h ^ (h >>> 16)
-  }
-
-  private def sameBytes(stored: Array[Byte], key: UnsafeRow): Boolean =
-    stored.length == key.getSizeInBytes && ByteArrayMethods.arrayEquals(
-      stored,
-      Platform.BYTE_ARRAY_OFFSET.toLong,
+  /** The slot of the record if it has this key, else -1. */
+  private def slotIf(address: Int, key: UnsafeRow): Int = {
+    val page = records.pageOf(address)
+    val at = BytePages.offsetOf(address)
+    val length = int(page, at + 4)
+    val isKey = length == key.getSizeInBytes && ByteArrayMethods.arrayEquals(
+      page,
+      Platform.BYTE_ARRAY_OFFSET.toLong + at + Header,
       key.getBaseObject,
       key.getBaseOffset,
-      stored.length.toLong
+      length.toLong
     )
+    if (isKey) int(page, at) else -1
+  }
+}
+
+private[keystate] object KeySlots {
+  private final val Header = 8
+
+  private val ints =
+    MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.LITTLE_ENDIAN)
+
+  private def int(page: Array[Byte], at: Int): Int = {
+    val value: Int = ints.get(page, at)
+    value
+  }
+
+  /** Spreads the hash: it also chose the partition, so its low bits are not uniform here. Never 0. */
+  private def mix(hash: Int): Int = {
+    val h = hash * 0x9e3779b9
+    val spread = h ^ (h >>> 16)
+    if (spread == 0) 1 else spread
+  }
 }

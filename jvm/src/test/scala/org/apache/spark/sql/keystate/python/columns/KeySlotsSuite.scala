@@ -1,0 +1,48 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import scala.collection.mutable
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+
+/** Slots of keys, against a map. */
+class KeySlotsSuite extends AnyFunSuite {
+
+  /** A row of so many words, whose bytes are anything. */
+  private def row(random: Random, words: Int): UnsafeRow = {
+    val bytes = new Array[Byte](8 + 8 * words)
+    random.nextBytes(bytes)
+    val row = new UnsafeRow(1)
+    row.pointTo(bytes, bytes.length)
+    row
+  }
+
+  private def check(name: String, count: Int, words: Random => Int)(hash: UnsafeRow => Int): Unit =
+    test(name) {
+      val random = new Random(3)
+      val slots = new KeySlots
+      val known = mutable.LinkedHashMap.empty[Seq[Byte], (UnsafeRow, Int)]
+      for (_ <- 1 to count) {
+        val key = row(random, words(random))
+        val bytes = key.getBytes.toSeq
+        assert(slots.find(key, hash(key)) == known.get(bytes).fold(-1)(_._2))
+        if (!known.contains(bytes)) {
+          val slot = slots.add(key, hash(key), group = known.size % 128)
+          assert(slot == known.size)
+          known(bytes) = (key, slot)
+        }
+      }
+      assert(slots.size == known.size)
+      known.foreach { case (bytes, (key, slot)) =>
+        assert(slots.find(key, hash(key)) == slot && slots.group(slot) == slot % 128)
+        assert(slots.key(slot).toSeq == bytes)
+      }
+    }
+
+  check("many keys of several lengths", 20000, _.nextInt(4))(_.hashCode)
+  check("keys of more than a page", 40, random => random.nextInt(20000))(_.hashCode)
+  check("different keys with one hash", 600, random => random.nextInt(3))(_ => 0)
+  check("hashes that differ little", 5000, _ => 1)(key => key.getBytes.last & 7)
+}

@@ -41,7 +41,7 @@ $(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	rm -rf python/build # or the next wheel would have the older jars in it too
 
 # The tests run on the Spark that the jar is built for, not on the newest one it serves.
-$(VENV)/installed: python/pyproject.toml python/setup.py $(VERSIONS)
+$(VENV)/installed: python/pyproject.toml python/setup.py python/keystate/_compiled/native.c $(VERSIONS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable 'python[demo,dev]' pyspark==$(spark) $(pandas)
 	touch $@
@@ -116,7 +116,8 @@ docs: $(VENV)/installed-docs
 # of SPARK also as a Maven repository, with its POM, its sources and its documentation.
 dist: jar $(VENV)/installed-dist
 	rm -rf dist python/build
-	$(BIN)/python -m build --outdir dist python
+	$(BIN)/python -m build --sdist --outdir dist python
+	KEYSTATE_NATIVE=0 $(BIN)/python -m build --wheel --outdir dist python # for every machine
 	$(BIN)/twine check --strict dist/*
 	./sbt jvm/publish
 	@ls python/keystate/jars dist
@@ -127,4 +128,4 @@ smoke:
 
 clean:
 	rm -rf dist target jvm/target project/target project/project python/keystate/jars python/build \
-	  python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache
+	  python/keystate/_compiled/*.so python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache

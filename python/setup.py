@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 PACKAGE = Path(__file__).parent / "keystate"
 
@@ -21,8 +21,12 @@ def has_jar(release):
 served = [release for release in sparks if has_jar(release)] or sparks
 major, minor = map(int, served[-1].split(".")[:2])
 
+# Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python.
+native = Extension("keystate._compiled.native", ["keystate/_compiled/native.c"], optional=True)
+
 setup(
     version=versions["keystate"],
+    ext_modules=[] if os.environ.get("KEYSTATE_NATIVE") == "0" else [native],
     install_requires=[
         f"pyspark>={served[0]},<{major}.{minor + 1}",
         f"pyarrow>={versions['pyarrow']}",

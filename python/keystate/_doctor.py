@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate import admin
+from keystate._compiled import NATIVE
 from keystate.errors import KeystateError
 from keystate.functions import KeyedProcessFunction
 from keystate.session import (
@@ -55,8 +56,9 @@ class Finding:
 
 def python_side() -> Iterator[Finding]:
     """Versions, the jar and Java: all that can be known before a session starts."""
+    compiled = "in Python" if NATIVE is None else "compiled"
     here = (
-        f"Keystate {versions()['keystate']}, PySpark {pyspark.__version__}, "
+        f"Keystate {versions()['keystate']} ({compiled}), PySpark {pyspark.__version__}, "
         f"PyArrow {pyarrow.__version__}, Python {platform.python_version()}"
     )
     try:

@@ -17,8 +17,9 @@ CLASSES = [
     if isinstance(value, type) and issubclass(value, KeystateError)
 ]
 SOURCES = list(Path(keystate.__file__).parent.rglob("*.py"))
-# As an argument, or in the message; not those of the JVM that docstrings tell of.
-RAISED = re.compile(r'"\[?(KEYSTATE_[A-Z_]+)[\]"]')
+# As an argument, or in the message; not those of the JVM that docstrings tell of, nor variables of
+# the environment.
+RAISED = re.compile(r'(?<!environ\.get\()"\[?(KEYSTATE_[A-Z_]+)[\]"]')
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -13,6 +13,8 @@ from pyspark.sql import types as T
 from keystate._codec.base import Codec, Form, Shape, validity
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
+from keystate._compiled import make_rows, row_reader
+from keystate._compiled.plain import Field
 from keystate._rows import row_class, row_maker
 
 
@@ -33,6 +35,7 @@ class StructCodec(Codec):
         self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
         self._class: type = row_class(self.names)
         self._make: Form = row_maker(self.names)
+        self._are_rows = shape.cls is None
         if shape.cls is not None:
             cls = self._class = shape.cls
             self._make = lambda values: cls(*values)
@@ -76,7 +79,15 @@ class StructCodec(Codec):
         lines.append(f"return make(({''.join(name + ', ' for name in names)}))")
         exec("\n ".join(lines), scope)
         reader: Form = scope["as_read"]
-        return reader
+        if not self._are_rows:
+            return reader
+        return row_reader(self._class, reader, tuple(map(self._usual, range(len(self.fields)))))
+
+    def _usual(self, i: int) -> Field:
+        field, nullable = self.fields[i], i not in self._required
+        if isinstance(field, IntegerCodec):
+            return Field(int, nullable, field.lowest, field.highest)
+        return Field(field.plain, nullable)
 
     def _field_reader(self, i: int) -> Form:
         field, name, required = self.fields[i], self.names[i], i in self._required
@@ -124,6 +135,8 @@ class StructCodec(Codec):
             # A class of the user's may refuse the nulls that are in place of nothing.
             make, rows = self._make, zip(validity(array), zip(*columns))
             return [make(row) if there else None for there, row in rows]
+        if self._are_rows:
+            return make_rows(self._class, columns)
         return list(map(self._make, zip(*columns)))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._compiled.plain import MANY, collect
 from keystate._spec import OperatorSpec
 from keystate._worker.async_context import AsyncRowContext, Call
 from keystate._worker.context import RowContext, WorkerRuntimeContext
@@ -22,7 +23,6 @@ from keystate._worker.function_errors import function_error
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan
-from keystate._worker.row_loops import MANY, collect
 from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
 

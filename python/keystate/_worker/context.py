@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, codec
+from keystate._compiled import Cursor
 from keystate._hash import KeyGroups
 from keystate._spec import OperatorSpec
 from keystate._worker.protocol import Control
@@ -22,13 +23,12 @@ from keystate.runtime import NOT_KEYED, RuntimeContext
 from keystate.state import StateDescriptor
 
 
-class RowContext:
+class RowContext(Cursor):
     """The context of the row being processed. States look up the current slot here."""
 
     def __init__(self) -> None:
-        self.slot: int | None = None
+        super().__init__()
         self.slots: Any = None  # of the keys of the batch, for a function of batches
-        self.row: Any = None
         self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec, shorten
+from keystate._codec import codec, shorten, struct_codec
+from keystate._compiled.plain import MANY, collect
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.function_errors import function_error
@@ -19,7 +20,7 @@ from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.plan import FunctionPlan
 from keystate._worker.protocol import Answer, Control, Message
 from keystate._worker.results import make_results
-from keystate._worker.row_loops import LOOPS, MANY, collect
+from keystate._worker.row_loops import LOOPS
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
 from keystate.errors import KeystateError
@@ -47,7 +48,7 @@ class KeyedOperator:
         self._rows = codec(row_type, spec.row_shape)
         if spec.row_shape is not None:
             self._context.field_names = row_type.names
-        self._keys = codec(key_type)
+        self._keys = struct_codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
@@ -179,8 +180,9 @@ class KeyedOperator:
         return []
 
     def _decode_keys(self, keys: pa.Array) -> Any:
-        decoded = self._keys.decode(keys)
-        return [key[0] for key in decoded] if self._bare_key else decoded
+        if self._bare_key:
+            return self._keys.fields[0].decode(keys.field(0))
+        return self._keys.decode(keys)
 
     def _decode_slots(self, slots: pa.Array) -> Any:
         return INTEGERS.decode(slots)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import Misfit, offsets
+from keystate._compiled import MapCells
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
 from keystate._worker.protocol import Bound, Part, state_column
@@ -53,9 +54,7 @@ class RemoteMapCell(MapCell):
         self.absent: set[Any] = set()
 
 
-class WorkerMapState(WorkerState, MapState[Any, Any]):
-    """A map."""
-
+class _PlainMapState(WorkerState, MapState[Any, Any]):
     _cell_class: type[MapCell] = MapCell
     _remote_cell_class: type[RemoteMapCell] = RemoteMapCell
 
@@ -66,6 +65,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
         self._key_codec = spec.key_codec()
         self._hashable = self._key_codec.as_key
         self._key_class = self._key_codec.key_class
+        self._whole = self._cell_class
 
     def _cell(self) -> MapCell:
         try:
@@ -256,3 +256,7 @@ class WorkerMapState(WorkerState, MapState[Any, Any]):
             Part.VALUES: pa.list_(self._codec.arrow),
             Part.REMOVED: keys,
         }
+
+
+class WorkerMapState(MapCells, _PlainMapState):
+    """A map."""

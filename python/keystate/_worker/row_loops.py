@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import GeneratorType
 from typing import Any
 
+from keystate._compiled import call_with_context, call_with_row
+from keystate._compiled.plain import Call
 from keystate._worker.context import RowContext
 from keystate._worker.plan import Style
-
-Call = Callable[..., Any]
-
-#: What is many results.
-MANY = (list, GeneratorType)
-
-
-def collect(result: Any, results: list[Any]) -> None:
-    """Adds what a call returned that is neither a list nor a generator."""
-    if hasattr(result, "__next__"):
-        results.extend(result)
-    else:
-        results.append(result)
-
-
-def _process(
-    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
-) -> None:
-    extend = results.extend
-    for context.slot, row in zip(slots, rows):
-        context.row = row
-        result = call(row, context)
-        if result is not None:
-            if type(result) in MANY:
-                extend(result)
-            else:
-                collect(result, results)
 
 
 def _windows(
@@ -47,20 +21,6 @@ def _windows(
         result = call(row, context)
         if result is not None:
             extend(result)
-
-
-def _flat_map(
-    call: Call, context: RowContext, slots: Iterable[int], rows: list[Any], results: list[Any]
-) -> None:
-    extend = results.extend
-    for context.slot, row in zip(slots, rows):
-        context.row = row
-        result = call(row)
-        if result is not None:
-            if type(result) in MANY:
-                extend(result)
-            else:
-                collect(result, results)
 
 
 def _map(
@@ -93,9 +53,9 @@ def _filter(
 #: Calls a function for each row, with the slot of its key and the row in the context: states that
 #: live by event time, and errors, look at it there.
 LOOPS: dict[Style, Callable[[Call, RowContext, Iterable[int], list[Any], list[Any]], None]] = {
-    Style.PROCESS: _process,
+    Style.PROCESS: call_with_context,
     Style.WINDOWS: _windows,
-    Style.FLAT_MAP: _flat_map,
+    Style.FLAT_MAP: call_with_row,
     Style.MAP: _map,
     Style.FILTER: _filter,
     Style.SINK: _sink,

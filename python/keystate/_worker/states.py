@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from keystate._codec import Codec, Misfit, StructCodec
+from keystate._compiled import Cells, ValueCells
 from keystate._spec import StateSpec
 from keystate._worker.encoding import encode_all
 from keystate._worker.messages import Columns, empty_column, list_column, nested
@@ -192,7 +193,12 @@ class _ValueCells(WorkerState):
         return {"": self._codec.arrow}
 
     def clear(self) -> None:
-        self._set(None)
+        try:
+            slot = self._cursor.slot
+            self._cells[slot] = None
+            self._dirty[slot] = 1
+        except TypeError:
+            self._no_key()
 
     def _get(self) -> Any:
         try:
@@ -211,7 +217,7 @@ class _ValueCells(WorkerState):
             self._no_key()
 
 
-class WorkerValueState(_ValueCells, ValueState[Any]):
+class _PlainValueState(_ValueCells, ValueState[Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
     ) -> None:
@@ -252,7 +258,11 @@ class WorkerValueState(_ValueCells, ValueState[Any]):
             self._no_key()
 
 
-class WorkerReducingState(_ValueCells, ReducingState[Any]):
+class WorkerValueState(ValueCells, _PlainValueState):
+    """A value."""
+
+
+class WorkerReducingState(Cells, _ValueCells, ReducingState[Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ReducingStateDescriptor[Any]
     ) -> None:
@@ -270,7 +280,7 @@ class WorkerReducingState(_ValueCells, ReducingState[Any]):
         self._set(value if current is None else self._reduce(current, value))
 
 
-class WorkerAggregatingState(_ValueCells, AggregatingState[Any, Any]):
+class WorkerAggregatingState(Cells, _ValueCells, AggregatingState[Any, Any]):
     def __init__(
         self,
         spec: StateSpec,
@@ -295,7 +305,7 @@ class WorkerAggregatingState(_ValueCells, AggregatingState[Any, Any]):
         self._set(self._function.add(value, accumulator))
 
 
-class WorkerFoldingState(_ValueCells, FoldingState[Any, Any]):
+class WorkerFoldingState(Cells, _ValueCells, FoldingState[Any, Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: FoldingStateDescriptor[Any, Any]
     ) -> None:

@@ -1,0 +1,641 @@
+/* What is done for every row, compiled; plain.py has the same in Python, and says what each is.
+ *
+ * The methods of states and the reader of rows do only what is usual: a cell of the key at hand, a
+ * value of just the right class. For all else, errors too, they call what they stand for in Python:
+ * so there is one place that says what is right.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#define NO_SLOT (-1)
+
+static PyObject *name_value, *name_update, *name_clear, *name_get, *name_set;
+static PyObject *name_map_get, *name_contains, *name_put, *name_changed;
+
+/* ---- Cursor: the slot and the row at hand ---------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t slot;
+    PyObject *row;
+} Cursor;
+
+static PyObject *
+cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    Cursor *self = (Cursor *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->slot = NO_SLOT;
+        self->row = Py_NewRef(Py_None);
+    }
+    return (PyObject *)self;
+}
+
+static int
+cursor_traverse(Cursor *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->row);
+    return 0;
+}
+
+static int
+cursor_clear(Cursor *self)
+{
+    Py_CLEAR(self->row);
+    return 0;
+}
+
+static void
+cursor_dealloc(Cursor *self)
+{
+    PyObject_GC_UnTrack(self);
+    cursor_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *
+cursor_get_slot(Cursor *self, void *closure)
+{
+    return self->slot == NO_SLOT ? Py_NewRef(Py_None) : PyLong_FromSsize_t(self->slot);
+}
+
+static int
+cursor_set_slot(Cursor *self, PyObject *value, void *closure)
+{
+    if (value == NULL || value == Py_None) {
+        self->slot = NO_SLOT;
+        return 0;
+    }
+    Py_ssize_t slot = PyLong_AsSsize_t(value);
+    if (slot == -1 && PyErr_Occurred()) return -1;
+    if (slot < 0) {
+        PyErr_SetString(PyExc_ValueError, "a slot is not negative");
+        return -1;
+    }
+    self->slot = slot;
+    return 0;
+}
+
+static PyGetSetDef cursor_getset[] = {
+    {"slot", (getter)cursor_get_slot, (setter)cursor_set_slot, NULL, NULL},
+    {NULL},
+};
+
+static PyMemberDef cursor_members[] = {
+    {"row", T_OBJECT, offsetof(Cursor, row), 0, NULL},
+    {NULL},
+};
+
+static PyTypeObject CursorType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.Cursor",
+    .tp_basicsize = sizeof(Cursor),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_new = cursor_new,
+    .tp_traverse = (traverseproc)cursor_traverse,
+    .tp_clear = (inquiry)cursor_clear,
+    .tp_dealloc = (destructor)cursor_dealloc,
+    .tp_getset = cursor_getset,
+    .tp_members = cursor_members,
+};
+
+/* ---- RowReader: a tuple as the row that will be read ------------------------------------------ */
+
+typedef struct {
+    PyObject *cls;       /* values of just this class fit; NULL: none do */
+    long long lowest, highest;   /* of an int */
+    int is_int, nullable;
+} Field;
+
+typedef struct {
+    PyObject_HEAD
+    PyTypeObject *cls;
+    PyObject *plain;     /* the same in Python */
+    Py_ssize_t width;
+    Field *fields;
+    vectorcallfunc vectorcall;
+} RowReader;
+
+static inline int
+fits(const Field *field, PyObject *value)
+{
+    if (value == Py_None) return field->nullable;
+    if (field->is_int) {
+        if (!PyLong_CheckExact(value)) return 0;
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return !overflow && field->lowest <= number && number <= field->highest;
+    }
+    return (PyObject *)Py_TYPE(value) == field->cls;
+}
+
+/* The row of a tuple whose values need no change; NULL, without an error, for another one. */
+static PyObject *
+usual_row(RowReader *self, PyObject *tuple)
+{
+    if (PyTuple_GET_SIZE(tuple) != self->width) return NULL;
+    for (Py_ssize_t i = 0; i < self->width; i++)
+        if (!fits(&self->fields[i], PyTuple_GET_ITEM(tuple, i))) return NULL;
+    PyObject *row = self->cls->tp_alloc(self->cls, self->width);
+    for (Py_ssize_t i = 0; row != NULL && i < self->width; i++)
+        PyTuple_SET_ITEM(row, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+    return row;
+}
+
+static PyObject *
+reader_call(RowReader *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) == 1 && kwnames == NULL && PyTuple_Check(args[0])) {
+        PyObject *row = usual_row(self, args[0]);
+        if (row != NULL || PyErr_Occurred()) return row;
+    }
+    return PyObject_Vectorcall(self->plain, args, nargsf, kwnames);
+}
+
+static int
+reader_traverse(RowReader *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->cls);
+    Py_VISIT(self->plain);
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
+        Py_VISIT(self->fields[i].cls);
+    return 0;
+}
+
+static int
+reader_clear(RowReader *self)
+{
+    Py_CLEAR(self->cls);
+    Py_CLEAR(self->plain);
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
+        Py_CLEAR(self->fields[i].cls);
+    return 0;
+}
+
+static void
+reader_dealloc(RowReader *self)
+{
+    PyObject_GC_UnTrack(self);
+    reader_clear(self);
+    PyMem_Free(self->fields);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *
+reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyTypeObject *cls;
+    PyObject *plain, *fields;
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyType_Type, &cls, &plain, &PyTuple_Type, &fields))
+        return NULL;
+    if (!PyType_IsSubtype(cls, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "rows are tuples");
+        return NULL;
+    }
+    RowReader *self = (RowReader *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->vectorcall = (vectorcallfunc)reader_call;
+    self->cls = (PyTypeObject *)Py_NewRef(cls);
+    self->plain = Py_NewRef(plain);
+    self->width = PyTuple_GET_SIZE(fields);
+    self->fields = PyMem_Calloc(self->width + 1, sizeof(Field));
+    if (self->fields == NULL) goto failed;
+    for (Py_ssize_t i = 0; i < self->width; i++) {
+        Field *field = &self->fields[i];
+        PyObject *class;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, i), "OpLL", &class, &field->nullable,
+                              &field->lowest, &field->highest))
+            goto failed;
+        field->is_int = class == (PyObject *)&PyLong_Type;
+        if (class != Py_None) field->cls = Py_NewRef(class);
+    }
+    return (PyObject *)self;
+failed:
+    Py_DECREF(self);
+    return NULL;
+}
+
+static PyTypeObject RowReaderType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.RowReader",
+    .tp_basicsize = sizeof(RowReader),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = reader_new,
+    .tp_traverse = (traverseproc)reader_traverse,
+    .tp_clear = (inquiry)reader_clear,
+    .tp_dealloc = (destructor)reader_dealloc,
+    .tp_vectorcall_offset = offsetof(RowReader, vectorcall),
+    .tp_call = PyVectorcall_Call,
+};
+
+/* ---- Cells and ValueCells: what is first in the classes of states that hold a value a key ------ */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *cells;     /* list */
+    PyObject *dirty;     /* bytearray */
+    PyObject *cursor;
+    PyObject *plain;     /* class */
+    /* Of values only. */
+    PyObject *as_row;    /* makes a row of a tuple */
+    PyObject *standard;  /* what a key without a value has */
+    char is_shared;      /* whether all keys may have the same object of it */
+    /* Of maps only. */
+    PyObject *key_class;
+    PyObject *whole;     /* the class of cells that have the whole map */
+} Cells;
+
+static PyTypeObject CellsType, ValueCellsType, MapCellsType;
+
+static int
+cells_traverse(Cells *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->cells);
+    Py_VISIT(self->dirty);
+    Py_VISIT(self->cursor);
+    Py_VISIT(self->plain);
+    Py_VISIT(self->as_row);
+    Py_VISIT(self->standard);
+    Py_VISIT(self->key_class);
+    Py_VISIT(self->whole);
+    return 0;
+}
+
+static int
+cells_clear_refs(Cells *self)
+{
+    Py_CLEAR(self->cells);
+    Py_CLEAR(self->dirty);
+    Py_CLEAR(self->cursor);
+    Py_CLEAR(self->plain);
+    Py_CLEAR(self->as_row);
+    Py_CLEAR(self->standard);
+    Py_CLEAR(self->key_class);
+    Py_CLEAR(self->whole);
+    return 0;
+}
+
+static void
+cells_dealloc(Cells *self)
+{
+    PyObject_GC_UnTrack(self);
+    cells_clear_refs(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* The slot at hand; NO_SLOT if there is none, or if anything is not as usual. */
+static inline Py_ssize_t
+cells_slot(Cells *self)
+{
+    PyObject *cursor = self->cursor;
+    if (cursor == NULL || !PyObject_TypeCheck(cursor, &CursorType)) return NO_SLOT;
+    Py_ssize_t slot = ((Cursor *)cursor)->slot;
+    if (slot == NO_SLOT || self->cells == NULL || !PyList_CheckExact(self->cells) ||
+        slot >= PyList_GET_SIZE(self->cells))
+        return NO_SLOT;
+    return slot;
+}
+
+/* Whether the key at hand is noted as changed now. */
+static inline int
+is_dirtied(Cells *self)
+{
+    Py_ssize_t slot = cells_slot(self);
+    if (slot == NO_SLOT || self->dirty == NULL || !PyByteArray_CheckExact(self->dirty) ||
+        slot >= PyByteArray_GET_SIZE(self->dirty))
+        return 0;
+    PyByteArray_AS_STRING(self->dirty)[slot] = 1;
+    return 1;
+}
+
+/* Whether the value is stored now. */
+static inline int
+is_stored(Cells *self, PyObject *value)
+{
+    if (!is_dirtied(self)) return 0;
+    Py_ssize_t slot = cells_slot(self);
+    PyObject *old = PyList_GET_ITEM(self->cells, slot);
+    PyList_SET_ITEM(self->cells, slot, Py_NewRef(value));
+    Py_DECREF(old);
+    return 1;
+}
+
+/* Calls the method of that name that comes after those of a type. */
+static PyObject *
+in_python(Cells *self, PyTypeObject *type, PyObject *name, PyObject *first, PyObject *second)
+{
+    PyObject *rest = PyObject_CallFunctionObjArgs((PyObject *)&PySuper_Type, type, self, NULL);
+    if (rest == NULL) return NULL;
+    PyObject *result = PyObject_CallMethodObjArgs(rest, name, first, second, NULL);
+    Py_DECREF(rest);
+    return result;
+}
+
+static PyObject *
+cells_get(Cells *self, PyObject *noargs)
+{
+    Py_ssize_t slot = cells_slot(self);
+    if (slot != NO_SLOT) return Py_NewRef(PyList_GET_ITEM(self->cells, slot));
+    return in_python(self, &CellsType, name_get, NULL, NULL);
+}
+
+static PyObject *
+cells_set(Cells *self, PyObject *value)
+{
+    if ((PyObject *)Py_TYPE(value) == self->plain && is_stored(self, value)) Py_RETURN_NONE;
+    return in_python(self, &CellsType, name_set, value, NULL);
+}
+
+static PyObject *
+cells_clear(Cells *self, PyObject *noargs)
+{
+    if (is_stored(self, Py_None)) Py_RETURN_NONE;
+    return in_python(self, &CellsType, name_clear, NULL, NULL);
+}
+
+static PyObject *
+cells_value(Cells *self, PyObject *noargs)
+{
+    Py_ssize_t slot = cells_slot(self);
+    if (slot != NO_SLOT) {
+        PyObject *value = PyList_GET_ITEM(self->cells, slot);
+        if (value == Py_None) {
+            if (self->is_shared && self->standard != NULL) return Py_NewRef(self->standard);
+        }
+        else if (!PyTuple_CheckExact(value)) return Py_NewRef(value);
+        else if (self->as_row != NULL && Py_IS_TYPE(self->as_row, &RowReaderType)) {
+            PyObject *row = usual_row((RowReader *)self->as_row, value);
+            if (row != NULL) {
+                PyList_SetItem(self->cells, slot, Py_NewRef(row));
+                return row;
+            }
+            if (PyErr_Occurred()) return NULL;
+        }
+    }
+    return in_python(self, &ValueCellsType, name_value, NULL, NULL);
+}
+
+static PyObject *
+cells_update(Cells *self, PyObject *value)
+{
+    if ((PyObject *)Py_TYPE(value) == self->plain && is_stored(self, value)) Py_RETURN_NONE;
+    return in_python(self, &ValueCellsType, name_update, value, NULL);
+}
+
+static PyMethodDef value_methods[] = {
+    {"value", (PyCFunction)cells_value, METH_NOARGS, NULL},
+    {"update", (PyCFunction)cells_update, METH_O, NULL},
+    {NULL},
+};
+
+static PyMethodDef cells_methods[] = {
+    {"clear", (PyCFunction)cells_clear, METH_NOARGS, NULL},
+    {"_get", (PyCFunction)cells_get, METH_NOARGS, NULL},
+    {"_set", (PyCFunction)cells_set, METH_O, NULL},
+    {NULL},
+};
+
+static PyMemberDef cells_members[] = {
+    {"_cells", T_OBJECT_EX, offsetof(Cells, cells), 0, NULL},
+    {"_dirty", T_OBJECT_EX, offsetof(Cells, dirty), 0, NULL},
+    {"_cursor", T_OBJECT_EX, offsetof(Cells, cursor), 0, NULL},
+    {"_plain", T_OBJECT, offsetof(Cells, plain), 0, NULL},
+    {NULL},
+};
+
+static PyMemberDef value_members[] = {
+    {"_tuple_as_read", T_OBJECT_EX, offsetof(Cells, as_row), 0, NULL},
+    {"_default", T_OBJECT_EX, offsetof(Cells, standard), 0, NULL},
+    {"_shared_default", T_BOOL, offsetof(Cells, is_shared), 0, NULL},
+    {NULL},
+};
+
+static PyTypeObject CellsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.Cells",
+    .tp_basicsize = sizeof(Cells),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_traverse = (traverseproc)cells_traverse,
+    .tp_clear = (inquiry)cells_clear_refs,
+    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_methods = cells_methods,
+    .tp_members = cells_members,
+};
+
+static PyTypeObject ValueCellsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.ValueCells",
+    .tp_base = &CellsType,
+    .tp_basicsize = sizeof(Cells),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_traverse = (traverseproc)cells_traverse,
+    .tp_clear = (inquiry)cells_clear_refs,
+    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_methods = value_methods,
+    .tp_members = value_members,
+};
+
+/* ---- MapCells: what is first in the classes of states that hold a map a key -------------------- */
+
+/* The map of the key at hand if it is whole and may have this key, else NULL. */
+static inline PyObject *
+map_cell(Cells *self, PyObject *key)
+{
+    Py_ssize_t slot = cells_slot(self);
+    if (slot == NO_SLOT || (PyObject *)Py_TYPE(key) != self->key_class) return NULL;
+    PyObject *cell = PyList_GET_ITEM(self->cells, slot);
+    return (PyObject *)Py_TYPE(cell) == self->whole && PyDict_Check(cell) ? cell : NULL;
+}
+
+static PyObject *
+map_get(Cells *self, PyObject *key)
+{
+    PyObject *cell = map_cell(self, key);
+    if (cell == NULL) return in_python(self, &MapCellsType, name_map_get, key, NULL);
+    PyObject *value = PyDict_GetItemWithError(cell, key);
+    if (value == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return Py_NewRef(value);
+}
+
+static PyObject *
+map_contains(Cells *self, PyObject *key)
+{
+    PyObject *cell = map_cell(self, key);
+    if (cell == NULL) return in_python(self, &MapCellsType, name_contains, key, NULL);
+    int there = PyDict_Contains(cell, key);
+    return there < 0 ? NULL : PyBool_FromLong(there);
+}
+
+static PyObject *
+map_put(Cells *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "put() takes a key and a value");
+    PyObject *cell = map_cell(self, args[0]);
+    if (cell == NULL || (PyObject *)Py_TYPE(args[1]) != self->plain || !is_dirtied(self))
+        return in_python(self, &MapCellsType, name_put, args[0], args[1]);
+    PyObject *changed = PyObject_GetAttr(cell, name_changed);
+    int failed = changed == NULL || PyDict_SetItem(cell, args[0], args[1]) < 0 ||
+                 PySet_Add(changed, args[0]) < 0;
+    Py_XDECREF(changed);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef map_methods[] = {
+    {"get", (PyCFunction)map_get, METH_O, NULL},
+    {"contains", (PyCFunction)map_contains, METH_O, NULL},
+    {"put", (PyCFunction)(void (*)(void))map_put, METH_FASTCALL, NULL},
+    {NULL},
+};
+
+static PyMemberDef map_members[] = {
+    {"_key_class", T_OBJECT, offsetof(Cells, key_class), 0, NULL},
+    {"_whole", T_OBJECT_EX, offsetof(Cells, whole), 0, NULL},
+    {"_cells", T_OBJECT_EX, offsetof(Cells, cells), 0, NULL},
+    {"_dirty", T_OBJECT_EX, offsetof(Cells, dirty), 0, NULL},
+    {"_cursor", T_OBJECT_EX, offsetof(Cells, cursor), 0, NULL},
+    {"_plain", T_OBJECT, offsetof(Cells, plain), 0, NULL},
+    {NULL},
+};
+
+static PyTypeObject MapCellsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.MapCells",
+    .tp_basicsize = sizeof(Cells),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_traverse = (traverseproc)cells_traverse,
+    .tp_clear = (inquiry)cells_clear_refs,
+    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_methods = map_methods,
+    .tp_members = map_members,
+};
+
+/* ---- functions -------------------------------------------------------------------------------- */
+
+static PyObject *
+make_rows(PyObject *module, PyObject *args)
+{
+    PyTypeObject *cls;
+    PyObject *columns;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &cls, &PyList_Type, &columns)) return NULL;
+    Py_ssize_t width = PyList_GET_SIZE(columns), size = 0;
+    for (Py_ssize_t i = 0; i < width; i++) {
+        PyObject *column = PyList_GET_ITEM(columns, i);
+        Py_ssize_t length = PyList_CheckExact(column) ? PyList_GET_SIZE(column) : -1;
+        if (i == 0) size = length;
+        if (length < 0 || length != size) {
+            PyErr_SetString(PyExc_ValueError, "columns must be lists of the same length");
+            return NULL;
+        }
+    }
+    PyObject *made = PyList_New(size);
+    if (made == NULL) return NULL;
+    for (Py_ssize_t j = 0; j < size; j++) {
+        PyObject *row = cls->tp_alloc(cls, width);
+        if (row == NULL) {
+            Py_DECREF(made);
+            return NULL;
+        }
+        for (Py_ssize_t i = 0; i < width; i++)
+            PyTuple_SET_ITEM(row, i, Py_NewRef(PyList_GET_ITEM(PyList_GET_ITEM(columns, i), j)));
+        PyList_SET_ITEM(made, j, row);
+    }
+    return made;
+}
+
+/* Adds what a call returned to the results. */
+static int
+add(PyObject *result, PyObject *results)
+{
+    if (result == Py_None) return 0;
+    if (PyList_CheckExact(result))
+        return PyList_SetSlice(results, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, result);
+    if (!PyIter_Check(result)) return PyList_Append(results, result);
+    PyObject *each;
+    while ((each = PyIter_Next(result)) != NULL) {
+        int failed = PyList_Append(results, each);
+        Py_DECREF(each);
+        if (failed) return failed;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *
+call_each(PyObject *args, int arguments)
+{
+    PyObject *call, *slots, *given, *results;
+    Cursor *context;
+    if (!PyArg_ParseTuple(args, "OO!OOO!", &call, &CursorType, &context, &slots, &given,
+                          &PyList_Type, &results))
+        return NULL;
+    PyObject *each_slot = PyObject_GetIter(slots);
+    PyObject *each_row = each_slot == NULL ? NULL : PyObject_GetIter(given);
+    PyObject *slot, *row;
+    int failed = each_row == NULL;
+    while (!failed && (slot = PyIter_Next(each_slot)) != NULL) {
+        failed = cursor_set_slot(context, slot, NULL);
+        Py_DECREF(slot);
+        if (failed || (row = PyIter_Next(each_row)) == NULL) break;
+        PyObject *stack[] = {NULL, row, (PyObject *)context};
+        Py_XSETREF(context->row, Py_NewRef(row));
+        PyObject *result =
+            PyObject_Vectorcall(call, stack + 1, arguments | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        failed = result == NULL ? -1 : add(result, results);
+        Py_XDECREF(result);
+        Py_DECREF(row);
+    }
+    Py_XDECREF(each_slot);
+    Py_XDECREF(each_row);
+    if (failed || PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+call_with_context(PyObject *module, PyObject *args)
+{
+    return call_each(args, 2);
+}
+
+static PyObject *
+call_with_row(PyObject *module, PyObject *args)
+{
+    return call_each(args, 1);
+}
+
+static PyMethodDef functions[] = {
+    {"make_rows", make_rows, METH_VARARGS, NULL},
+    {"call_with_context", call_with_context, METH_VARARGS, NULL},
+    {"call_with_row", call_with_row, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "keystate._compiled.native",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC
+PyInit_native(void)
+{
+    name_value = PyUnicode_InternFromString("value");
+    name_update = PyUnicode_InternFromString("update");
+    name_clear = PyUnicode_InternFromString("clear");
+    name_get = PyUnicode_InternFromString("_get");
+    name_set = PyUnicode_InternFromString("_set");
+    name_map_get = PyUnicode_InternFromString("get");
+    name_contains = PyUnicode_InternFromString("contains");
+    name_put = PyUnicode_InternFromString("put");
+    name_changed = PyUnicode_InternFromString("changed");
+    if (PyErr_Occurred()) return NULL;
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || PyModule_AddType(made, &CursorType) < 0 ||
+        PyModule_AddType(made, &CellsType) < 0 ||
+        PyModule_AddType(made, &ValueCellsType) < 0 || PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0)
+        return NULL;
+    return made;
+}

@@ -1,0 +1,370 @@
+"""What is compiled gives what Python gives: the same values and errors, and no object is lost."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from importlib import import_module, util
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keystate import MapStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from keystate._codec import structs
+from keystate._codec.factory import struct_codec
+from keystate._compiled import plain
+from keystate._ddl import parse_ddl
+from keystate._rows import row_class
+from keystate._spec import StateSpec
+from keystate._worker import map_state, states
+from pyspark.sql import types as T
+
+COMPILED = util.find_spec("keystate._compiled.native") is not None
+COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+@pytest.mark.skipif(os.environ.get("KEYSTATE_NATIVE") == "0", reason="it is not wanted")
+def test_it_is_compiled_where_a_compiler_is() -> None:
+    assert COMPILED, "make install compiles it"
+
+
+native: Any = import_module("keystate._compiled.native") if COMPILED else None
+BOTH = [plain, native]
+with_both = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+ROW = row_class(("a", "b"))
+
+
+def shown(value: Any) -> Any:
+    """A value with the classes of all its parts."""
+    if isinstance(value, tuple):
+        return type(value), [shown(part) for part in value]
+    return type(value), repr(value)
+
+
+def told(call: Callable[[], Any]) -> Any:
+    """What a call returns or raises."""
+    try:
+        return shown(call())
+    except Exception as e:
+        return type(e), str(e)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+@with_both
+@given(st.integers(1, 5).flatmap(lambda w: st.lists(st.tuples(*[st.integers()] * w), max_size=9)))
+def test_rows_of_columns(tuples: list[tuple[int, ...]]) -> None:
+    columns = [list(column) for column in zip(*tuples)] or [[]]
+    cls = row_class(tuple(f"f{i}" for i in range(len(columns))))
+    assert shown(tuple(plain.make_rows(cls, columns))) == shown(
+        tuple(native.make_rows(cls, columns))
+    )
+
+
+@with_both
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="same length"):
+        native.make_rows(ROW, [[1, 2], [3]])
+
+
+FIELDS = {
+    "long": [0, 1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**80],
+    "int": [2**31 - 1, -(2**31), 2**31],
+    "short": [7, 2**15],
+    "byte": [-128, 128],
+    "double": [1.5, 3, float("inf"), "x"],
+    "float": [0.1, 1e300],
+    "boolean": [True, 1],
+    "string": ["", "ä", b"x"],
+    "binary": [b"x", bytearray(b"y")],
+    "decimal(5,2)": [Decimal("1.50"), 1],
+    "array<long>": [[1, 2], (3,), [2**70]],
+    "struct<x: long>": [(1,), {"x": 2}, (1, 2)],
+}
+
+
+class Int(int):
+    """Not just an int."""
+
+
+ANY = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.just(Int(5)),
+    *(st.sampled_from(values) for values in FIELDS.values()),
+)
+
+
+@with_both
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=4))
+def test_rows_of_tuples(data: st.DataObject, kinds: list[str]) -> None:
+    nullable = data.draw(st.lists(st.booleans(), min_size=len(kinds), max_size=len(kinds)))
+    fields = [
+        T.StructField(f"f{i}", parse_ddl(kind), null)
+        for i, (kind, null) in enumerate(zip(kinds, nullable))
+    ]
+    usual = [st.sampled_from(FIELDS[kind]) | ANY for kind in kinds]
+    row = data.draw(st.tuples(*usual) | st.lists(ANY, max_size=5).map(tuple))
+    answers = []
+    for reader in (plain.row_reader, native.RowReader):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(structs, "row_reader", reader)
+            as_read = struct_codec(T.StructType(fields)).tuple_as_read
+        answers.append(told(lambda: as_read(row)))  # noqa: B023
+    assert answers[0] == answers[1]
+
+
+# -- states ----------------------------------------------------------------------------------------
+
+
+class Owner(plain.Cursor):
+    """What a state needs of a context."""
+
+    def key_of(self, slot: int) -> Any:
+        return f"key {slot}"
+
+
+def spec(kind: str, value_type: str, key_type: str | None = None) -> StateSpec:
+    return StateSpec("s", kind, "s", parse_ddl(value_type), key_type and parse_ddl(key_type))
+
+
+def opened(cls: type, described: StateSpec, descriptor: Any, module: Any) -> Any:
+    """A state for two keys, with a cursor of its own."""
+    cursor: Any = type("Owner", (module.Cursor,), {"key_of": Owner.key_of})()
+    state: Any = cls(described, 0, cursor, descriptor)
+    state.new_generation()
+    empty = getattr(state, "_cell_class", lambda _: None)
+    state._cells = [empty(()) for _ in range(2)]
+    state._dirty = bytearray(2)
+    return state
+
+
+def with_base(base: str, cls: type, described: StateSpec, descriptor: Any) -> list[Any]:
+    """The same state in Python and compiled."""
+    classes = [type(cls.__name__, (getattr(module, base), cls), {}) for module in BOTH]
+    return [opened(c, described, descriptor, module) for c, module in zip(classes, BOTH)]
+
+
+def same(both: list[Any], calls: list[tuple[str, Any]]) -> None:
+    """Does the same to both; each answer is the same, and what is kept at the end."""
+    for name, argument in calls:
+        answers = []
+        for state in both:
+            if name == "slot":
+                state._cursor.slot = argument
+            else:
+                answers.append(told(lambda: getattr(state, name)(*argument)))  # noqa: B023
+        assert answers[1:] == answers[:1] or not answers, (name, argument, answers)
+    kept = [(shown(tuple(s._cells)), bytes(s._dirty), told(lambda: changed(s))) for s in both]  # noqa: B023
+    assert kept[0] == kept[1]
+
+
+def changed(state: Any) -> Any:
+    return tuple((name, str(array)) for name, array in state.changes(0, 2).items())
+
+
+SLOTS = st.tuples(st.just("slot"), st.sampled_from([0, 1, None]))
+
+
+def calls(*names: str, values: st.SearchStrategy[Any] = ANY) -> st.SearchStrategy[Any]:
+    """Some calls of methods, of which the last ones take a value."""
+    each = [SLOTS]
+    each += [st.tuples(st.just(n), st.tuples()) for n in names if not n.endswith("=")]
+    each += [st.tuples(st.just(n.rstrip("=")), st.tuples(values)) for n in names if n.endswith("=")]
+    return st.lists(st.one_of(each), max_size=20)
+
+
+@with_both
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["long", "double", "string", "struct<a: long, b: string>", "array<long>"]),
+    st.booleans(),
+    calls(
+        "value",
+        "clear",
+        "update=",
+        values=ANY | st.tuples(st.integers(), st.none() | st.text()) | st.tuples(ANY, ANY),
+    ),
+)
+def test_value_state(kind: str, default: bool, done: list[Any]) -> None:
+    standard = {"long": 7, "struct<a: long, b: string>": (1, "x"), "array<long>": [1]}
+    descriptor = ValueStateDescriptor("s", kind, default=standard.get(kind) if default else None)
+    both = with_base("ValueCells", states._PlainValueState, spec("value", kind), descriptor)
+    same(both, done)
+
+
+class PlainReducingState(states.WorkerReducingState):
+    _get, _set = states._ValueCells._get, states._ValueCells._set
+    clear = states._ValueCells.clear
+
+
+@with_both
+@settings(max_examples=200, deadline=None)
+@given(calls("get", "clear", "add=", values=st.integers(-(2**62), 2**62) | ANY))
+def test_reducing_state(done: list[Any]) -> None:
+    descriptor = ReducingStateDescriptor("s", lambda a, b: a + b, "long")
+    classes = PlainReducingState, states.WorkerReducingState
+    same([opened(cls, spec("value", "long"), descriptor, native) for cls in classes], done)
+
+
+KEYS = st.sampled_from([None, True, 0, 1, 2**70, "a", "b", 1.0, Int(1)])
+
+
+@with_both
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["long", "string", "double"]),
+    st.lists(
+        st.one_of(
+            SLOTS,
+            st.tuples(st.just("put"), st.tuples(KEYS, st.integers(0, 9) | ANY)),
+            st.tuples(st.sampled_from(["get", "contains", "remove"]), st.tuples(KEYS)),
+            st.tuples(st.sampled_from(["clear", "is_empty"]), st.tuples()),
+        ),
+        max_size=20,
+    ),
+)
+def test_map_state(key: str, done: list[Any]) -> None:
+    described = spec("map", "long", key)
+    descriptor = MapStateDescriptor("s", key, "long")
+    same(with_base("MapCells", map_state._PlainMapState, described, descriptor), done)
+
+
+@with_both
+def test_a_state_is_garbage_with_its_cursor() -> None:
+    state = with_base(
+        "ValueCells",
+        states._PlainValueState,
+        spec("value", "long"),
+        ValueStateDescriptor("s", "long"),
+    )[1]
+    state._cursor.row = state  # a circle
+    gone = weakref.ref(state)
+    del state
+    gc.collect()
+    assert gone() is None
+
+
+@with_both
+def test_a_slot_is_an_index_or_none() -> None:
+    cursor = native.Cursor()
+    assert cursor.slot is None and cursor.row is None
+    for wrong in (-1, "x", 2**70):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            cursor.slot = wrong
+    cursor.slot = 3
+    assert cursor.slot == 3
+    cursor.slot = None
+    assert cursor.slot is None
+
+
+# -- calls for each row ----------------------------------------------------------------------------
+
+
+def many(row: Any, fails: bool) -> Iterator[Any]:
+    yield row, 1
+    if fails:
+        raise KeyError(row)
+    yield None
+    return 5
+
+
+RETURNS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda row: None,
+    "one": lambda row: (row, 1),
+    "list": lambda row: [row, None],
+    "generator": lambda row: many(row, False),
+    "failing generator": lambda row: many(row, True),
+    "iterator": lambda row: iter((row, row)),
+    "map": lambda row: map(str, (row, row)),
+    "string": lambda row: "abc",
+    "dict": lambda row: {"a": row},
+    "error": lambda row: 1 // 0,
+}
+
+
+@with_both
+@given(st.lists(st.sampled_from(sorted(RETURNS)), max_size=8), st.booleans())
+def test_calls_for_each_row(kinds: list[str], with_context: bool) -> None:
+    answers = []
+    for module in BOTH:
+        context, results, seen = module.Cursor(), ["before"], []
+
+        def call(row: Any, *rest: Any) -> Any:
+            seen.append((context.slot, context.row, rest == (context,)))  # noqa: B023
+            return RETURNS[row[1]](row)
+
+        loop = module.call_with_context if with_context else module.call_with_row
+        rows = list(enumerate(kinds))
+        error = told(lambda: loop(call, context, iter(range(len(kinds))), rows, results))  # noqa: B023
+        answers.append((error, results, seen, context.slot, context.row))
+    assert answers[0] == answers[1]
+
+
+@with_both
+def test_no_object_is_lost() -> None:
+    """The number of references to an object is the same after calls of every kind."""
+    value, error = object(), ValueError("x")
+
+    class Anything:
+        plain: type | None = None
+
+    def usual(row: Any, context: Any) -> Any:
+        return {0: [value], 1: (each for each in [value]), 2: iter([value]), 3: value}[row[0]]
+
+    def failing(row: Any, context: Any) -> Any:
+        raise error
+
+    def all_kinds() -> None:
+        cursor: Any = native.Cursor()
+        rows = native.make_rows(ROW, [[0, 1, 2, 3], [value] * 4])
+        native.call_with_context(usual, cursor, range(4), rows, [])
+        with pytest.raises(ValueError):
+            native.call_with_context(failing, cursor, range(4), rows, [])
+        reader = native.RowReader(ROW, lambda row: row, (plain.Field(object, True),) * 2)
+        reader((value, value))
+        reader((value, 3))
+        state = with_base(
+            "ValueCells",
+            states._PlainValueState,
+            spec("value", "long"),
+            ValueStateDescriptor("s", "long"),
+        )[1]
+        state._plain = object
+        for slot in (0, 1, None):
+            state._cursor.slot = slot
+            for method in (lambda: state.update(value), state.value, state.clear):
+                told(method)
+        maps = with_base(
+            "MapCells",
+            map_state._PlainMapState,
+            spec("map", "long", "long"),
+            MapStateDescriptor("s", "long", "long"),
+        )[1]
+        maps._plain = maps._key_class = object
+        for slot in (0, None):
+            maps._cursor.slot = slot
+            told(lambda: maps.put(value, value))
+            told(lambda: (maps.get(value), maps.contains(value)))
+
+    watched = [value, error, ROW, None if sys.version_info >= (3, 12) else native.RowReader]
+    all_kinds()
+    gc.collect()
+    before = [sys.getrefcount(each) for each in watched]
+    for _ in range(50):
+        error.__traceback__ = None
+        all_kinds()
+    error.__traceback__ = None
+    gc.collect()
+    after = [sys.getrefcount(each) for each in watched]
+    assert [b - a for a, b in zip(before, after) if abs(b - a) >= 10] == []

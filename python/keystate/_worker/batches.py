@@ -13,12 +13,11 @@ from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.protocol import Message, state_column
 from keystate._worker.results import Results
+from keystate._worker.slot_values import Slots, SlotValues
 from keystate._worker.states import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
 from keystate.functions import KeyedBatch
 from keystate.state import StateDescriptor, ValueState
-
-_MANY_CHUNKS = 32
 
 
 class BatchOperator(KeyedOperator):
@@ -83,29 +82,27 @@ class ArrowKeys:
     def __init__(self, codec: Any, bare: bool) -> None:
         self._codec = codec
         self._bare = bare
-        self._chunks: list[pa.Array] = []
-        self._size = 0
+        self._keys = SlotValues(codec.arrow)
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._keys)
 
-    def __iadd__(self, chunks: list[pa.Array]) -> ArrowKeys:
-        self._chunks += chunks
-        self._size += sum(map(len, chunks))
+    def __iadd__(self, arrays: list[pa.Array]) -> ArrowKeys:
+        for array in arrays:
+            self._keys.extend(array)
         return self
 
     def __getitem__(self, slot: int) -> Any:
         key = self._codec.decode(self.take(np.array([slot])))[0]
         return key[0] if self._bare else key
 
-    def take(self, slots: np.ndarray[Any, Any]) -> pa.Array:
+    def take(self, slots: Slots) -> pa.Array:
         """The keys of these slots, a struct each."""
-        self._chunks = _compact(self._chunks)
-        return _gather(self._chunks, slots)
+        return self._keys.take(slots)
 
 
 class WorkerBatchState(WorkerState, ValueState[Any]):
-    """The values of all keys: `_where[slot]` is a value's place in the chunks."""
+    """The values of all keys."""
 
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
@@ -113,65 +110,45 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         super().__init__(spec, index, cursor)
         self._default = getattr(descriptor, "default", None)
         self._default_array: pa.Array | None = None
-        # Set by the first message: as for the rows, timestamps have the session's time zone.
-        self._type = self._codec.arrow
-        self._start()
-        self._old = (self._chunks, self._where)
-
-    def _start(self) -> None:
-        self._chunks: list[pa.Array] = []
-        self._places = 0
-        self._where = np.empty(0, np.int64)
-        self._dirty = bytearray()
+        # The first message says which type: as for the rows, timestamps have the session's time
+        # zone.
+        self._values = self._old = SlotValues(self._codec.arrow)
 
     def new_generation(self) -> None:
-        self._old = (self._chunks, self._where)
-        self._start()
+        self._old = self._values
+        self._values = SlotValues(self._old.type)
+        self._dirty = bytearray()
 
     def forget(self) -> None:
-        self._start()
-        self._old = (self._chunks, self._where)
+        self.new_generation()
+        self._old = self._values
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
         sent = message.elements(state_column(self.index))
-        if sent.type != self._type:
-            self._change_type(sent.type)
-        where = self._append(sent)
+        if sent.type != self._values.type:
+            self._default_array = None
+            for values in {self._values, self._old}:
+                values.cast(sent.type)
+        first = len(self._values)
+        self._values.extend(sent)
+        self._dirty += bytes(len(sent))
         if carried is not None:
             slots = np.array(carried)
-            kept = slots >= 0
-            chunks, old = self._old
-            where[kept] = self._append(_gather(chunks, old[slots[kept]]))
-        self._where = np.concatenate([self._where, where])
-        self._dirty += bytes(len(sent))
-
-    def _change_type(self, wanted: pa.DataType) -> None:
-        self._type = wanted
-        self._default_array = None
-        self._chunks = [chunk.cast(wanted) for chunk in self._chunks]
-        chunks, where = self._old
-        self._old = ([chunk.cast(wanted) for chunk in chunks], where)
-
-    def _append(self, values: pa.Array) -> np.ndarray[Any, Any]:
-        """Adds values; returns their places."""
-        places = np.arange(self._places, self._places + len(values))
-        self._chunks.append(values)
-        self._places += len(values)
-        return places
+            (kept,) = (slots >= 0).nonzero()
+            self._values.put(first + kept, self._old.take(slots[kept]))
 
     def value(self) -> pa.Array:
-        self._chunks = _compact(self._chunks)
-        values = _gather(self._chunks, self._where[self._slots()])
+        values = self._values.take(self._slots())
         if self._default is None:
             return values
         if self._default_array is None:
-            self._default_array = self._codec.encode([self._default]).cast(self._type)
+            self._default_array = self._codec.encode([self._default]).cast(values.type)
         missing = pc.is_null(values)
         places = pc.if_else(missing, len(values), pa.array(np.arange(len(values))))
         return pa.concat_arrays([values, self._default_array]).take(places)
 
     def update(self, values: Any) -> None:
-        slots = self._slots()
+        slots, kind = self._slots(), self._values.type
         try:
             if isinstance(values, pa.ChunkedArray):
                 values = values.combine_chunks()
@@ -180,8 +157,8 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
                 python = [v.as_py() if isinstance(v, pa.Scalar) else v for v in values]
                 values = self._codec.encode(python)
             if not isinstance(values, pa.Array):
-                values = pa.array(values, self._type)
-            values = values.cast(self._type)
+                values = pa.array(values, kind)
+            values = values.cast(kind)
         except (TypeError, ValueError, pa.ArrowException) as e:
             raise StateTypeError(f"state '{self.spec.name}': {e}") from None
         if len(values) != len(slots):
@@ -189,14 +166,14 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
                 f"state '{self.spec.name}': update() needs a value for each of the batch's "
                 f"{len(slots)} keys, in the order of batch.keys, got {len(values)}"
             )
-        self._where[slots] = self._append(values)
+        self._values.put(slots, values)
         np.frombuffer(self._dirty, np.uint8)[slots] = 1
 
     def clear(self) -> None:
-        self.update(pa.nulls(len(self._slots()), self._type))
+        self.update(pa.nulls(len(self._slots()), self._values.type))
 
-    def _slots(self) -> np.ndarray[Any, Any]:
-        slots: np.ndarray[Any, Any] | None = self._cursor.slots
+    def _slots(self) -> Slots:
+        slots: Slots | None = self._cursor.slots
         if slots is None:
             raise StateAccessError(
                 f"state '{self.spec.name}' was used outside of process_batch, where there are no "
@@ -205,19 +182,7 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         return slots
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
-        self._chunks = _compact(self._chunks)
-        return {"": _gather(self._chunks, self._where[slots]).cast(self._codec.arrow)}
+        return {"": self._values.take(np.array(slots)).cast(self._codec.arrow)}
 
     def _change_types(self) -> dict[str, pa.DataType]:
         return {"": self._codec.arrow}
-
-
-def _compact(chunks: list[pa.Array], limit: int = _MANY_CHUNKS) -> list[pa.Array]:
-    """The same values in few chunks: what is taken from many is slow."""
-    return [pa.concat_arrays(chunks)] if len(chunks) > limit else chunks
-
-
-def _gather(chunks: list[pa.Array], places: np.ndarray[Any, Any]) -> pa.Array:
-    if len(chunks) == 1:
-        return chunks[0].take(pa.array(places))
-    return pa.chunked_array(chunks).take(pa.array(places)).combine_chunks()

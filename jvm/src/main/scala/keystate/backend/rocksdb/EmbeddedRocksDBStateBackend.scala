@@ -137,7 +137,11 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       }
 
   private def committed(store: => Unit): Unit = {
-    tables.droppedIds.foreach(database.deleteFamily)
+    tables.droppedTables.foreach { table =>
+      database.deleteFamily(table.family.id)
+      table.close()
+    }
+    tables.all.foreach(_.filterChanges())
     store
     tables.all.foreach(_.changesCommitted())
     tables.commit()

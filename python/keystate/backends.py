@@ -41,12 +41,13 @@ class PredefinedOptions(str, Enum):
 
 @dataclass(frozen=True)
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Working state in RocksDB: on the executors' local disks and in bounded native memory.
+    """Working state in RocksDB: on the executors' local disks and in bounded memory.
 
     Attributes:
         predefined_options: tuning for a kind of disk.
-        memory_mb: native memory that all stores of an executor share, for blocks, indexes, filters
-            and write buffers, in MiB; 256 if None. It is not part of the JVM's heap.
+        memory_mb: memory that all stores of an executor share, for blocks, indexes, filters and
+            write buffers, in MiB; 256 if None. At most a quarter of it, for filters of new keys, is
+            on the JVM's heap; the rest is native.
         write_buffer_ratio: how much of it write buffers may take, between 0 and 1; 0.5 if None.
     """
 

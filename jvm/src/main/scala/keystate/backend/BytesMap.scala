@@ -174,6 +174,12 @@ private[keystate] object BytesMap {
 
   /** Likewise of `length` bytes from `start` on. */
   def hash(bytes: Array[Byte], start: Int, length: Int): Int = {
+    val h = hash64(bytes, start, length).toInt
+    if (h == 0) 1 else h
+  }
+
+  /** All 64 bits of it; may be 0. */
+  def hash64(bytes: Array[Byte], start: Int, length: Int): Long = {
     var h = length.toLong
     val end = start + length
     var i = start
@@ -190,7 +196,6 @@ private[keystate] object BytesMap {
     h *= 0xff51afd7ed558ccdL
     h ^= h >>> 33
     h *= 0xc4ceb9fe1a85ec53L
-    h ^= h >>> 33
-    if (h.toInt == 0) 1 else h.toInt
+    h ^ h >>> 33
   }
 }

@@ -46,8 +46,8 @@ private[keystate] final class FamilyTables[T <: AnyRef](
     if (!made.remove(id)) dropped += id -> table
   }
 
-  /** The ids of dropped families that were there when the transaction began. */
-  def droppedIds: Seq[Int] = dropped.map(_._1).toSeq
+  /** The tables of dropped families that were there when the transaction began. */
+  def droppedTables: Seq[T] = dropped.map(_._2).toSeq
 
   def commit(): Unit = {
     made.clear()

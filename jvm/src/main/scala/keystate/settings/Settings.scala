@@ -74,7 +74,7 @@ object Settings {
   val RocksDBMemoryMB: Setting[Int] =
     whole(
       "spark.keystate.rocksdb.memoryMB",
-      "the native memory that all stores of an executor share, in MiB",
+      "the memory that all stores of an executor share, in MiB",
       Some(256),
       1,
       Int.MaxValue

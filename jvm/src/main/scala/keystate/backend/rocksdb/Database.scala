@@ -3,6 +3,7 @@ package keystate.backend.rocksdb
 import java.io.{File, IOException}
 import java.nio.ByteBuffer
 import java.nio.file.Files
+import java.util.Arrays
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -25,6 +26,7 @@ import org.rocksdb.{
   WriteOptions
 }
 
+import keystate.backend.filter.FamilyFilter
 import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder
@@ -52,8 +54,11 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   NativeHandles.loadLibrary()
   private val memory = handles.add(SharedMemory.acquire(config))
+  private val filterMemory = handles.add(memory.filters.share())
   private val readOptions = handles.add(new ReadOptions)
   private val scanOptions = handles.add(new ReadOptions)
+  // It reads what no lookup may ask for.
+  private val keyOptions = handles.add(new ReadOptions).setFillCache(false)
   private val writeOptions = handles.add(new WriteOptions).setDisableWAL(true)
   private var firstGroups = Seq(0)
   private var opened: Opened = _
@@ -152,6 +157,29 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     cursor.open()
   }
 
+  /** A filter for a family's keys. */
+  def newFilter(family: Int): FamilyFilter =
+    new FamilyFilter(filterMemory, readKeys(family, _)(_))
+
+  /** Hands over the keys of a family's group, also of entries that are marked as removed. */
+  private def readKeys(family: Int, group: Int)(take: Array[Byte] => Unit): Unit = {
+    val iterator = db.newIterator(segment(group).handle, keyOptions)
+    try {
+      iterator.seek(RunFormat.prefix(family, group))
+      var inGroup = true
+      while (inGroup && iterator.isValid) {
+        val stored = iterator.key
+        inGroup = RunFormat.familyOf(stored) == family && RunFormat.groupOf(stored) == group
+        if (inGroup) {
+          take(Arrays.copyOfRange(stored, RunFormat.PrefixLength, stored.length))
+          iterator.next()
+        }
+      }
+      // Not at its end: it could not read.
+      iterator.status()
+    } finally iterator.close()
+  }
+
   /** Takes back a cursor's native iterator, because it is expensive to make. It can be used again
     * until the next write, and is closed then, because it keeps files alive.
     */
@@ -225,9 +253,11 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     written()
   }
 
-  /** The number of bytes in write buffers. */
+  /** The number of bytes in write buffers and filters. */
   def memoryUsed: Long =
-    segments.map(segment => db.getLongProperty(segment.handle, MemTables)).sum
+    segments.map(segment => db.getLongProperty(segment.handle, MemTables)).sum + filterBytes
+
+  def filterBytes: Long = filterMemory.takenBytes
 
   override def close(): Unit = if (!closed) {
     closed = true

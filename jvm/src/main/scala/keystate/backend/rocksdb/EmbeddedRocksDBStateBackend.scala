@@ -22,8 +22,9 @@ import keystate.backend.{
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** The backend `rocksdb`: state in RocksDB, on local disk and in native memory that all stores of
-  * the JVM share. The heap holds only what the open transaction has changed. These changes become
-  * the next run. They go into RocksDB when they are committed, and are dropped by a rollback.
+  * the JVM share. The heap holds only what the open transaction has changed, and filters of the keys
+  * in RocksDB. The changes become the next run. They go into RocksDB when they are committed, and
+  * are dropped by a rollback.
   *
   * @param folder
   *   an empty folder, which is deleted on close
@@ -137,7 +138,11 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       }
 
   private def committed(store: => Unit): Unit = {
-    tables.droppedIds.foreach(database.deleteFamily)
+    tables.droppedTables.foreach { table =>
+      database.deleteFamily(table.family.id)
+      table.close()
+    }
+    tables.all.foreach(_.filterChanges())
     store
     tables.all.foreach(_.changesCommitted())
     tables.commit()

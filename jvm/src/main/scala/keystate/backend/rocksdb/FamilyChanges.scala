@@ -9,6 +9,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   import FamilyChanges._
 
   private val notesLookups = family.layout == Layout.Point
+  // In an ordered family entries are rather scanned, and come and go.
+  private val isFiltered = family.layout != Layout.Ordered
+  private val filter = database.newFilter(family.id)
   private var groups = new Array[GroupChanges](0)
   private var changed = 0L
   private var removed = 0L
@@ -32,6 +35,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   /** Tells that a group has so many more entries in the database. */
   def restored(group: Int, count: Long): Unit = {
+    filter.forget(group)
     addStored(group, count)
     committed += count
     entries += count
@@ -42,7 +46,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     if (PendingChange.isChange(change)) change.value
     else if (change eq PendingChange.Absent) null
     else {
-      val value = database.get(family.id, group, key)
+      val value =
+        if (filter.excludes(group, key)) null else database.get(family.id, group, key)
+      if (value == null) missed(group)
       if (change == null) note(group, key, value != null)
       value
     }
@@ -55,7 +61,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       values: Array[Array[Byte]],
       count: Int
   ): Unit = {
-    // The indexes of the keys that have no change.
+    // The indexes of the keys that have no change and may be stored.
     val asked = new Array[Int](count)
     var stored = 0
     var i = 0
@@ -63,16 +69,19 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       val change = changesOf(groups(i)).get(keys(i))
       values(i) = null
       if (PendingChange.isChange(change)) values(i) = change.value
-      else if (change ne PendingChange.Absent) {
-        asked(stored) = i
-        stored += 1
-      }
+      else if (change ne PendingChange.Absent)
+        if (filter.excludes(groups(i), keys(i))) note(groups(i), keys(i), present = false)
+        else {
+          asked(stored) = i
+          stored += 1
+        }
       i += 1
     }
     database.multiGet(family.id, groups, keys, values, asked, stored)
     i = 0
     while (i < stored) {
       val index = asked(i)
+      if (values(index) == null) missed(groups(index))
       if (changesOf(groups(index)).get(keys(index)) == null)
         note(groups(index), keys(index), values(index) != null)
       i += 1
@@ -141,6 +150,17 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       }
     }
 
+  /** Must be called before the changes are stored. */
+  def filterChanges(): Unit =
+    groups.indices.foreach { group =>
+      if (groups(group) != null && filter.knows(group)) {
+        val live = count(group)
+        groups(group).foreachNew(filter.add(group, _, live))
+      }
+    }
+
+  def close(): Unit = filter.close()
+
   def changesCommitted(): Unit = {
     committed = entries
     groups.indices.foreach { group =>
@@ -175,7 +195,15 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   }
 
   private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =
-    if (known == null) database.contains(family.id, group, key) else known.existed
+    if (known != null) known.existed
+    else {
+      val found = !filter.excludes(group, key) && database.contains(family.id, group, key)
+      if (!found) missed(group)
+      found
+    }
+
+  private def missed(group: Int): Unit =
+    if (isFiltered) filter.missed(group, if (group < stored.length) stored(group) else 0)
 
   private def add(changes: GroupChanges, key: Array[Byte], change: PendingChange): Unit = {
     changes.put(key, change)

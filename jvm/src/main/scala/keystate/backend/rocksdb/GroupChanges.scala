@@ -17,6 +17,9 @@ private[rocksdb] object PendingChange {
 
   def isChange(change: PendingChange): Boolean =
     change != null && (change ne Present) && (change ne Absent)
+
+  /** Whether it makes an entry that the database does not have. */
+  def isNew(change: PendingChange): Boolean = change.value != null && !change.existed
 }
 
 /** The open transaction's changes to one key group of one family. */
@@ -31,6 +34,9 @@ private[rocksdb] sealed abstract class GroupChanges {
 
   /** Forgets a change, or what is known of the entry. */
   def remove(key: Array[Byte]): Unit
+
+  /** Gives each key to `f` that the database does not have and will have. */
+  def foreachNew(f: Array[Byte] => Unit): Unit
 
   /** The changes in a range, in the order in which they are read. Changes may be made meanwhile. */
   def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor
@@ -72,6 +78,9 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
     ()
   }
 
+  override def foreachNew(f: Array[Byte] => Unit): Unit =
+    changes.foreach((key, change) => if (PendingChange.isNew(change)) f(key))
+
   /** All changes as they are now, with their keys sorted. Takes no bounds. */
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor = {
     require(start == null && end == null && !reverse, "a point state has no order to scan in")
@@ -109,6 +118,9 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
     changes.remove(key)
     ()
   }
+
+  override def foreachNew(f: Array[Byte] => Unit): Unit =
+    changes.forEach((key, change) => if (PendingChange.isNew(change)) f(key))
 
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
     BytewiseOrder.range(changes, start, end, reverse) match {

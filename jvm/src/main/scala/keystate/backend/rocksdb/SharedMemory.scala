@@ -3,9 +3,12 @@ package keystate.backend.rocksdb
 import org.rocksdb.{Cache, HyperClockCache, WriteBufferManager}
 import org.slf4j.LoggerFactory
 
-/** The native memory that all stores of a JVM share. It has one block cache, which also holds
-  * indexes and filters, and one budget for write buffers, which is part of the cache's. It exists
-  * as long as a store has it open. For that long the sizes of the first store hold.
+import keystate.backend.filter.FilterMemory
+
+/** The memory that all stores of a JVM share. It has one block cache, which also holds RocksDB's
+  * indexes and filters, one budget for write buffers, which is part of the cache's, and one for the
+  * filters of new keys. It exists as long as a store has it open. For that long the sizes of the
+  * first store hold.
   */
 private[keystate] final class SharedMemory private (private[rocksdb] val size: RocksDBConfig)
     extends AutoCloseable {
@@ -14,9 +17,14 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   private val handles = new NativeHandles
   private var users = 0
 
+  // Filters are on the heap: if native memory were used after a close, a stored key could seem to be
+  // new. So their share is also bounded by the heap's size.
+  private val filterBytes = Math.min(size.memoryBytes / 4, Runtime.getRuntime.maxMemory / 16)
+  val filters = new FilterMemory(filterBytes)
+
   // An eighth of the memory is left for what is not in the cache: buffers of compactions, and what
   // the C library takes beyond what it is asked for.
-  private val cacheBytes = size.memoryBytes / 8 * 7
+  private val cacheBytes = size.memoryBytes / 8 * 7 - filterBytes
 
   // A lookup asks a filter of each file that may have the key, so the time to find a block in the
   // cache matters. This kind of cache has no lock, and no list to keep in order.

@@ -1,0 +1,42 @@
+package keystate.backend.filter
+
+import java.util.concurrent.atomic.AtomicLong
+
+/** The bytes that filters may take, shared by all stores of a JVM. Any thread may use it. */
+private[keystate] final class FilterMemory(bytes: Long) {
+  private val free = new AtomicLong(bytes)
+
+  /** What one store has of it. */
+  def share(): FilterMemory.Share = new FilterMemory.Share(free)
+}
+
+private[keystate] object FilterMemory {
+
+  /** The bytes of one store's filters. It is used by one thread at a time. */
+  final class Share private[FilterMemory] (free: AtomicLong) extends AutoCloseable {
+    private var taken = 0L
+    private var closed = false
+
+    def takenBytes: Long = taken
+
+    /** False if there are not so many bytes left. */
+    def take(bytes: Long): Boolean = {
+      val took =
+        !closed && bytes <= free.getAndUpdate(left => if (bytes <= left) left - bytes else left)
+      if (took) taken += bytes
+      took
+    }
+
+    def giveBack(bytes: Long): Unit = if (!closed) {
+      taken -= bytes
+      free.addAndGet(bytes)
+      ()
+    }
+
+    /** Gives all back. */
+    override def close(): Unit = {
+      giveBack(taken)
+      closed = true
+    }
+  }
+}

@@ -38,7 +38,7 @@ _ROW = struct.Struct("<q")
 _OFFSETS = struct.Struct("<ii")
 
 #: Set by the JVM for workers of real-time mode.
-_REAL_TIME = "KEYSTATE_REAL_TIME"
+_REAL_TIME = "SPARK_KEYSTATE_REAL_TIME"
 
 
 def read_message(batch: pa.RecordBatch) -> Columns:

@@ -21,8 +21,13 @@ import org.apache.spark.sql.keystate.operator.{
   OperatorTaskContext,
   TaskRows
 }
-import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, PackedParts, StateColumns}
-import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.python.columns.{
+  BroadcastColumns,
+  PackedAnswer,
+  PackedParts,
+  StateColumns
+}
+import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
@@ -226,15 +231,14 @@ private[keystate] final class PythonRunner(
       input: Iterator[InternalRow],
       context: OperatorTaskContext
   ): Iterator[InternalRow] =
-    new RealTimeRunner(
-      function,
-      if (packing.isEmpty) schema else Packing.messageSchema,
-      conversation
-    )
+    new RealTimeRunner(function, packing.fold(schema)(_ => Packing.messageSchema), conversation)
       .run(input, context.columns.inputs.head.all, context.task)
       .flatMap { answer =>
-        packing.fold(received(Conversation.columns(answer), conversation, context)) {
-          _.receive(answer, conversation)(received(_, conversation, context))
+        packing.fold[Either[PackedAnswer, String => ArrowColumnVector]](
+          Right(Conversation.columns(answer))
+        )(_.read(answer)) match {
+          case Left(packed) => conversation.receive(packed)
+          case Right(columns) => received(columns, conversation, context)
         }
       } ++ {
       context.addMetrics(conversation.live.get.latencies.values)

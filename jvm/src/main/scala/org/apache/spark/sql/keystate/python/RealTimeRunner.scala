@@ -26,7 +26,7 @@ private[keystate] final class RealTimeRunner(
     messageSchema: StructType,
     conversation: RowConversation
 ) extends ConversationRunner(function, messageSchema, conversation) {
-  envVars.put("KEYSTATE_REAL_TIME", "1")
+  envVars.put("SPARK_KEYSTATE_REAL_TIME", "1")
 
   @volatile private var stream: WorkerStream = _ // null until the worker is there
 

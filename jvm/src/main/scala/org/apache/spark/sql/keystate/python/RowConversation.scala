@@ -33,7 +33,7 @@ import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState, Timer, 
 import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
 import keystate.settings.{Settings => KeystateSettings}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 
 /** One task of a keyed operator: its conversation with the Python worker.
   *

@@ -1,16 +1,15 @@
-package org.apache.spark.sql.keystate.python
+package org.apache.spark.sql.keystate.python.realtime
 
 import java.io.OutputStream
 
 import org.apache.arrow.vector.VectorSchemaRoot
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.types.{BinaryType, StructField, StructType}
+import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.columns.{PackedAnswers, PackedBytes}
+import org.apache.spark.sql.keystate.python.columns.{PackedAnswer, PackedAnswers, PackedBytes}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Messages and answers as bytes, in one column: in real-time mode, where most have one row. A
@@ -53,21 +52,18 @@ private[keystate] final class Packing(
     bytes
   }
 
-  /** Gives an answer to the conversation; returns its rows. */
-  def receive(answer: ColumnarBatch, conversation: RowConversation)(
-      receive: (String => ArrowColumnVector) => Iterator[InternalRow]
-  ): Iterator[InternalRow] = {
+  /** A packed answer, or the columns of one that is Arrow, which last until the next one. */
+  def read(answer: ColumnarBatch): Either[PackedAnswer, String => ArrowColumnVector] = {
     val bytes = answer.column(0).asInstanceOf[ArrowColumnVector].getChild(0)
-    answers.read(bytes.getBinary(0)) match {
-      case Left(packed) => conversation.receive(packed)
-      case Right(columns) => receive(columns)
-    }
+    answers.read(bytes.getBinary(0))
   }
 }
 
 private[keystate] object Packing {
 
   /** The schema of messages that are bytes. */
-  val messageSchema: StructType =
-    Conversation.message(Seq(StructField(Protocol.Message.Packed, BinaryType)))
+  val messageSchema: StructType = new StructType().add(
+    Protocol.Message.Message,
+    new StructType().add(Protocol.Message.Packed, BinaryType)
+  )
 }

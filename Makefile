@@ -66,7 +66,7 @@ CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
   *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time.py tests/query/test_real_time_contract.py \
-  tests/query/test_real_time_plans.py \
+  tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
 # Files of tests are shared out to this many processes, each with a Spark session of its own.

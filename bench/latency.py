@@ -1,5 +1,6 @@
 """How long a row takes from source to sink: python -m bench.latency [--seconds 60] [--out FILE].
 With --ahead 9000000 --batch 5 instead: how many rows a second, if so many wait in the source.
+With --idle-only --batch 300 --idle 300: how much of a core a query takes that gets no rows.
 
 Rows come at a steady rate from Kafka, whose broker is started for it; the function reads and
 updates a value for each one. The time at the source is taken before a row is handed to Kafka, the
@@ -48,6 +49,9 @@ from tests.stores.artifacts import jars, jars_for_spark
 from tests.stores.kafka_broker import kafka
 
 SCHEMA = "key long, n long, source long"
+
+#: How long a query without rows runs before it is measured.
+SETTLE_SECONDS = 30
 
 
 class Count(KeyedProcessFunction):
@@ -287,6 +291,42 @@ def run_flink(
     return summary([tuple(map(int, line.split(","))) for line in lines], warm, idle)
 
 
+def run_idle(
+    source: Source, folder: Path, build: Any, trigger: dict[str, str], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """How much of a core a query takes that gets no rows.
+
+    Rows come first, in a run with short batches, so that the JVM has compiled what it will. Then it
+    starts again: so what is measured need not wait for the end of a long batch with rows.
+    """
+
+    def started(duration: dict[str, str]) -> Any:
+        return (
+            build(source.rows())
+            .writeStream.outputMode("update")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .foreach(Nowhere())
+            .trigger(**duration)
+            .start()
+        )
+
+    query = started({"realTime": "5 seconds"})
+    try:
+        source.feed(arguments.warm_up, arguments.rate, arguments.keys)
+        time.sleep(10)
+    finally:
+        query.stop()
+    query = started(trigger)
+    try:
+        query.awaitTermination(SETTLE_SECONDS)
+        before = len(query.recentProgress)
+        idle = busy(arguments.idle)
+        ended = len(query.recentProgress) - before
+    finally:
+        query.stop()
+    return {"idle": idle, "batches that ended": ended}
+
+
 def run_ahead(
     source: Source, folder: Path, build: Any, trigger: dict[str, str], arguments: argparse.Namespace
 ) -> dict[str, Any]:
@@ -355,6 +395,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=50_000)
     parser.add_argument("--memory", action="store_true", help="rows from memory, not from Kafka")
     parser.add_argument("--ahead", type=int, help="rows that wait in the source")
+    parser.add_argument("--idle-only", action="store_true", help="only what real time takes idle")
     parser.add_argument("--rounds", type=int, default=2, help="only the last one counts")
     parser.add_argument("--pyflink", metavar="PYTHON", help="a Python with apache-flink")
     parser.add_argument("--only", help="contenders whose names have this")
@@ -363,7 +404,8 @@ def main() -> None:
     if arguments.pyflink and arguments.memory:
         parser.error("PyFlink reads its rows from Kafka: leave out --memory or --pyflink")
     # Only batches that begin and get rows after the warm-up count.
-    if not arguments.ahead and arguments.seconds < 2 * arguments.batch:
+    one = arguments.ahead or arguments.idle_only
+    if not one and arguments.seconds < 2 * arguments.batch:
         parser.error("--seconds must be at least twice --batch")
     now = {"processingTime": "0 seconds"}
     contenders: dict[str, tuple[Any, dict[str, str], dict[str, str]]] = {
@@ -389,9 +431,11 @@ def main() -> None:
         for i, (name, (build, trigger, own)) in enumerate(arguments.rounds * [*contenders.items()]):
             if arguments.only and arguments.only not in name:
                 continue
+            if arguments.idle_only and "realTime" not in trigger:
+                continue
             source = MemorySource(spark) if arguments.memory else KafkaSource(spark, address)
             with configured(spark, own):
-                measure = run_ahead if arguments.ahead else run
+                measure = run_ahead if arguments.ahead else run_idle if arguments.idle_only else run
                 results[name] = measure(source, work / str(i), build, trigger, arguments)
             print(name, json.dumps(results[name]), flush=True)
         if arguments.pyflink:

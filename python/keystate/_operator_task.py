@@ -157,6 +157,7 @@ def operator_spec(plan: FunctionPlan, function: bytes, declared: Declared) -> Op
         row_shape=declared.row_shape,
         second_shape=declared.second_shape,
         takes_late_rows=plan.style is Style.WINDOWS,
+        takes_columns=plan.style in (Style.BATCHES, Style.WINDOWS),
     )
 
 

@@ -116,6 +116,7 @@ class OperatorSpec:
         row_shape: how rows become objects of a dataclass; ``None`` if they are Rows.
         second_shape: the same of the second input.
         takes_late_rows: whether the function takes late rows as it takes others.
+        takes_columns: whether what calls the function reads columns of Arrow, not rows.
     """
 
     name: str | None
@@ -134,6 +135,7 @@ class OperatorSpec:
     row_shape: Shape | None = None
     second_shape: Shape | None = None
     takes_late_rows: bool = False
+    takes_columns: bool = False
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -151,6 +153,7 @@ class OperatorSpec:
             "metrics": self.metrics,
             "late_outputs": self.late_outputs,
             "takes_late_rows": self.takes_late_rows,
+            "takes_columns": self.takes_columns,
         }
         return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
 

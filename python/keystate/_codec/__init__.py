@@ -9,16 +9,20 @@ would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
 from keystate._codec.base import Codec, Shape, offsets
 from keystate._codec.factory import codec, struct_codec
 from keystate._codec.misfits import Misfit, TooLarge, shorten
+from keystate._codec.packed import NOT_PACKED, PackedRows, packed_reader
 from keystate._codec.structs import StructCodec
 
 __all__ = [
+    "NOT_PACKED",
     "Codec",
     "Misfit",
+    "PackedRows",
     "Shape",
     "StructCodec",
     "TooLarge",
     "codec",
     "offsets",
+    "packed_reader",
     "shorten",
     "struct_codec",
 ]

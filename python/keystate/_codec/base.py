@@ -59,6 +59,7 @@ class Codec:
         self.plain: type | None = accepted[0] if len(accepted) == 1 else None
         self.as_key: Form | None = None
         self.key_class: type | None = accepted[0] if len(accepted) == 1 else None
+        self.packed_reader: Callable[[bytes, int], Any] | None = None  # once there is one
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Python values of an array; ``None`` for nulls."""

@@ -34,11 +34,11 @@ class StructCodec(Codec):
         self._arrow_fields = list(self.arrow)
         self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
         self._class: type = row_class(self.names)
-        self._make: Form = row_maker(self.names)
+        self.make: Form = row_maker(self.names)
         self._are_rows = shape.cls is None
         if shape.cls is not None:
             cls = self._class = shape.cls
-            self._make = lambda values: cls(*values)
+            self.make = lambda values: cls(*values)
         # Values of these classes have the fields in their order.
         self._ordered = {tuple, self._class} if issubclass(self._class, tuple) else {tuple}
         self.plain = None
@@ -59,7 +59,7 @@ class StructCodec(Codec):
         A state of a struct is mostly given a tuple, and mostly of values of just the right class.
         """
         names = [f"v{i}" for i in range(len(self.fields))]
-        scope: dict[str, Any] = {"make": self._make, "width": len(names)}
+        scope: dict[str, Any] = {"make": self.make, "width": len(names)}
         scope["misfit"] = self._wrong_length
         lines = ["def as_read(row):", "if len(row) != width: misfit(row)"]
         if names:
@@ -109,7 +109,7 @@ class StructCodec(Codec):
         if value is None or (self._decoded_is_key and type(value) is self._class):
             return value
         row = zip(self._key_forms, self._tuple(value))
-        return self._make(tuple(v if form is None else form(v) for form, v in row))
+        return self.make(tuple(v if form is None else form(v) for form, v in row))
 
     def key(self, value: Any) -> Any:
         if value is None:
@@ -123,21 +123,21 @@ class StructCodec(Codec):
                 parts.append(part if type(part) is field.key_class else field.key(part))
             except Misfit as e:
                 raise e.within(f"field '{name}'") from None
-        return self._make(tuple(parts))
+        return self.make(tuple(parts))
 
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count == len(array):
             return [None] * len(array)
         if not self.fields:
-            return [self._make(())] * len(array)
+            return [self.make(())] * len(array)
         columns = [f.decode(array.field(i)) for i, f in enumerate(self.fields)]
         if array.null_count:
             # A class of the user's may refuse the nulls that are in place of nothing.
-            make, rows = self._make, zip(validity(array), zip(*columns))
+            make, rows = self.make, zip(validity(array), zip(*columns))
             return [make(row) if there else None for there, row in rows]
         if self._are_rows:
             return make_rows(self._class, columns)
-        return list(map(self._make, zip(*columns)))
+        return list(map(self.make, zip(*columns)))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         rows: Sequence[Any] = values

@@ -97,18 +97,19 @@ class TimestampCodec(Codec):
 
     def as_read(self, value: Any) -> Any:
         # Of a time that clocks skip or that comes twice, what is read may look otherwise.
-        return _local(self._micros(value))
+        return local(self.micros(value))
 
     def key(self, value: Any) -> Any:
-        return _later(_local(self._micros(value)))
+        return _later(local(self.micros(value)))
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return list(map(_local, LONG.decode(array.cast(pa.int64()))))
+        return list(map(local, LONG.decode(array.cast(pa.int64()))))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array([self._micros(v) for v in values], pa.int64()).cast(self.arrow)
+        return pa.array([self.micros(v) for v in values], pa.int64()).cast(self.arrow)
 
-    def _micros(self, value: Any) -> int | None:
+    def micros(self, value: Any) -> int | None:
+        """Microseconds since the epoch."""
         if value is None:
             return None
         if not isinstance(value, datetime.datetime):
@@ -124,10 +125,11 @@ class TimestampCodec(Codec):
         return seconds * 1_000_000 + value.microsecond
 
 
-def _local(micros: int | None) -> datetime.datetime | None:
+def local(micros: int | None) -> datetime.datetime | None:
+    """The naive local time of so many microseconds since the epoch."""
     if micros is None:
         return None
     if -_EXACT_MICROS < micros < _EXACT_MICROS:
         return _fromtimestamp(micros / 1_000_000)
-    local = _fromtimestamp(micros // 1_000_000)
-    return local.replace(microsecond=micros % 1_000_000)
+    whole = _fromtimestamp(micros // 1_000_000)
+    return whole.replace(microsecond=micros % 1_000_000)

@@ -75,7 +75,7 @@ class AsyncOperator(KeyedOperator):
         self._loop.run(self._overlapping(calls, self._process, results))
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
-        due = self._due(message)
+        due = message.due()
         calls = [Call(slot, timer=(domain, time)) for slot, domain, time in due]
         self._loop.run(self._overlapping(calls, self._fire_one, results))
 

@@ -32,11 +32,11 @@ class BatchOperator(KeyedOperator):
     def _decode_rows(self, message: Columns) -> Any:
         return pa.RecordBatch.from_struct_array(message.elements(Message.ROWS))
 
-    def _decode_slots(self, slots: pa.Array) -> Any:
-        return slots
+    def _decode_slots(self, message: Columns) -> Any:
+        return message.elements(Message.SLOTS)
 
-    def _decode_keys(self, keys: pa.Array) -> Any:
-        return [keys]
+    def _decode_keys(self, message: Columns) -> Any:
+        return [message.elements(Message.KEYS)]
 
     def _new_keys(self) -> Any:
         return ArrowKeys(self._keys, self._bare_key)

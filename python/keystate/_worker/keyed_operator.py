@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec, shorten, struct_codec
+from keystate._codec import codec, shorten
 from keystate._compiled.plain import MANY, collect
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
@@ -17,9 +17,10 @@ from keystate._worker.function_errors import function_error
 from keystate._worker.messages import INTEGERS, Columns, list_column, number
 from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
+from keystate._worker.packed import MOST_PACKED, packed_answer
 from keystate._worker.plan import FunctionPlan
 from keystate._worker.protocol import Answer, Control, Message
-from keystate._worker.results import make_results
+from keystate._worker.results import Results, make_results
 from keystate._worker.row_loops import LOOPS
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers
@@ -48,7 +49,7 @@ class KeyedOperator:
         self._rows = codec(row_type, spec.row_shape)
         if spec.row_shape is not None:
             self._context.field_names = row_type.names
-        self._keys = struct_codec(key_type)
+        self._keys = codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         self._results = make_results(output_type, spec.side_outputs)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
@@ -109,15 +110,21 @@ class KeyedOperator:
             for store in self._stores:
                 store.new_generation()
         self._load(message)
-        slots = self._decode_slots(message.elements(Message.SLOTS))
+        slots = self._decode_slots(message)
         rows = self._decode_rows(message)
         results: list[Any] = []
         self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
             self._guard(lambda: self._fire(message, results))
+        changed = None
         if self._timers is not None and control.get(Control.REAL_TIME):
             # Those that are due in this batch fire in it.
-            changes = {**self._no_changes, **self._timers.recent_changes()}
+            changed = self._timers.take_recent()
+        packed = self._pack(results) if message.packs else None
+        if packed is not None:
+            yield packed_answer(packed, self._generation, changed or [])
+        elif self._timers is not None and changed is not None:
+            changes = {**self._no_changes, **self._timers.columns(changed)}
             yield self._batch(results, changes, self._generation)
         else:
             yield self._batch(results)
@@ -162,14 +169,14 @@ class KeyedOperator:
             store.forget()
 
     def _load(self, message: Columns) -> None:
-        keys = message.elements(Message.KEYS)
-        self._context.keys += self._decode_keys(keys)
-        carried = INTEGERS.decode(message.elements(Message.CARRIED))
+        keys = self._decode_keys(message)
+        self._context.keys += keys
+        carried = message.values(Message.CARRIED, INTEGERS)
         old = carried if max(carried, default=-1) >= 0 else None
         for state in self._states:
             state.load(message, old)
         if self._timers is not None:
-            self._timers.load(len(keys), old)
+            self._timers.load(len(carried), old)
 
     def _make_context(self) -> RowContext:
         return RowContext() if self._keyed else PlainRowContext()
@@ -179,16 +186,15 @@ class KeyedOperator:
     def _new_keys(self) -> Any:
         return []
 
-    def _decode_keys(self, keys: pa.Array) -> Any:
-        if self._bare_key:
-            return self._keys.fields[0].decode(keys.field(0))
-        return self._keys.decode(keys)
+    def _decode_keys(self, message: Columns) -> Any:
+        decoded = message.values(Message.KEYS, self._keys)
+        return [key[0] for key in decoded] if self._bare_key else decoded
 
-    def _decode_slots(self, slots: pa.Array) -> Any:
-        return INTEGERS.decode(slots)
+    def _decode_slots(self, message: Columns) -> Any:
+        return message.values(Message.SLOTS, INTEGERS)
 
     def _decode_rows(self, message: Columns) -> Any:
-        return self._rows.decode(message.elements(Message.ROWS))
+        return message.values(Message.ROWS, self._rows)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, some slots at a time.
@@ -238,7 +244,7 @@ class KeyedOperator:
     def _fire(self, message: Columns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
-        for slot, domain, time in self._due(message):
+        for slot, domain, time in message.due():
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
                 result = self._on_timer(time, context)
@@ -246,14 +252,6 @@ class KeyedOperator:
                     results.extend(result)
                 elif result is not None:
                     collect(result, results)
-
-    def _due(self, message: Columns) -> Iterator[tuple[int, int, int]]:
-        """Slot, domain and time of the timers that are due."""
-        return zip(
-            INTEGERS.decode(message.elements(Message.TIMER_SLOTS)),
-            message.elements(Message.TIMER_DOMAINS).to_pylist(),
-            message.elements(Message.TIMER_TIMES).to_pylist(),
-        )
 
     def _guard(self, call: Callable[[], None]) -> None:
         """Runs the user's code; an error of it is reported with its own traceback first."""
@@ -281,6 +279,11 @@ class KeyedOperator:
             elif context.row is not None:
                 where += f", row {shorten(context.row)}"
         return where
+
+    def _pack(self, results: list[Any]) -> list[bytes] | None:
+        if len(results) > MOST_PACKED or not isinstance(self._results, Results):
+            return None
+        return self._results.pack(results)
 
     def _encode(self, results: list[Any]) -> pa.Array:
         return self._results.encode(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec
+from keystate._codec import Codec, codec
 from keystate._worker.protocol import Message
 
 #: Of slots, and of other small numbers.
@@ -19,7 +19,13 @@ INTEGERS = codec(T.IntegerType())
 
 
 class Columns:
-    """The columns of a message from the JVM."""
+    """The columns of a message from the JVM.
+
+    Attributes:
+        packs: whether answers to it are bytes, as it was; see `keystate._worker.packed`.
+    """
+
+    packs = False
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -27,6 +33,18 @@ class Columns:
     def elements(self, name: str) -> pa.Array:
         """The elements of a list column."""
         return self._batch.column(name)[0].values
+
+    def values(self, name: str, codec: Codec) -> list[Any]:
+        """The same as Python values."""
+        return codec.decode(self.elements(name))
+
+    def due(self) -> Iterable[tuple[int, int, int]]:
+        """Slot, domain and time of the timers that are due."""
+        return zip(
+            self.values(Message.TIMER_SLOTS, INTEGERS),
+            self.elements(Message.TIMER_DOMAINS).to_pylist(),
+            self.elements(Message.TIMER_TIMES).to_pylist(),
+        )
 
     def bytes_of(self, name: str) -> bytes | None:
         """The value of a column that is no list."""

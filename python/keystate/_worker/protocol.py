@@ -29,6 +29,7 @@ class Message:
     TIMER_DOMAINS: Final = "timer_domains"
     TIMER_TIMES: Final = "timer_times"
     BROADCAST: Final = "broadcast"
+    PACKED: Final = "packed"
 
 
 class Answer:
@@ -47,6 +48,7 @@ class Answer:
     RAW_GROUPS: Final = "raw_groups"
     RAW_STREAMS: Final = "raw_streams"
     METRICS: Final = "metrics"
+    PACKED: Final = "packed"
 
 
 class Metrics:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, struct_codec
+from keystate._codec import NOT_PACKED, Misfit, PackedRows, struct_codec
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
 
@@ -33,9 +34,8 @@ class Results:
         """The results as a struct each."""
         if not results:
             return self._none
-        rows = [r if self._is_row(r) else (r,) for r in results] if self._bare else results
         try:
-            columns = self._codec.encode_columns(rows)
+            columns = self._codec.encode_columns(self._as_rows(results))
         except Misfit as e:
             # A tag fits no type, so only here can there be any.
             main = [result for result in results if not _is_tagged(result)]
@@ -45,6 +45,20 @@ class Results:
                 f"a result does not fit {self.place}: {e}{self._hint(e)}"
             ) from None
         return pa.StructArray.from_arrays(columns, fields=self._fields)
+
+    def _as_rows(self, results: list[Any]) -> list[Any]:
+        return [r if self._is_row(r) else (r,) for r in results] if self._bare else results
+
+    @cached_property
+    def _packed(self) -> PackedRows:
+        return PackedRows(self._codec)
+
+    def pack(self, results: list[Any]) -> list[bytes] | None:
+        """The results as packed rows; None if one does not fit, or has a tag."""
+        try:
+            return list(map(self._packed.write, self._as_rows(results)))
+        except NOT_PACKED:
+            return None
 
     def _hint(self, error: Misfit) -> str:
         """For a row that was returned as a list, whose values came as results of their own."""

@@ -183,7 +183,7 @@ class _ValueCells(WorkerState):
     """A state that holds one value or accumulator a key; ``None`` in a cell is none."""
 
     def _decode(self, message: Columns) -> list[Any]:
-        return self._codec.decode(message.elements(state_column(self.index)))
+        return message.values(state_column(self.index), self._codec)
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         values = [self._cells[slot] for slot in slots]

@@ -16,10 +16,13 @@ from keystate._spec import OperatorSpec
 from keystate._worker.broadcast_operator import BroadcastOperator
 from keystate._worker.initial_state import InitialStateOperator
 from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns
+from keystate._worker.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.plan import FunctionPlan, Style
 from keystate._worker.protocol import Control, check_version
 from keystate._worker.two_inputs import TwoInputOperator
+
+# PySpark imports this when it reads the function, before it calls it.
+send_answers_at_once()
 
 _KEPT_OPERATORS = 64
 
@@ -64,7 +67,7 @@ class TaskFunction:
         control: dict[str, Any] = {}
         try:
             for batch in batches:
-                message = Columns(batch)
+                message = read_message(batch)
                 control = {**control, **message.control()}
                 if operator is None:
                     check_version(control)
@@ -76,10 +79,12 @@ class TaskFunction:
                     operator = operator or self.open(control)
                     _spare_garbage_collections()
                     operator.begin_task(control)
-                yield from operator.answer(message, control)
+                answers = operator.answer(message, control)
+                yield from map(in_bytes, answers) if message.packs else answers
             if operator is None:
                 return
-            yield from operator.end_task()
+            last = operator.end_task()
+            yield from map(in_bytes, last) if message.packs else last
         except BaseException:
             # Whatever the function holds now may be half done: the retry opens a new one.
             if operator is not None:

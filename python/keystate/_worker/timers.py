@@ -7,7 +7,6 @@ deletes. A timer that was deleted in this batch does not fire in it, and one tha
 from __future__ import annotations
 
 from itertools import compress
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +19,9 @@ _TYPES = {
     Answer.TIMER_TIME: pa.int64(),
     Answer.TIMER_SET: pa.bool_(),
 }
+
+#: A timer that was set or deleted: slot, domain, time, and whether it is set.
+Change = tuple[int, int, int, bool]
 
 
 class TimerCell(dict[tuple[int, int], bool]):
@@ -84,33 +86,34 @@ class WorkerTimers:
 
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         """The columns with what changed in these slots since the last call."""
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Change] = []
         for slot in compress(range(start, stop), self._dirty[start:stop]):
             rows += self._take_changes(slot)
         self._dirty[start:stop] = bytes(stop - start)
-        return self._columns(rows)
+        return self.columns(rows)
 
-    def recent_changes(self) -> dict[str, pa.Array]:
-        """The columns with all that changed since the last call, for real-time mode.
+    def take_recent(self) -> list[Change]:
+        """All that changed since the last call, for real-time mode.
 
         The JVM then knows as much as the worker, so what the worker knows is forgotten.
         """
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Change] = []
         for slot in self._recent:
             rows += self._take_changes(slot)
             self._cells[slot] = None
             self._dirty[slot] = 0
         self._recent = []
-        return self._columns(rows)
+        return rows
 
-    def _take_changes(self, slot: int) -> list[tuple[Any, ...]]:
+    def _take_changes(self, slot: int) -> list[Change]:
         cell = self._cells[slot]
         assert cell is not None
         rows = [(slot, *timer, cell[timer]) for timer in sorted(cell.changed)]
         cell.changed.clear()
         return rows
 
-    def _columns(self, rows: list[tuple[Any, ...]]) -> dict[str, pa.Array]:
+    def columns(self, rows: list[Change]) -> dict[str, pa.Array]:
+        """The columns with these changes."""
         if not rows:
             return self.no_changes()
         columns = zip(_TYPES.items(), zip(*rows))

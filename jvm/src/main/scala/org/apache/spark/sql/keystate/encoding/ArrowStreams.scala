@@ -1,9 +1,10 @@
 package org.apache.spark.sql.keystate.encoding
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, OutputStream}
 
 import scala.util.Using
 
+import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
 
@@ -33,13 +34,33 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
       root.getFieldVectors.forEach(_.allocateNew())
       root.setRowCount(fill(root))
       val bytes = new ByteArrayOutputStream
-      Using.resource(new ArrowStreamWriter(root, null, bytes)) { writer =>
-        writer.start()
-        writer.writeBatch()
-        writer.end()
-      }
+      write(root, bytes)
       bytes.toByteArray
     }
+  }
+
+  /** Writes an Arrow stream of these columns. */
+  def write(root: VectorSchemaRoot, out: OutputStream): Unit =
+    Using.resource(new ArrowStreamWriter(root, null, out)) { writer =>
+      writer.start()
+      writer.writeBatch()
+      writer.end()
+    }
+
+  /** Makes columns that can be filled again and again. */
+  def columns(schema: StructType): OpenColumns = {
+    val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("messages", 0, Long.MaxValue)
+    new OpenColumns(VectorSchemaRoot.create(arrowSchema, allocator), allocator)
+  }
+
+  /** Reads an Arrow stream of one batch, which begins there. */
+  def open(bytes: Array[Byte], start: Int): OpenStream = {
+    val allocator = ArrowUtils.rootAllocator.newChildAllocator("answer", 0, Long.MaxValue)
+    val in = new ByteArrayInputStream(bytes, start, bytes.length - start)
+    val reader = new ArrowStreamReader(in, allocator)
+    reader.loadNextBatch()
+    new OpenStream(reader, allocator)
   }
 
   /** Reads an Arrow stream of one batch and gives its first column to `use`. */
@@ -56,5 +77,25 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
       reader.loadNextBatch()
       use(reader.getVectorSchemaRoot)
     }
+  }
+}
+
+/** Columns with their memory. */
+private[keystate] final class OpenColumns(val root: VectorSchemaRoot, allocator: BufferAllocator)
+    extends AutoCloseable {
+  override def close(): Unit = {
+    root.close()
+    allocator.close()
+  }
+}
+
+/** An Arrow stream whose batch is in memory. */
+private[keystate] final class OpenStream(reader: ArrowStreamReader, allocator: BufferAllocator)
+    extends AutoCloseable {
+  def root: VectorSchemaRoot = reader.getVectorSchemaRoot
+
+  override def close(): Unit = {
+    reader.close()
+    allocator.close()
   }
 }

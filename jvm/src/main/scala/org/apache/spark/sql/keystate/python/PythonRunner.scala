@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.ColumnarBatch
+import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.operator.{
@@ -21,8 +21,13 @@ import org.apache.spark.sql.keystate.operator.{
   OperatorTaskContext,
   TaskRows
 }
-import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, StateColumns}
-import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.python.columns.{
+  BroadcastColumns,
+  PackedAnswer,
+  PackedParts,
+  StateColumns
+}
+import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
@@ -110,6 +115,12 @@ private[keystate] final class PythonRunner(
       val timers = context.timers.map(new LiveTimers(_, due, context.lease))
       new LiveTurns(timers, due, generationMillis(spec))
     }
+    val schema = RowConversation.messageSchema(
+      context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
+      DataTypeUtils.fromAttributes(context.columns.grouping),
+      spec
+    )
+    val packing = live.flatMap(_ => packingOf(schema, context))
     val task = new RowConversation(
       context.inputs,
       rows,
@@ -122,25 +133,32 @@ private[keystate] final class PythonRunner(
       settings,
       context.operatorState,
       context.rawKeyedState,
-      live
+      live,
+      packing
     )
     val results =
       // Without rows and timers there is nothing to do, and the worker need not start.
       if (live.isEmpty && !rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
-        val schema = RowConversation.messageSchema(
-          context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
-          DataTypeUtils.fromAttributes(context.columns.grouping),
-          spec
-        )
         serveQuestions(task, schema, channels, broadcast, context)
         if (live.isEmpty) converse(schema, task, rows, context)
-        else converseLive(schema, task, rows, context)
+        else converseLive(schema, packing, task, rows, context)
       }
     new FunctionRun {
       override def output: Iterator[InternalRow] = results
       override def updated: Long = task.updated
       override def removed: Long = task.removed
+    }
+  }
+
+  /** None if messages are Arrow always. */
+  private def packingOf(schema: StructType, context: OperatorTaskContext): Option[Packing] = {
+    val rows = DataTypeUtils.fromAttributes(context.columns.inputs.head.seen)
+    val keys = DataTypeUtils.fromAttributes(context.columns.grouping)
+    val output = DataTypeUtils.fromAttributes(context.columns.output)
+    Option.when(PackedParts.fit(context.spec, rows, keys, output)) {
+      val streams = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
+      new Packing(schema, output.size, streams, context.task)
     }
   }
 
@@ -203,28 +221,35 @@ private[keystate] final class PythonRunner(
   ): Iterator[InternalRow] =
     new ConversationRunner(function, schema, conversation)
       .compute(input, context.task.partitionId(), context.task)
-      .flatMap(received(_, conversation, context))
+      .flatMap(answer => received(Conversation.columns(answer), conversation, context))
 
   /** Runs a conversation in real-time mode. */
   private def converseLive(
       schema: StructType,
+      packing: Option[Packing],
       conversation: RowConversation,
       input: Iterator[InternalRow],
       context: OperatorTaskContext
   ): Iterator[InternalRow] =
-    new RealTimeRunner(function, schema, conversation)
+    new RealTimeRunner(function, packing.fold(schema)(_ => Packing.messageSchema), conversation)
       .run(input, context.columns.inputs.head.all, context.task)
-      .flatMap(received(_, conversation, context)) ++ {
+      .flatMap { answer =>
+        packing.fold[Either[PackedAnswer, String => ArrowColumnVector]](
+          Right(Conversation.columns(answer))
+        )(_.read(answer)) match {
+          case Left(packed) => conversation.receive(packed)
+          case Right(columns) => received(columns, conversation, context)
+        }
+      } ++ {
       context.addMetrics(conversation.live.get.latencies.values)
       Iterator.empty
     }
 
   private def received(
-      answer: ColumnarBatch,
+      column: String => ArrowColumnVector,
       conversation: Conversation,
       context: OperatorTaskContext
   ): Iterator[InternalRow] = {
-    val column = Conversation.columns(answer)
     if (context.spec.metrics)
       MetricColumns.received(column).foreach(context.addMetrics)
     context.lease.use(conversation.receive(column))

@@ -18,16 +18,15 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   *
   * Relies on what [[ConversationRunner]] relies on, and
   *   - that Spark's stream of answers, which is not used, writes to the worker only when it is read;
-  *   - that a worker with `SPARK_PIPELINED_UDF` sends each answer at once, and reads the next
-  *     message in another thread. Such workers are not shared with other queries: Spark takes
-  *     workers by their environment.
+  *   - that Spark takes workers by their environment: so those of real-time mode, which send each
+  *     answer at once, are not shared with other queries.
   */
 private[keystate] final class RealTimeRunner(
     function: WorkerFunction,
     messageSchema: StructType,
     conversation: RowConversation
 ) extends ConversationRunner(function, messageSchema, conversation) {
-  envVars.put("SPARK_PIPELINED_UDF", "1")
+  envVars.put("SPARK_KEYSTATE_REAL_TIME", "1")
 
   @volatile private var stream: WorkerStream = _ // null until the worker is there
 

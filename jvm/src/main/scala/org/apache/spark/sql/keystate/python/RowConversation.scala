@@ -6,7 +6,7 @@ import scala.collection.mutable
 
 import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
-import org.json4s.JsonAST.{JInt, JObject}
+import org.json4s.JsonAST.{JField, JInt, JObject}
 import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -18,10 +18,13 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
 import org.apache.spark.sql.keystate.operator.{InputReader, TaskRows}
 import org.apache.spark.sql.keystate.python.columns.{
+  ArrowParts,
   Inline,
-  IntColumn,
   KeySlots,
-  RowColumn,
+  MessageParts,
+  PackedAnswer,
+  PackedBytes,
+  PackedParts,
   StateColumns,
   TimerColumns
 }
@@ -30,7 +33,7 @@ import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState, Timer, 
 import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
 import keystate.settings.{Settings => KeystateSettings}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 
 /** One task of a keyed operator: its conversation with the Python worker.
   *
@@ -69,7 +72,8 @@ private[keystate] final class RowConversation(
     settings: RowConversation.Settings,
     operatorState: Option[SubtaskState],
     rawKeyedState: Option[RawKeyedState],
-    val live: Option[LiveTurns]
+    val live: Option[LiveTurns],
+    packing: Option[Packing]
 ) extends Conversation
     with AskedKeys {
   import RowConversation._
@@ -98,21 +102,42 @@ private[keystate] final class RowConversation(
   override def readBefore(generation: Int): Int =
     if (generation == this.generation && previous != null) previousRead else Int.MaxValue
 
-  override def sender(root: VectorSchemaRoot): MessageSender = new Sender(root)
+  override def sender(root: VectorSchemaRoot): MessageSender =
+    packing.fold[MessageSender](new Sender(root, packs = false))(new PackingSender(root, _))
 
-  private final class Sender(root: VectorSchemaRoot) extends MessageSender {
+  /** Sends messages as bytes: those of few rows packed, others as Arrow streams. */
+  private final class PackingSender(root: VectorSchemaRoot, packing: Packing)
+      extends MessageSender {
+    private val struct = root.getVector(0).asInstanceOf[StructVector]
+    private val vector = struct.getChild(Protocol.Message.Packed).asInstanceOf[VarBinaryVector]
+    private val sender = new Sender(packing.root, packs = true)
+
+    override def fill(input: Iterator[InternalRow]): Boolean = {
+      val more = sender.fill(input)
+      if (more) {
+        val bytes = sender.packed.getOrElse(packing.stream)
+        vector.setSafe(0, bytes.array, 0, bytes.size)
+        vector.setValueCount(1)
+        struct.setIndexDefined(0)
+        root.setRowCount(1)
+      }
+      more
+    }
+
+    override def reset(): Unit = {
+      sender.reset()
+      vector.reset()
+      struct.reset()
+    }
+  }
+
+  private final class Sender(root: VectorSchemaRoot, packs: Boolean) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
     private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-    // A column for the rows of each input: so no row has the columns of another input.
-    private val rows = rowColumns.take(readers.size).map(name => new RowColumn(list(name))).toArray
-    private val inputs = Option.when(readers.size > 1)(new IntColumn(list(Protocol.Message.Inputs)))
-    private val rowSlots = new IntColumn(list(Protocol.Message.Slots))
-    private val newKeys = new RowColumn(list(Protocol.Message.Keys))
-    private val carriedSlots = new IntColumn(list(Protocol.Message.Carried))
-    private val states = channels.map(_.sender(list))
-    private val due = timers.map(_ => new TimerColumns(list))
+    private val arrow = new ArrowParts(list, readers.size, channels, timers.nonEmpty)
+    private lazy val packedParts = new PackedParts(channels)
+    private var parts: MessageParts = arrow // of the message at hand
     private val timerKey = new UnsafeRow(readers.head.keys.width)
-    private val columnsOfMessage = rows.toSeq ++ inputs ++ Seq(rowSlots, newKeys, carriedSlots)
     private val readerOf = readers.toArray
     private var told: JObject = _ // what the worker knows of the control
 
@@ -120,6 +145,9 @@ private[keystate] final class RowConversation(
     private var loaded = 0 // slots whose states are in this message or were sent before
     private var step = FirstStep
     private var bytes = 0L // of the message's rows and states
+
+    /** The message at hand if it is packed. */
+    var packed: Option[PackedBytes] = None
 
     private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
 
@@ -161,6 +189,7 @@ private[keystate] final class RowConversation(
       step = FirstStep
       bytes = 0
       sent = true
+      parts = if (packs && fewWait) packedParts else arrow
       fillIn
       loadStates()
       live.foreach { turns =>
@@ -170,9 +199,12 @@ private[keystate] final class RowConversation(
       finish()
     }
 
+    private def fewWait =
+      math.max(live.get.input.waiting, dueTimers.size) <= PackedParts.MostRows
+
     /** Adds the states of the keys that came since the last call. */
     private def loadStates(): Unit = {
-      val size = lease.use(states.map(_.load(slots, loaded, carried)).sum)
+      val size = lease.use(parts.states.map(_.load(slots, loaded, carried)).sum)
       bytes += size
       cachedBytes += size
       loaded = slots.size
@@ -180,13 +212,13 @@ private[keystate] final class RowConversation(
     }
 
     private def fillRows(input: Iterator[InternalRow]): Unit = {
-      while (input.hasNext && rowSlots.count < rowsPerMessage && bytes < settings.messageBytes) {
+      val most = if (parts eq arrow) rowsPerMessage else PackedParts.MostRows
+      while (input.hasNext && parts.rowCount < most && bytes < settings.messageBytes) {
         val row = input.next()
         val from = taskRows.input
         val reader = readerOf(from)
-        rowSlots.add(slotOf(reader.keys.key(row), reader.keys.group(row)))
-        rows(from).add(reader.toColumns(row))
-        if (inputs.nonEmpty) inputs.get.add(from)
+        val slot = slotOf(reader.keys.key(row), reader.keys.group(row))
+        parts.addRow(from, slot, reader.toColumns(row))
         bytes += (row match {
           case unsafe: UnsafeRow => unsafe.getSizeInBytes
           case _ => settings.messageBytes / settings.messageRows
@@ -201,7 +233,7 @@ private[keystate] final class RowConversation(
         val timer = dueTimers.dequeue()
         if (lease.use(timers.get.take(timer))) {
           timerKey.pointTo(timer.key, timer.key.length)
-          due.get.add(slotOf(timerKey, timer.group), timer)
+          parts.addTimer(slotOf(timerKey, timer.group), timer)
         }
         count += 1
       }
@@ -217,31 +249,38 @@ private[keystate] final class RowConversation(
         val before = previous // in a batch query another thread may set it to null
         val old = if (before == null) -1 else before.find(key, hash)
         carried(slot - loaded) = old
-        carriedSlots.add(old)
-        newKeys.add(key)
+        parts.addKey(key, old)
         if (slots.size - loaded == step) loadStates()
         slot
       }
     }
 
     private def finish(): Unit = {
-      val ofMessage = (Protocol.Control.Generation -> JInt(generation)) :: live.toList.map(_.time)
       val news = if (told eq control) Nil else control.obj
       told = control
-      val message = JObject(ofMessage ::: news)
-      controls.setSafe(0, JsonMethods.compact(message).getBytes(UTF_8))
+      packed =
+        if (parts eq arrow) None
+        else
+          Some(
+            packedParts.finish(generation, live.get.time, if (news.isEmpty) Nothing else json(news))
+          )
+      if (packed.isEmpty) finishArrow(news)
+    }
+
+    private def finishArrow(news: List[JField]): Unit = {
+      val ofMessage = (Protocol.Control.Generation -> JInt(generation)) ::
+        live.toList.map(turns => Protocol.Control.ProcessingTime -> JInt(turns.time))
+      controls.setSafe(0, json(ofMessage ::: news))
       controls.setValueCount(1)
-      columnsOfMessage.foreach(_.finish())
-      states.foreach(_.finish())
-      due.foreach(_.finish())
+      arrow.finish()
       struct.setIndexDefined(0)
       root.setRowCount(1)
     }
 
+    private def json(fields: List[JField]) = JsonMethods.compact(JObject(fields)).getBytes(UTF_8)
+
     override def reset(): Unit = {
-      columnsOfMessage.foreach(_.reset())
-      states.foreach(_.reset())
-      due.foreach(_.reset())
+      parts.reset()
       controls.reset()
       struct.reset()
     }
@@ -257,6 +296,13 @@ private[keystate] final class RowConversation(
     Iterator.range(0, rows.size).map(i => project(rows(i)))
   }
 
+  /** Takes a packed answer: stores its timers and returns its rows. */
+  def receive(answer: PackedAnswer): Iterator[InternalRow] = {
+    if (answer.timers > 0) lease.use(answer.setTimers(timers.get, slotsOf(answer.generation)))
+    live.get.answered(until = 0)
+    answer.rows
+  }
+
   /** For a batch query, in which all timers fire: the next timers, as one more message. None if
     * none are left. The worker asks for them when it has had all messages and has handed over its
     * changes.
@@ -267,7 +313,7 @@ private[keystate] final class RowConversation(
     if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
     Option.when(dueTimers.nonEmpty) {
       format.writeVectors(schema) { root =>
-        new Sender(root).fill(Iterator.empty)
+        new Sender(root, packs = false).fill(Iterator.empty)
         1
       }
     }
@@ -328,8 +374,7 @@ private[keystate] object RowConversation {
   /** The `generation` of an answer without state changes. */
   private val NoChanges = -1
 
-  /** The columns of rows, by the index of the input. */
-  private val rowColumns = Seq(Protocol.Message.Rows, Protocol.Message.SecondRows)
+  private val Nothing = Array.emptyByteArray
 
   /** The schema of a message to the worker: one row, whose columns are lists of any length.
     *
@@ -340,7 +385,9 @@ private[keystate] object RowConversation {
     val ofSecond =
       if (rows.size == 1) Nil else Seq(StateColumns.list(Protocol.Message.Inputs, IntegerType))
     val fields = Seq(StructField(Protocol.Message.Control, BinaryType)) ++
-      rowColumns.zip(rows).map { case (name, columns) => StateColumns.list(name, columns) } ++
+      ArrowParts.RowColumns.zip(rows).map { case (name, columns) =>
+        StateColumns.list(name, columns)
+      } ++
       ofSecond ++ Seq(
         StateColumns.list(Protocol.Message.Slots, IntegerType),
         StateColumns.list(Protocol.Message.Keys, keys),

@@ -28,6 +28,8 @@ import keystate.checkpoint.OperatorState
   *   they are dropped
   * @param takesLateRows
   *   whether the function takes late rows as it takes others
+  * @param takesColumns
+  *   whether what calls the function reads columns of Arrow, not rows
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -42,7 +44,8 @@ private[keystate] final case class OperatorSpec(
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
-    takesLateRows: Boolean = false
+    takesLateRows: Boolean = false,
+    takesColumns: Boolean = false
 ) {
 
   /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
@@ -94,7 +97,8 @@ private[keystate] object OperatorSpec {
       sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
       metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
       lateOutputs = (root \ "late_outputs").children.map(_.extractOpt[Int]),
-      takesLateRows = (root \ "takes_late_rows").extractOpt[Boolean].getOrElse(false)
+      takesLateRows = (root \ "takes_late_rows").extractOpt[Boolean].getOrElse(false),
+      takesColumns = (root \ "takes_columns").extractOpt[Boolean].getOrElse(false)
     )
   }
 }

@@ -19,6 +19,10 @@ private[keystate] trait StateColumns {
   /** Makes the sender that fills this state's columns of a message to the worker. */
   def sender(column: String => ListVector): StateSender
 
+  /** Likewise for a packed message. Only value states are packed. */
+  def packedSender(bytes: PackedBytes): StateSender =
+    throw new UnsupportedOperationException(s"$this is never packed")
+
   /** Stores the changes in a message from the worker. Its columns have one element for each slot
     * that it changed. Returns the numbers of entries put and removed.
     */

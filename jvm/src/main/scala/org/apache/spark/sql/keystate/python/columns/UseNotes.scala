@@ -26,6 +26,8 @@ private[keystate] final class UseNotes(
 
   override def sender(column: String => ListVector): StateSender = channel.sender(column)
 
+  override def packedSender(bytes: PackedBytes): StateSender = channel.packedSender(bytes)
+
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
     val counts = channel.apply(slots, columns)
     def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)

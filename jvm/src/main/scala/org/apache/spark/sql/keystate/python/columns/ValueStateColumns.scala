@@ -5,7 +5,7 @@ import org.apache.arrow.vector.complex.ListVector
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.StateEntries
+import keystate.backend.{StateEntries, StateValue}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows, StateRows, StoredValueWriter}
 import org.apache.spark.sql.keystate.spec.StateSpec
@@ -21,10 +21,11 @@ private[keystate] final class ValueStateColumns(
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
-    new Sender(new ValueColumn(column(Protocol.stateColumn(index))))
+    new Sender(new StoredColumn(spec, new ValueColumn(column(Protocol.stateColumn(index)))))
 
-  private final class Sender(column: ValueColumn) extends StateSender {
-    private val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, column.writer)
+  override def packedSender(bytes: PackedBytes): StateSender = new Sender(new StoredBytes(bytes))
+
+  private final class Sender(column: StoredValues) extends StateSender {
     private var keys = new Array[Array[Byte]](0)
     private var groups = new Array[Int](0)
     private var values = new Array[Array[Byte]](0)
@@ -36,15 +37,14 @@ private[keystate] final class ValueStateColumns(
       var i = 0
       while (i < slots.size - from) {
         if (carried(i) < 0) {
-          writer.write(values(next))
+          column.add(values(next))
           values(next) = null
           next += 1
         } else {
-          writer.write(null)
+          column.add(null)
         }
         i += 1
       }
-      column.added(i)
       assert(next == wanted)
       bytes
     }
@@ -111,4 +111,37 @@ private object ValueStateColumns {
 
   /** The most bytes of one load. Arrow's vectors double up to 2 GiB, and may not have that many. */
   val MostBytes: Long = 1L << 30
+}
+
+/** Takes stored values, or null where there is none, into a message. */
+private[columns] trait StoredValues {
+  def add(stored: Array[Byte]): Unit
+  def finish(): Unit
+  def reset(): Unit
+}
+
+private[columns] final class StoredColumn(spec: StateSpec, column: ValueColumn)
+    extends StoredValues {
+  private val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, column.writer)
+
+  override def add(stored: Array[Byte]): Unit = {
+    writer.write(stored)
+    column.added(1)
+  }
+
+  override def finish(): Unit = column.finish()
+  override def reset(): Unit = column.reset()
+}
+
+private[columns] final class StoredBytes(bytes: PackedBytes) extends StoredValues {
+  override def add(stored: Array[Byte]): Unit =
+    if (stored == null || StateRows.isNull(stored)) bytes.addInt(-1)
+    else {
+      val start = StateValue.rowOffset(stored)
+      bytes.addInt(stored.length - start)
+      bytes.add(stored, start, stored.length - start)
+    }
+
+  override def finish(): Unit = ()
+  override def reset(): Unit = ()
 }

@@ -22,6 +22,7 @@ private[keystate] object Protocol {
     final val TimerDomains = "timer_domains"
     final val TimerTimes = "timer_times"
     final val Broadcast = "broadcast"
+    final val Packed = "packed"
   }
 
   /** Fields of the JSON in the control column. */
@@ -70,6 +71,7 @@ private[keystate] object Protocol {
     final val RawGroups = "raw_groups"
     final val RawStreams = "raw_streams"
     final val Metrics = "metrics"
+    final val Packed = "packed"
   }
 
   /** Fields of the JSON in the metrics column. Each has values by metric; its name is how the

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.python.realtime
 
 import scala.collection.mutable
 
-import org.json4s.JsonAST.{JBool, JField, JInt, JObject}
+import org.json4s.JsonAST.{JBool, JField, JObject}
 
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.realtime.{LiveTimers, RowHandover, RowLatencies}
@@ -99,7 +99,7 @@ private[keystate] final class LiveTurns(
   )
 
   /** The time that the function sees in a message. */
-  def time: JField = JField(Protocol.Control.ProcessingTime, JInt(now))
+  def time: Long = now
 }
 
 private[keystate] object LiveTurns {

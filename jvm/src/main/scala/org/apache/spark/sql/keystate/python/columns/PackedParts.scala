@@ -1,0 +1,98 @@
+package org.apache.spark.sql.keystate.python.columns
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
+import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.types._
+
+/** The parts of a message of few rows, as Spark holds them in memory. So they are copied, and not
+  * converted: a message of one row in Arrow has some thirty buffers, and writing and reading them
+  * takes longer than most functions.
+  */
+private[keystate] final class PackedParts(channels: Seq[StateColumns]) extends MessageParts {
+  private val slots = new PackedBytes
+  private val carriedSlots = new PackedBytes
+  private val rows = new PackedBytes
+  private val keys = new PackedBytes
+  private val ofStates = channels.map(_ => new PackedBytes)
+  private val timers = new PackedBytes
+  private val sections = Seq(rows, keys) ++ ofStates :+ timers
+  private val parts = Seq(slots, carriedSlots) ++ sections
+  private val message = new PackedBytes
+  private var rowsAdded = 0
+  private var keysAdded = 0
+
+  override val states: Seq[StateSender] = channels.zip(ofStates).map { case (channel, bytes) =>
+    channel.packedSender(bytes)
+  }
+
+  override def rowCount: Int = rowsAdded
+
+  override def addRow(input: Int, slot: Int, row: InternalRow): Unit = {
+    slots.addInt(slot)
+    rows.addRow(row.asInstanceOf[UnsafeRow])
+    rowsAdded += 1
+  }
+
+  override def addKey(key: UnsafeRow, carried: Int): Unit = {
+    carriedSlots.addInt(carried)
+    keys.addRow(key)
+    keysAdded += 1
+  }
+
+  override def addTimer(slot: Int, timer: Timer): Unit = {
+    timers.addInt(slot)
+    timers.addInt(timer.domain.toInt)
+    timers.addLong(timer.time)
+  }
+
+  /** The whole message.
+    *
+    * @param control
+    *   JSON of what else is new, or nothing
+    */
+  def finish(generation: Int, time: Long, control: Array[Byte]): PackedBytes = {
+    message.clear()
+    message.addInt(PackedBytes.Rows)
+    message.addInt(generation)
+    message.addLong(time)
+    message.addInt(rowsAdded)
+    message.addInt(keysAdded)
+    message.addInt(sections.size + 1)
+    sections.foreach(section => message.addInt(section.size))
+    message.addInt(control.length)
+    parts.foreach(message.add)
+    message.add(control, 0, control.length)
+    message
+  }
+
+  override def reset(): Unit = {
+    parts.foreach(_.clear())
+    states.foreach(_.reset())
+    rowsAdded = 0
+    keysAdded = 0
+  }
+}
+
+private[keystate] object PackedParts {
+
+  /** More rows than this, or timers, are sent as Arrow, which is faster for them. */
+  final val MostRows = 64
+
+  private final val MostFields = 64
+
+  /** Whether an operator's messages can be packed. The others are sent as Arrow always. */
+  def fit(spec: OperatorSpec, rows: StructType, keys: StructType, output: StructType): Boolean =
+    !spec.sideOutputs && !spec.takesColumns && spec.broadcast.isEmpty &&
+      spec.states.forall(state => state.kind == StateKind.Value && isFlat(state.rowSchema)) &&
+      Seq(rows, keys, output).forall(isFlat)
+
+  private def isFlat(row: StructType): Boolean =
+    row.nonEmpty && row.size <= MostFields && row.forall(_.dataType match {
+      case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType |
+          TimestampType | StringType | BinaryType =>
+        true
+      case _ => false
+    })
+}

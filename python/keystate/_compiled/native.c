@@ -229,7 +229,7 @@ static PyTypeObject RowReaderType = {
     .tp_call = PyVectorcall_Call,
 };
 
-/* ---- Cells and ValueCells: what is first in the classes of states that hold a value a key ------ */
+/* ---- Cells, ValueCells: what is first in the classes of states that hold a value a key ----------- */
 
 typedef struct {
     PyObject_HEAD
@@ -283,6 +283,27 @@ cells_dealloc(Cells *self)
     cells_clear_refs(self);
     Py_TYPE(self)->tp_free(self);
 }
+
+static PyMemberDef state_members[] = {
+    {"_cells", T_OBJECT_EX, offsetof(Cells, cells), 0, NULL},
+    {"_dirty", T_OBJECT_EX, offsetof(Cells, dirty), 0, NULL},
+    {"_cursor", T_OBJECT_EX, offsetof(Cells, cursor), 0, NULL},
+    {"_plain", T_OBJECT, offsetof(Cells, plain), 0, NULL},
+    {NULL},
+};
+
+/* The base of all, which has their members. */
+static PyTypeObject StateCellsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.StateCells",
+    .tp_basicsize = sizeof(Cells),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_traverse = (traverseproc)cells_traverse,
+    .tp_clear = (inquiry)cells_clear_refs,
+    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_members = state_members,
+};
 
 /* The slot at hand; NO_SLOT if there is none, or if anything is not as usual. */
 static inline Py_ssize_t
@@ -396,14 +417,6 @@ static PyMethodDef cells_methods[] = {
     {NULL},
 };
 
-static PyMemberDef cells_members[] = {
-    {"_cells", T_OBJECT_EX, offsetof(Cells, cells), 0, NULL},
-    {"_dirty", T_OBJECT_EX, offsetof(Cells, dirty), 0, NULL},
-    {"_cursor", T_OBJECT_EX, offsetof(Cells, cursor), 0, NULL},
-    {"_plain", T_OBJECT, offsetof(Cells, plain), 0, NULL},
-    {NULL},
-};
-
 static PyMemberDef value_members[] = {
     {"_tuple_as_read", T_OBJECT_EX, offsetof(Cells, as_row), 0, NULL},
     {"_default", T_OBJECT_EX, offsetof(Cells, standard), 0, NULL},
@@ -414,26 +427,16 @@ static PyMemberDef value_members[] = {
 static PyTypeObject CellsType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "keystate._compiled.native.Cells",
-    .tp_basicsize = sizeof(Cells),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .tp_new = PyType_GenericNew,
-    .tp_traverse = (traverseproc)cells_traverse,
-    .tp_clear = (inquiry)cells_clear_refs,
-    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_base = &StateCellsType,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_methods = cells_methods,
-    .tp_members = cells_members,
 };
 
 static PyTypeObject ValueCellsType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "keystate._compiled.native.ValueCells",
     .tp_base = &CellsType,
-    .tp_basicsize = sizeof(Cells),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .tp_new = PyType_GenericNew,
-    .tp_traverse = (traverseproc)cells_traverse,
-    .tp_clear = (inquiry)cells_clear_refs,
-    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_methods = value_methods,
     .tp_members = value_members,
 };
@@ -493,22 +496,14 @@ static PyMethodDef map_methods[] = {
 static PyMemberDef map_members[] = {
     {"_key_class", T_OBJECT, offsetof(Cells, key_class), 0, NULL},
     {"_whole", T_OBJECT_EX, offsetof(Cells, whole), 0, NULL},
-    {"_cells", T_OBJECT_EX, offsetof(Cells, cells), 0, NULL},
-    {"_dirty", T_OBJECT_EX, offsetof(Cells, dirty), 0, NULL},
-    {"_cursor", T_OBJECT_EX, offsetof(Cells, cursor), 0, NULL},
-    {"_plain", T_OBJECT, offsetof(Cells, plain), 0, NULL},
     {NULL},
 };
 
 static PyTypeObject MapCellsType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "keystate._compiled.native.MapCells",
-    .tp_basicsize = sizeof(Cells),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .tp_new = PyType_GenericNew,
-    .tp_traverse = (traverseproc)cells_traverse,
-    .tp_clear = (inquiry)cells_clear_refs,
-    .tp_dealloc = (destructor)cells_dealloc,
+    .tp_base = &StateCellsType,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_methods = map_methods,
     .tp_members = map_members,
 };

@@ -316,9 +316,6 @@ def test_no_object_is_lost() -> None:
     """The number of references to an object is the same after calls of every kind."""
     value, error = object(), ValueError("x")
 
-    class Anything:
-        plain: type | None = None
-
     def usual(row: Any, context: Any) -> Any:
         return {0: [value], 1: (each for each in [value]), 2: iter([value]), 3: value}[row[0]]
 

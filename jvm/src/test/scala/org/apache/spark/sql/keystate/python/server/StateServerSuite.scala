@@ -15,9 +15,13 @@ import org.scalatest.concurrent.{Eventually, ThreadSignaler, TimeLimitedTests}
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatest.time.{Millis, Seconds, Span}
 
+import org.apache.spark.internal.Logging
+
 /** Runs out of file descriptors in a JVM of its own. */
-object WithoutFileDescriptors {
+object WithoutFileDescriptors extends Logging {
   def main(args: Array[String]): Unit = {
+    // As in every executor, Log4j has read its configuration before: it can't without descriptors.
+    logWarning("Logging works", new IOException("an example"))
     val server = new StateServer(() => None)
     val secret = server.register((_, data) => (JObject("size" -> JInt(data.length)), data))
     println(server.address.values("host"))

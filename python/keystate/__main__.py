@@ -19,12 +19,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from keystate import _demo, _doctor, _local, admin
-from keystate._lookup import Target, key_from_text, map_key_from_text
+from keystate import admin
+from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
+from keystate._command import demo, doctor
+from keystate._command.progress import progress
+from keystate._command.serve import StateServer
+from keystate._jvm import local
 from keystate._page import tables, text
-from keystate._plain import to_json
-from keystate._progress import progress
-from keystate._serve import StateServer
+from keystate._types.plain import to_json
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    if given.run is _examine and not _doctor.show(_doctor.python_side(), print, as_json=given.json):
+    if given.run is _examine and not doctor.show(doctor.python_side(), print, as_json=given.json):
         return 1
     if given.run is _show:
         print("Starting Spark ...", flush=True)
@@ -59,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _reader(given: argparse.Namespace) -> Iterator[Any]:
     """A session; or only a JVM that reads checkpoints, where that is enough."""
     checkpoints = [vars(given)[name] for name in given.reads]
-    if checkpoints and _local.fits(checkpoints, given.conf):
-        with _local.local_reader(given.verbose) as reader:
+    if checkpoints and local.fits(checkpoints, given.conf):
+        with local.local_reader(given.verbose) as reader:
             yield reader
         return
     with _quiet(not given.verbose):
@@ -158,14 +160,14 @@ def _parser() -> argparse.ArgumentParser:
     rescale.add_argument("partitions", type=int)
     report = command("report", _report_page, "write what is in a checkpoint as HTML", "checkpoint")
     report.add_argument("path", help="the file to write")
-    doctor = command("doctor", _examine, "check that stateful queries can run here")
-    doctor.add_argument(
+    examine = command("doctor", _examine, "check that stateful queries can run here")
+    examine.add_argument(
         "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
     )
-    demo = command("demo", _show, "run a small stream in the terminal, and show its states")
-    demo.set_defaults(settings=_demo.SETTINGS)
-    demo.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")
-    demo.add_argument(
+    show = command("demo", _show, "run a small stream in the terminal, and show its states")
+    show.set_defaults(settings=demo.SETTINGS)
+    show.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")
+    show.add_argument(
         "--folder", help="where to keep the checkpoint; by default it is deleted at the end"
     )
     return parser
@@ -295,14 +297,14 @@ def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
 
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
-        findings = _doctor.session_side(spark, given.folder or folder)
-        well = _doctor.show(findings, print, as_json=given.json)
+        findings = doctor.session_side(spark, given.folder or folder)
+        well = doctor.show(findings, print, as_json=given.json)
     return 0 if well else 1
 
 
 def _show(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-demo-") as folder:
-        well = _demo.run(spark, given.folder or folder, given.seconds)
+        well = demo.run(spark, given.folder or folder, given.seconds)
     if given.folder:
         print(f"Look into it: keystate inspect {given.folder}/checkpoint")
     return 0 if well else 1

@@ -16,9 +16,9 @@ import pyspark
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
-from keystate._ddl import parse_ddl
-from keystate._evolution import with_defaults
-from keystate._ordering import sort_key
+from keystate._codec.evolution import with_defaults
+from keystate._types.ddl import parse_ddl
+from keystate._types.ordering import sort_key
 from keystate.errors import DeclarationError
 from keystate.state import (
     NATURAL,
@@ -34,6 +34,8 @@ from keystate.ttl import StateTtlConfig
 
 #: The metadata of the column that a watermark goes by.
 DELAY_KEY = "spark.watermarkDelayMs"
+#: The column of the main output where there are side outputs too.
+MAIN_OUTPUT = "main"
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate import _bridge
-from keystate._editor import CheckpointBuilder, CheckpointEditor
-from keystate._lookup import Target
+from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
+from keystate._checkpoint.lookup import Target
+from keystate._checkpoint.state_reader import StateReader
+from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
-from keystate._state_reader import StateReader
 from keystate.errors import ConfigurationError
 from keystate.state import TypeLike
 
@@ -49,7 +49,7 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
     session = _session(spark, "rescale")
     if not 1 <= n < 2**31:
         raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
-    return _bridge.rescale(session, checkpoint, n)
+    return bridge.rescale(session, checkpoint, n)
 
 
 def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
     """
-    return Inspection(_bridge.operation(_session(spark, "inspect"), "inspect", checkpoint))
+    return Inspection(bridge.operation(_session(spark, "inspect"), "inspect", checkpoint))
 
 
 def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
@@ -81,7 +81,7 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     Raises:
         CheckpointError: there is no checkpoint.
     """
-    found = _bridge.operation(_session(spark, "verify"), "verify", checkpoint)
+    found = bridge.operation(_session(spark, "verify"), "verify", checkpoint)
     return Findings(found["problems"])
 
 
@@ -104,7 +104,7 @@ def savepoint(checkpoint: str, path: str, *, spark: SparkSession | None = None) 
         CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file
             is lost or damaged; then there is no copy.
     """
-    return _bridge.savepoint(_session(spark, "savepoint"), checkpoint, path)
+    return bridge.savepoint(_session(spark, "savepoint"), checkpoint, path)
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
@@ -128,7 +128,7 @@ def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = 
             ``[KEYSTATE_IMPORT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or there is no
             checkpoint; then there is no target.
     """
-    return _bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
+    return bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
 
 
 def create(
@@ -238,7 +238,7 @@ def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[
     Raises:
         CheckpointError: one is not a checkpoint, or they have other numbers of key groups.
     """
-    found: list[dict[str, Any]] = _bridge.operation(_session(spark, "diff"), "diff", before, after)
+    found: list[dict[str, Any]] = bridge.operation(_session(spark, "diff"), "diff", before, after)
     return found
 
 
@@ -332,7 +332,7 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     session = _session(spark, "report")
     found = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
-    made = document(found, _bridge.statistics(session, found), problems)
+    made = document(found, bridge.statistics(session, found), problems)
     Path(path).write_text(made, encoding="utf-8")
 
 

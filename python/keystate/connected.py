@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from keystate import _bridge
 from keystate._codec import Shape
-from keystate._operator_task import Declared, check_late_output, task_function
-from keystate._plans import co_plan
-from keystate._typed import output_schema_of
+from keystate._jvm import bridge
+from keystate._operators.plans import co_plan
+from keystate._operators.task import Declared, check_late_output, task_function
+from keystate._operators.typed import output_schema_of
 from keystate._worker.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
@@ -170,9 +170,9 @@ class ConnectedStreams:
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            allowed = _bridge.allowed_pickles(first.df.sparkSession)
+            allowed = bridge.allowed_pickles(first.df.sparkSession)
             whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
-            return _bridge.process_two(
+            return bridge.process_two(
                 [rows.df for rows in inputs],
                 [rows.keys for rows in inputs],
                 [rows.order for rows in inputs],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from keystate._worker.protocol import Metrics
+from keystate._protocol import Metrics
 from keystate.errors import DeclarationError, StateTypeError
 
 M = TypeVar("M")

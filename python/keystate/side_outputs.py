@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from keystate._worker.results import MAIN
+from keystate._spec import MAIN_OUTPUT
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -78,7 +78,7 @@ class ResultDataFrame(DataFrame):
         side_outputs = side_outputs or {}
         writes = {tag.tag_id: write for tag, write in side_outputs.items()}
         if main is not None:
-            writes = {MAIN: main, **writes}
+            writes = {MAIN_OUTPUT: main, **writes}
 
         def write_all(df: DataFrame, batch_id: int) -> None:
             df.persist()

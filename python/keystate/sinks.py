@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from keystate import _bridge
+from keystate._jvm import bridge
 from keystate.errors import DeclarationError
 
 
@@ -50,7 +50,7 @@ class FileSink:
         Raises:
             DeclarationError: the format is none of files.
         """
-        _bridge.add_files(df, batch_id, self._path, self._format, self._partition_by, self._options)
+        bridge.add_files(df, batch_id, self._path, self._format, self._partition_by, self._options)
 
 
 class TableSink:

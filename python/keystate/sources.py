@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate import _bridge
-from keystate._discovery import discover_operator_states
-from keystate._pickling import pickled
+from keystate._jvm import bridge
+from keystate._operators.discovery import discover_operator_states
+from keystate._operators.pickling import pickled
 from keystate._spec import check_columns, resolve_schema
 from keystate._worker.source import SourcePlan, StatefulDataSource
 from keystate.errors import DeclarationError
@@ -115,7 +115,7 @@ def source(
     Raises:
         DeclarationError: the function, a state of it, the schema or a limit is not well declared.
     """
-    _bridge.check_source_session(spark)
+    bridge.check_source_session(spark)
     if isinstance(fn, type):
         raise DeclarationError(f"expected an object, got the class {fn.__name__}: add ()")
     if not isinstance(fn, SourceFunction):
@@ -144,10 +144,10 @@ def source(
         parallelism,
         max_rows_per_batch,
         _seconds(max_batch_duration, "max_batch_duration"),
-        _bridge.allowed_pickles(spark),
+        bridge.allowed_pickles(spark),
     )
     limit = _seconds(available_now_duration, "available_now_duration")
-    return _bridge.source(
+    return bridge.source(
         spark, plan.name, row_type, StatefulDataSource(plan), available_now_rows, int(limit * 1000)
     )
 

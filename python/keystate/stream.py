@@ -10,20 +10,20 @@ from typing import Any, Generic, overload
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from keystate import _bridge
 from keystate._codec import Shape
-from keystate._operator_task import BroadcastElements, Declared, check_late_output, task_function
-from keystate._plans import (
+from keystate._jvm import bridge
+from keystate._operators.plans import (
     async_calls,
     broadcast_plan,
     initial_state_plan,
     make_plan,
     process_plan,
 )
-from keystate._reduce import LastReduce, RollingReduce
+from keystate._operators.reduce import LastReduce, RollingReduce
+from keystate._operators.task import BroadcastElements, Declared, check_late_output, task_function
+from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
-from keystate._typed import output_schema_of, typed_rows
 from keystate._worker.plan import FunctionPlan, Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.connected import ConnectedStreams, KeyedRows, same_types
@@ -190,12 +190,12 @@ class _RowStream(Generic[ROW]):
         )
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            allowed = _bridge.allowed_pickles(self._df.sparkSession)
+            allowed = bridge.allowed_pickles(self._df.sparkSession)
             whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
             task = task_function(plan, whole)
             if initial is None:
-                return _bridge.process(self._df, self._keys, task, order=self._order)
-            return _bridge.process_with_initial_state(
+                return bridge.process(self._df, self._keys, task, order=self._order)
+            return bridge.process_with_initial_state(
                 [self._df, initial.df],
                 [self._keys, initial.keys],
                 [self._order, initial.order],
@@ -218,7 +218,7 @@ class KeyedStream(_RowStream[ROW]):
         order: Sequence[ColumnLike] = (),
         row_type: type | None = None,
     ) -> None:
-        _bridge.check_session(df)
+        bridge.check_session(df)
         if not cols:
             raise DeclarationError("keyed() needs at least one key column")
         if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
@@ -426,7 +426,7 @@ class DataStream(_RowStream[Row]):
     _time_mode = "none"
 
     def __init__(self, df: DataFrame) -> None:
-        _bridge.check_session(df)
+        bridge.check_session(df)
         check_distinct(df.schema, "the input")
         super().__init__(df, [])
 
@@ -476,7 +476,7 @@ class BroadcastStream(BroadcastElements):
     def __init__(
         self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
     ) -> None:
-        _bridge.check_session(df)
+        bridge.check_session(df)
         super().__init__(df.schema, state_descriptors)
         self.df = df
 
@@ -540,7 +540,7 @@ class BroadcastConnectedStream:
 
         def run(tags: tuple[OutputTag, ...]) -> DataFrame:
             task = task_function(plan, dataclasses.replace(declared, side_outputs=tags))
-            return _bridge.process(rows._df, rows._keys, task, self._broadcast.df, rows._order)
+            return bridge.process(rows._df, rows._keys, task, self._broadcast.df, rows._order)
 
         return ResultDataFrame(run)
 

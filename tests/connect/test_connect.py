@@ -20,10 +20,9 @@ from keystate import (
     OutputTag,
     SourceFunction,
     ValueStateDescriptor,
-    _bridge,
-    _connect,
     admin,
 )
+from keystate._jvm import bridge, connect
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -292,9 +291,9 @@ def test_a_server_that_does_not_fit(
     spark: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_connect.JVM, "_checked", set())
+    monkeypatch.setattr(connect.JVM, "_checked", set())
     for name, value in change.items():
-        monkeypatch.setattr(_connect, name, value)
+        monkeypatch.setattr(connect, name, value)
     with pytest.raises(ConfigurationError, match=message) as error:
         totals(spark.createDataFrame([(1, 2)], SCHEMA))
     assert error.value.code == code
@@ -302,7 +301,7 @@ def test_a_server_that_does_not_fit(
 
 def test_a_call_that_the_server_does_not_know(spark: Any) -> None:
     with pytest.raises(CheckpointError) as error:
-        _bridge._of_checkpoint(spark, "unheardOf")
+        bridge._of_checkpoint(spark, "unheardOf")
     assert error.value.code == "KEYSTATE_SPARK_CONNECT"
 
 

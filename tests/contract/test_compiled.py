@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from keystate import MapStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from keystate._codec import structs
 from keystate._codec.factory import struct_codec
+from keystate._codec.rows import row_class
 from keystate._compiled import plain
-from keystate._ddl import parse_ddl
-from keystate._rows import row_class
 from keystate._spec import StateSpec
+from keystate._types.ddl import parse_ddl
 from keystate._worker import map_state, states
 from pyspark.sql import types as T
 

@@ -18,6 +18,11 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def package_of(module: str) -> str:
+    """The package directly below ``keystate`` that a module is in, or such a module itself."""
+    return ".".join(module.split(".")[:2])
+
+
 MODULES = {module_of(path): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 
 
@@ -53,6 +58,20 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module, tree in MODULES.items()
     }
     list(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_no_packages_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, tree in MODULES.items():
+        package = package_of(module)
+        others = {package_of(name) for node in ast.walk(tree) for name in imported(node)}
+        graph.setdefault(package, set()).update(others - {package})
+    list(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_a_package_says_what_it_is_for() -> None:
+    inits = list(PACKAGE.rglob("__init__.py"))
+    assert [str(path) for path in inits if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_no_module_has_the_name_of_one_of_the_standard_library() -> None:

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from keystate import CheckpointError, StateTypeError, ValueStateDescriptor
-from keystate._rows import row_maker
+from keystate._codec.rows import row_maker
 from keystate._spec import resolve_state
 from keystate._worker.instance_state import InstanceListState
 from keystate._worker.pickled import Pickles

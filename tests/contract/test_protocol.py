@@ -10,8 +10,8 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import KeystateError
-from keystate._worker import protocol
-from keystate._worker.protocol import VERSION, Control, Part, broadcast_column, state_column
+from keystate import _protocol as protocol
+from keystate._protocol import VERSION, Control, Part, broadcast_column, state_column
 from keystate._worker.task import TaskFunction
 from keystate.testing import KeyedProcessHarness
 
@@ -77,16 +77,15 @@ def test_the_jvm_has_the_same_names() -> None:
 
 
 def test_names_are_written_nowhere_else() -> None:
-    """Names that mean nothing else: as literals they are in ``protocol.py`` only."""
+    """Names that mean nothing else: as literals they are in ``_protocol.py`` only."""
     only = names(protocol.Message) | names(protocol.Answer) | names(protocol.Control)
     # Settings of the harness and words that are also something else.
     only -= {"message", "rows", "keys", "broadcast", "last", "max_parallelism", "state", "batch_id"}
     only -= {"watermark", "processing_time", "parallelism"}
     package = Path(keystate.__file__).parent
     for path in [*package.glob("_worker/*.py"), *package.glob("testing/*.py")]:
-        if path.name != "protocol.py":
-            found = set(re.findall(r'"(\w+)"', path.read_text())) & only
-            assert not found, f"{path.name}: {found}"
+        found = set(re.findall(r'"(\w+)"', path.read_text())) & only
+        assert not found, f"{path.name}: {found}"
 
 
 class Emits(keystate.KeyedProcessFunction):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from keystate import DeclarationError, FunctionError, KeyedProcessFunction
-from keystate._ddl import parse_ddl
-from keystate._typed import output_schema_of, typed_rows
+from keystate._operators.typed import output_schema_of, typed_rows
+from keystate._types.ddl import parse_ddl
 from keystate.testing import KeyedProcessHarness
 
 from tests.typed_functions import TRADES, Alert, Place, Rises, Trade

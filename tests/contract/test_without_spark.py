@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from keystate._codec import struct_codec
-from keystate._ddl import parse_ddl
-from keystate._hash import KeyGroups
+from keystate._types.ddl import parse_ddl
+from keystate._types.hash import KeyGroups
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 

@@ -17,7 +17,7 @@ from keystate import (
     StateAccessError,
     ValueStateDescriptor,
 )
-from keystate._discovery import discover_states
+from keystate._operators.discovery import discover_states
 from keystate._spec import resolve_state
 from keystate._worker.context import RowContext
 from keystate._worker.open_state import open_state

@@ -15,7 +15,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._state_reader import StateReader
+from keystate._checkpoint.state_reader import StateReader
 from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import CheckpointError, _bridge, _local, admin
-from keystate._class_cache import class_cache
-from keystate._lookup import Target
+from keystate import CheckpointError, admin
+from keystate._checkpoint.lookup import Target
+from keystate._jvm import bridge, local
+from keystate._jvm.class_cache import class_cache
 from keystate.session import FORMAT_KEY
 
 from tests.query.test_lookup import KINDS, Kinds, expected
@@ -31,8 +32,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def reader(cache: Path) -> Iterator[_local.LocalReader]:
-    with _local.local_reader(verbose=False) as reader:
+def reader(cache: Path) -> Iterator[local.LocalReader]:
+    with local.local_reader(verbose=False) as reader:
         yield reader
 
 
@@ -49,7 +50,7 @@ def test_it_reads_what_a_session_reads(
     spark: Any,
     stream: Callable[[str], Any],
     settings: Callable[..., None],
-    reader: _local.LocalReader,
+    reader: local.LocalReader,
     tmp_path: Path,
 ) -> None:
     settings(**{"spark.keystate.backend": backend, FORMAT_KEY: checkpoint_format})
@@ -58,20 +59,20 @@ def test_it_reads_what_a_session_reads(
     # One of Spark's own operators too, whose metadata Spark reads.
     fed.run(lambda df: kinds(df.dropDuplicates(["key", "value"])))
     checkpoint = str(fed.checkpoint)
-    local: Any = reader
-    assert admin.inspect(checkpoint, spark=local) == admin.inspect(checkpoint)
-    assert admin.verify(checkpoint, spark=local) == admin.verify(checkpoint) == []
+    session: Any = reader
+    assert admin.inspect(checkpoint, spark=session) == admin.inspect(checkpoint)
+    assert admin.verify(checkpoint, spark=session) == admin.verify(checkpoint) == []
     found = admin.inspect(checkpoint)
-    assert _bridge.statistics(local, found) == _bridge.statistics(spark, found)
+    assert bridge.statistics(session, found) == bridge.statistics(spark, found)
     for key, values in ((7, [7, 70]), (8, [8]), (-1, [])):
         for name, value in expected(values).items():
             number = next(op["id"] for op in found["operators"] if op["keystate"])
-            assert Target(local, checkpoint, name, number).read(key, None, None, None) == value
+            assert Target(session, checkpoint, name, number).read(key, None, None, None) == value
     admin.savepoint(checkpoint, str(tmp_path / "copy"))
     both = (checkpoint, str(tmp_path / "copy"))
-    assert admin.diff(*both, spark=local) == admin.diff(*both)
+    assert admin.diff(*both, spark=session) == admin.diff(*both)
     with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
-        admin.inspect(str(tmp_path / "none"), spark=local)
+        admin.inspect(str(tmp_path / "none"), spark=session)
 
 
 def test_commands_start_no_spark(
@@ -163,18 +164,18 @@ def report_of(spark: Any, checkpoint: str, folder: Path) -> str:
 def test_which_checkpoints_it_is_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert _local.fits(["/data/checkpoint", "file:///data/copy"], [])
-    assert not _local.fits(["/data/checkpoint", "s3a://bucket/copy"], [])
-    assert not _local.fits(["/data/checkpoint"], ["spark.hadoop.fs.defaultFS=hdfs://host"])
+    assert local.fits(["/data/checkpoint", "file:///data/copy"], [])
+    assert not local.fits(["/data/checkpoint", "s3a://bucket/copy"], [])
+    assert not local.fits(["/data/checkpoint"], ["spark.hadoop.fs.defaultFS=hdfs://host"])
     (tmp_path / "spark-defaults.conf").write_text("spark.hadoop.fs.defaultFS hdfs://host\n")
-    assert not _local.fits(["/data/checkpoint"], [])
+    assert not local.fits(["/data/checkpoint"], [])
     (tmp_path / "spark-defaults.conf").unlink()
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    assert not _local.fits(["/data/checkpoint"], [])
+    assert not local.fits(["/data/checkpoint"], [])
 
 
 def test_java_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(keystate.ConfigurationError, match="Java did not start"):  # noqa: SIM117
-        with _local.local_reader(verbose=False):
+        with local.local_reader(verbose=False):
             pass

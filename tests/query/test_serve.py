@@ -19,9 +19,9 @@ import keystate
 import pytest
 from keystate import KeyedProcessFunction, SortedMapStateDescriptor, ValueStateDescriptor
 from keystate import __main__ as command
-from keystate._ddl import parse_ddl
-from keystate._plain import from_json, to_json
-from keystate._serve import StateServer
+from keystate._command.serve import StateServer
+from keystate._types.ddl import parse_ddl
+from keystate._types.plain import from_json, to_json
 from keystate.errors import StateTypeError
 from pyspark.sql import Row
 

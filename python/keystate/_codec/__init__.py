@@ -2,8 +2,8 @@
 
 Python values are what PySpark's own rows hold: ``int``, ``float``, ``str``, ``bytes``, ``bool``,
 ``Decimal``, ``date``, naive local ``datetime`` for timestamps, ``list``, ``dict``, and
-:mod:`rows <keystate._rows>` or dataclasses for structs. Encoding checks types: a value that Spark
-would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
+rows (:mod:`keystate._codec.rows`) or dataclasses for structs. Encoding checks types: a value that
+Spark would have to guess about, such as ``True`` for a long, raises :class:`Misfit`.
 """
 
 from keystate._codec.base import Codec, Shape, offsets

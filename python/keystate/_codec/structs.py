@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 from keystate._codec.base import Codec, Form, Shape, validity
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
+from keystate._codec.rows import row_class, row_maker
 from keystate._compiled import make_rows, row_reader
 from keystate._compiled.plain import Field
-from keystate._rows import row_class, row_maker
 
 
 class StructCodec(Codec):

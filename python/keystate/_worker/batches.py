@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keystate._protocol import Message, state_column
 from keystate._spec import StateSpec
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
-from keystate._worker.protocol import Message, state_column
 from keystate._worker.results import Results
 from keystate._worker.slot_values import Slots, SlotValues
 from keystate._worker.states import WorkerState

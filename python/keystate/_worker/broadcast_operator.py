@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec, shorten
 from keystate._compiled.plain import collect
+from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.broadcast_state import (
     BroadcastElementContext,
@@ -27,7 +28,6 @@ from keystate._worker.context import RowContext
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns, list_column
 from keystate._worker.plan import FunctionPlan
-from keystate._worker.protocol import Answer, Control, Message
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.state import StateDescriptor
 

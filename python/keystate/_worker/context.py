@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, codec
 from keystate._compiled import Cursor
-from keystate._hash import KeyGroups
+from keystate._protocol import Control
 from keystate._spec import OperatorSpec
-from keystate._worker.protocol import Control
+from keystate._types.hash import KeyGroups
 from keystate._worker.state_client import StateClient, open_client
 from keystate._worker.states import StateFactory, WorkerState
 from keystate._worker.timers import WorkerTimers

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from keystate._codec import Misfit
-from keystate._evolution import to_text
+from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
 from keystate._worker.pickled import Pickles
 from keystate._worker.raw_state import (

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec, shorten
 from keystate._compiled.plain import MANY, collect
+from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
 from keystate._worker.function_errors import function_error
@@ -19,7 +20,6 @@ from keystate._worker.open_state import open_state
 from keystate._worker.operator_state import InstanceKeeper
 from keystate._worker.packed import MOST_PACKED, packed_answer
 from keystate._worker.plan import FunctionPlan
-from keystate._worker.protocol import Answer, Control, Message
 from keystate._worker.results import Results, make_results
 from keystate._worker.row_loops import LOOPS
 from keystate._worker.states import StateFactory, WorkerState

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from keystate._codec import Misfit, offsets
 from keystate._compiled import MapCells
+from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns
-from keystate._worker.protocol import Bound, Part, state_column
 from keystate._worker.states import WorkerState
 from keystate.state import MapState, StateDescriptor
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, codec
-from keystate._worker.protocol import Message
+from keystate._protocol import Message
 
 #: Of slots, and of other small numbers.
 INTEGERS = codec(T.IntegerType())

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._hash import key_groups_of
+from keystate._protocol import Answer, Control
 from keystate._spec import OperatorSpec
+from keystate._types.hash import key_groups_of
 from keystate._worker.instance_state import InstanceStates
 from keystate._worker.messages import list_column
-from keystate._worker.protocol import Answer, Control
 from keystate._worker.raw_state import RawKeyedState
 from keystate._worker.state_client import StateClient
 from keystate.functions import CheckpointListener

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
 from keystate._codec import Codec, packed_reader
+from keystate._protocol import Answer, Control, Message, state_column
 from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.protocol import Answer, Control, Message, state_column
 from keystate._worker.timers import Change
 
 #: What the bytes begin with.

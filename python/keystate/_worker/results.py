@@ -11,11 +11,9 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import NOT_PACKED, Misfit, PackedRows, struct_codec
+from keystate._spec import MAIN_OUTPUT
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
-
-#: The column of the main output where there are side outputs too.
-MAIN = "main"
 
 
 class Results:
@@ -102,7 +100,7 @@ def make_results(output_type: T.StructType, tagged: bool) -> Results | TaggedRes
 
 
 def _output(field: T.StructField) -> Results:
-    place = "the output schema" if field.name == MAIN else f"side output '{field.name}'"
+    place = "the output schema" if field.name == MAIN_OUTPUT else f"side output '{field.name}'"
     assert isinstance(field.dataType, T.StructType)
     return Results(field.dataType, place)
 

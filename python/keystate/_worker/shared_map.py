@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, Shape, StructCodec
-from keystate._evolution import to_text
+from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
 from keystate._worker.map_copy import MapCopy
 from keystate._worker.stored_elements import element_as_declared

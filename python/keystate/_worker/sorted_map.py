@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import ref
 
-from keystate._ordering import sort_key
 from keystate._spec import StateSpec
+from keystate._types.ordering import sort_key
 from keystate._worker.map_state import (
     LARGEST_PAGE,
     MapCell,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._worker.protocol import Control, Message, Op, Page, Question, Reply, Server
+from keystate._protocol import Control, Message, Op, Page, Question, Reply, Server
 from keystate.errors import KeystateError
 
 #: How long connecting may take. An answer may take as long as it needs: when the executor or the

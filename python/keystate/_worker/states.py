@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from keystate._codec import Codec, Misfit, StructCodec
 from keystate._compiled import Cells, ValueCells
+from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.encoding import encode_all
 from keystate._worker.messages import Columns, empty_column, list_column, nested
-from keystate._worker.protocol import Part, state_column
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import (
     AggregatingState,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from keystate._codec import Codec
-from keystate._evolution import Unreadable, read_as, stored_element, type_name
+from keystate._codec.evolution import Unreadable, read_as, stored_element, type_name
 from keystate._spec import StateSpec
 from keystate.errors import StateTypeError
 

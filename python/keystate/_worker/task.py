@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from keystate._protocol import Control, check_version
 from keystate._spec import OperatorSpec
 from keystate._worker.broadcast_operator import BroadcastOperator
 from keystate._worker.initial_state import InitialStateOperator
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.plan import FunctionPlan, Style
-from keystate._worker.protocol import Control, check_version
 from keystate._worker.two_inputs import TwoInputOperator
 
 # PySpark imports this when it reads the function, before it calls it.

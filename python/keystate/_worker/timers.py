@@ -10,8 +10,8 @@ from itertools import compress
 
 import pyarrow as pa
 
+from keystate._protocol import Answer
 from keystate._worker.messages import empty_column, list_column
-from keystate._worker.protocol import Answer
 
 _TYPES = {
     Answer.TIMER_SLOT: pa.int32(),

@@ -14,12 +14,12 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec
 from keystate._compiled.plain import Call
+from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext, event_time, field_of
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import INTEGERS, Columns
 from keystate._worker.plan import FunctionPlan
-from keystate._worker.protocol import Control, Message
 from keystate._worker.row_loops import LOOPS
 
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import codec
+from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.plan import FunctionPlan
-from keystate._worker.protocol import Control, Message
 
 _LONGS = codec(T.LongType())
 

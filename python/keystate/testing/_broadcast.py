@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from keystate._protocol import Part, broadcast_column
 from keystate._spec import StateSpec
 from keystate._worker.messages import Columns, list_column
-from keystate._worker.protocol import Part, broadcast_column
 
 _KEYS_PER_PAGE = 1000
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._plans import async_calls
+from keystate._operators.plans import async_calls
+from keystate._operators.typed import output_schema_of
 from keystate._spec import resolve_schema
-from keystate._typed import output_schema_of
 from keystate.async_functions import AsyncRetryStrategy
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

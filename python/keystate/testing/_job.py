@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from keystate._codec import struct_codec
+from keystate._protocol import VERSION, Answer, Control
 from keystate._worker.messages import Columns
-from keystate._worker.protocol import VERSION, Answer, Control
 from keystate._worker.state_client import OWN_CLIENT
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError

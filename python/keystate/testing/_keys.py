@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import Misfit, struct_codec
-from keystate._hash import KeyGroups
+from keystate._types.hash import KeyGroups
 from keystate.testing._rows import Rows
 from keystate.testing._settings import Settings
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from keystate._hash import key_groups_of
+from keystate._protocol import Answer, Control
 from keystate._spec import OperatorSpec
+from keystate._types.hash import key_groups_of
 from keystate._worker.instance_state import redistribute
 from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.protocol import Answer, Control
 from keystate._worker.state_client import OWN_CLIENT
 
 

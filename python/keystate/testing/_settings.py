@@ -11,17 +11,22 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Shape
-from keystate._operator_task import (
+from keystate._operators.plans import (
+    broadcast_plan,
+    function_plan,
+    initial_state_plan,
+    two_input_plan,
+)
+from keystate._operators.task import (
     BroadcastElements,
     Declared,
     check_late_output,
     task_function,
 )
-from keystate._plans import broadcast_plan, function_plan, initial_state_plan, two_input_plan
+from keystate._operators.typed import typed_rows
+from keystate._protocol import Control
 from keystate._spec import resolve_schema
-from keystate._typed import typed_rows
 from keystate._worker.plan import AsyncCalls
-from keystate._worker.protocol import Control
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._evolution import Unreadable, read_as
+from keystate._codec.evolution import Unreadable, read_as
+from keystate._protocol import Part
 from keystate._spec import StateSpec
-from keystate._worker.protocol import Part
 from keystate.errors import CheckpointError
 from keystate.testing._broadcast import Copy
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Shape, codec
-from keystate._ordering import sort_key
+from keystate._protocol import Answer, Part, state_column
 from keystate._spec import StateSpec
+from keystate._types.ordering import sort_key
 from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.protocol import Answer, Part, state_column
 
 BOOLEANS = codec(T.BooleanType())
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from keystate._operator_task import check_late_output
+from keystate._operators.task import check_late_output
 from keystate._worker.plan import FunctionPlan
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError

@@ -61,7 +61,7 @@ private[keystate] final class BridgeCall(method: String, arguments: Seq[JValue])
 
 private[keystate] object BridgeCall {
 
-  /** Its number is raised when the messages change; python/keystate/_connect.py has it too. */
+  /** Its number is raised when the messages change; python/keystate/_jvm/connect.py has it too. */
   val TypeUrl = "keystate/bridge/1"
 
   /** The call in a relation of a client; none if it is for another plugin. */

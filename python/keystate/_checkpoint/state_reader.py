@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from keystate import _bridge
-from keystate._stored_types import foreign_types, stored_type
-from keystate._subtask_lists import OPERATOR_STATE, SubtaskLists
+from keystate._checkpoint.stored_types import foreign_types, stored_type
+from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
+from keystate._jvm import bridge
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -42,7 +42,7 @@ class StateReader:
         if kind["kind"] == "timers":
             return self._timers(chosen, batch)
         if kind["kind"] == "broadcast":
-            return _bridge.broadcast_state(
+            return bridge.broadcast_state(
                 self._session, self.checkpoint, chosen["id"], batch, kind["name"]
             )
         if kind["kind"] == "operator_list":
@@ -79,7 +79,7 @@ class StateReader:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
         return SubtaskLists(
             json.loads(state["properties"].get("types", "{}")),
-            _bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
+            bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
         )
 
     def _batch(self, operator: dict[str, Any], version: int | None) -> int:
@@ -101,7 +101,7 @@ class StateReader:
                 f"the timers of operator {operator['id']} can't be read: {NO_KEY_TYPE}",
                 code="KEYSTATE_NO_SUCH_STATE",
             )
-        return _bridge.timers(self._session, self.checkpoint, operator["id"], batch, key)
+        return bridge.timers(self._session, self.checkpoint, operator["id"], batch, key)
 
     def _keyed(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
         """A state that Spark's own reader understands."""
@@ -114,7 +114,7 @@ class StateReader:
         if state["kind"] in ("list", "map", "sorted_map"):
             reader = reader.option("flattenCollectionTypes", True)
         df = reader.load(self.checkpoint)
-        foreign = foreign_types(_bridge.schema(df))
+        foreign = foreign_types(bridge.schema(df))
         if foreign:
             raise CheckpointError(
                 f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "

@@ -14,10 +14,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from keystate import _bridge, admin
-from keystate._lookup import Target, key_from_text, map_key_from_text
+from keystate import admin
+from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
+from keystate._jvm import bridge
 from keystate._page import CHARTS_JS, PAGE_JS, charts_js, document, page_js
-from keystate._plain import to_json
+from keystate._types.plain import to_json
 from keystate.errors import KeystateError, StateTypeError
 
 _PARAMETERS = ("key", "map_key", "start", "end", "operator")
@@ -79,7 +80,7 @@ class StateServer(ThreadingHTTPServer):
         found = admin.inspect(self._checkpoint, spark=self._session)
         with self._page_lock:
             if self._page is None or self._page[0] != found["batch"]:
-                told = _bridge.statistics(self._session, found)
+                told = bridge.statistics(self._session, found)
                 self._page = (found["batch"], document(found, told, None, live=True))
             return self._page[1]
 

@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from keystate import _bridge
-from keystate._new_state import (
+from keystate._checkpoint.new_state import (
     TIME_MODES,
     TIMERS,
     empty_stream,
@@ -19,10 +18,11 @@ from keystate._new_state import (
     spec_of,
     state_rows,
 )
+from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
+from keystate._checkpoint.stored_types import stored_type
+from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
+from keystate._jvm import bridge
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
-from keystate._state_reader import NO_KEY_TYPE, StateReader
-from keystate._stored_types import stored_type
-from keystate._subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
 
@@ -158,7 +158,7 @@ class OperatorDraft:
 
     # -- for the jar -----------------------------------------------------------------------------
 
-    def written(self, session: SparkSession, number: int) -> _bridge.WrittenOperator:
+    def written(self, session: SparkSession, number: int) -> bridge.WrittenOperator:
         """What the jar writes.
 
         Args:
@@ -186,7 +186,7 @@ class OperatorDraft:
             broadcast=tuple(one for one in new if one.kind == "broadcast"),
         )
         check_names(spec)
-        return _bridge.WrittenOperator(
+        return bridge.WrittenOperator(
             number,
             None if self.reader is None else self.number,
             empty_stream(session, key),

@@ -25,7 +25,7 @@ from pyspark.sql.connect.udf import UserDefinedFunction
 from pyspark.sql.datasource import DataSource
 from pyspark.util import PythonEvalType
 
-from keystate._jvm import Jvm, called
+from keystate._jvm.base import Jvm, called
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
 from keystate.session import CONNECT_PLUGIN, server_settings, versions

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keystate._local import LocalReader
+from keystate._jvm.local import LocalReader
 
 _SECONDS = 0.5
 

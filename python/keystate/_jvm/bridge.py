@@ -1,7 +1,7 @@
 """Calls into the jar. Only the driver, or the client of a Spark Connect server, imports this.
 
-Nothing above it knows which kind of session it has: that is what a :class:`~keystate._jvm.Jvm` is
-for.
+Nothing above it knows which kind of session it has: that is what a
+:class:`~keystate._jvm.base.Jvm` is for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
 
-from keystate._jvm import Jvm
+from keystate._jvm.base import Jvm
 from keystate._worker.pickled import SETTING
 from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
@@ -39,7 +39,7 @@ def _jvm(session: Any) -> Jvm:
         kind = "classic"
     else:
         kind = "local" if hasattr(session, "bridge") else "connect"
-    jvm: Jvm = importlib.import_module(f"keystate._{kind}").JVM
+    jvm: Jvm = importlib.import_module(f"keystate._jvm.{kind}").JVM
     return jvm
 
 

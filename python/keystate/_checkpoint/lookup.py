@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
-from keystate import _bridge
 from keystate._codec import codec, struct_codec
 from keystate._codec.misfits import Misfit
-from keystate._plain import from_json
+from keystate._jvm import bridge
+from keystate._types.plain import from_json
 from keystate.errors import StateTypeError
 
 
@@ -26,7 +26,7 @@ class Target:
     ) -> None:
         self._session = session
         self._checkpoint = checkpoint
-        found = _bridge.describe_state(session, checkpoint, operator, state)
+        found = bridge.describe_state(session, checkpoint, operator, state)
         self.operator: int = found["operator"]
         self.name: str = found["state"]
         self.kind: str = found["kind"]
@@ -47,7 +47,7 @@ class Target:
             raise ValueError(f"state '{self.name}' is no sorted map: it has no ranges")
         if map_key is not None and len(chosen) > 1:
             raise ValueError("map_key is for one entry, start and end are for a range: give either")
-        found = _bridge.look_up(
+        found = bridge.look_up(
             self._session,
             self._checkpoint,
             self.operator,

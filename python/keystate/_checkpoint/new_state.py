@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from keystate._operator_task import Declared, operator_spec
-from keystate._pickling import pickled
-from keystate._plans import process_plan, two_input_plan
+from keystate._operators.pickling import pickled
+from keystate._operators.plans import process_plan, two_input_plan
+from keystate._operators.task import Declared, operator_spec
 from keystate._spec import (
     OperatorSpec,
     StateSpec,

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate import _bridge
-from keystate._operator_draft import OperatorDraft, new_operator, stored_operator
-from keystate._state_reader import StateReader
+from keystate._checkpoint.operator_draft import OperatorDraft, new_operator, stored_operator
+from keystate._checkpoint.state_reader import StateReader
+from keystate._jvm import bridge
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import StateDescriptor, TypeLike
 
@@ -68,7 +68,7 @@ class CheckpointBuilder:
         if not self._operators:
             raise DeclarationError("a checkpoint needs one operator at least: use add_operator")
         written = [one.written(self._session, one.number) for one in self._operators]
-        _bridge.create(self._session, target, written, self._partitions, self._sources)
+        bridge.create(self._session, target, written, self._partitions, self._sources)
 
 
 class CheckpointEditor:
@@ -263,7 +263,7 @@ class CheckpointEditor:
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return _bridge.edit(self._session, self._checkpoint, target, written, copied)
+        return bridge.edit(self._session, self._checkpoint, target, written, copied)
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from keystate._checkpoint.stored_types import stored_type
 from keystate._codec import codec
-from keystate._evolution import to_text
+from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
-from keystate._stored_types import stored_type
 from keystate._worker.stored_elements import element_as_declared
 from keystate.errors import CheckpointError, DeclarationError, StateTypeError
 

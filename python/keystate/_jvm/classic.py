@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.udf import UserDefinedFunction, _wrap_function
 
-from keystate._jvm import Jvm, called
+from keystate._jvm.base import Jvm, called
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
 

@@ -18,8 +18,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark.find_spark_home import _find_spark_home
 
-from keystate._class_cache import class_cache
-from keystate._jvm import Jvm
+from keystate._jvm.base import Jvm
+from keystate._jvm.class_cache import class_cache
 from keystate.errors import ConfigurationError
 from keystate.session import jar_path, spark_defaults
 

@@ -11,9 +11,10 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Shape
-from keystate._discovery import discover_states
-from keystate._pickling import pickled
+from keystate._operators.discovery import discover_states
+from keystate._operators.pickling import pickled
 from keystate._spec import (
+    MAIN_OUTPUT,
     OperatorSpec,
     check_columns,
     check_distinct,
@@ -22,7 +23,6 @@ from keystate._spec import (
     resolve_schema,
 )
 from keystate._worker.plan import FunctionPlan, Style
-from keystate._worker.results import MAIN
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -192,14 +192,14 @@ def _check(plan: FunctionPlan, spec: OperatorSpec, declared: Declared) -> None:
 
 def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:
     """A struct column for the main output and one for each side output."""
-    fields = [T.StructField(MAIN, main)]
-    names = {MAIN}
+    fields = [T.StructField(MAIN_OUTPUT, main)]
+    names = {MAIN_OUTPUT}
     for tag in tags:
         place = f"side output '{tag.tag_id}'"
         if tag.tag_id.lower() in names:
             raise DeclarationError(
                 f"two outputs are named '{tag.tag_id}': names differ in more than upper and lower "
-                f"case, and '{MAIN}' is the main output"
+                f"case, and '{MAIN_OUTPUT}' is the main output"
             )
         names.add(tag.tag_id.lower())
         row_type = resolve_schema(tag.type, place)

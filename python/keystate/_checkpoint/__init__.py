@@ -1,0 +1,1 @@
+"""What a checkpoint holds: read, looked up and written, as DataFrames or one key at a time."""

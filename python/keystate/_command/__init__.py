@@ -1,0 +1,1 @@
+"""What the ``keystate`` command runs."""

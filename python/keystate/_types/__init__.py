@@ -1,0 +1,1 @@
+"""Spark SQL types without a running Spark: as text, and their values' order, hash and JSON."""

@@ -35,10 +35,12 @@ private[filter] final class GrowingFilter(firstCapacity: Long) {
     added += 1
   }
 
-  /** Makes it twice as large. It then takes as many bytes more as it did. */
+  /** Makes it twice as large. It then takes as many bytes more as it did. The new half is empty, even
+    * if the other was overfilled.
+    */
   def grow(): Unit = {
     layers :+= new BlockedBloomFilter(capacity)
-    room = capacity
+    room = added + layers.last.capacity
   }
 
   /** Takes some more with the bytes that it has. */

@@ -40,6 +40,19 @@ class BlockedBloomFilterSuite extends AnyFunSuite with ScalaCheckPropertyChecks 
     }
   }
 
+  test("one that was overfilled has room when it grows") {
+    val filter = new GrowingFilter(20)
+    var hash = 0L
+    while (!filter.isFull || filter.canOverfill) {
+      if (filter.isFull) filter.overfill()
+      filter.add(hash)
+      hash += 1
+    }
+    assert(filter.size >= 40)
+    filter.grow()
+    assert(!filter.isFull && filter.capacity == 40)
+  }
+
   test("it takes a byte for each hash of its capacity") {
     forAll(Gen.choose(1L, 1L << 20)) { capacity =>
       val bytes = new BlockedBloomFilter(capacity).bytes

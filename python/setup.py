@@ -21,12 +21,16 @@ def has_jar(release):
 served = [release for release in sparks if has_jar(release)] or sparks
 major, minor = map(int, served[-1].split(".")[:2])
 
-# Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python.
-native = Extension("keystate._compiled.native", ["keystate/_compiled/native.c"], optional=True)
+# Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python. With
+# KEYSTATE_NATIVE=1 it is an error if it can't be compiled.
+wanted = os.environ.get("KEYSTATE_NATIVE")
+native = Extension(
+    "keystate._compiled.native", ["keystate/_compiled/native.c"], optional=wanted != "1"
+)
 
 setup(
     version=versions["keystate"],
-    ext_modules=[] if os.environ.get("KEYSTATE_NATIVE") == "0" else [native],
+    ext_modules=[] if wanted == "0" else [native],
     install_requires=[
         f"pyspark>={served[0]},<{major}.{minor + 1}",
         f"pyarrow>={versions['pyarrow']}",

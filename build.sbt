@@ -52,6 +52,9 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.security.jgss/sun.security.krb5"
 ).map(opened => s"--add-opens=$opened=ALL-UNNAMED")
 
+/** Where tests have their temporary files. It is there while they run. */
+val temporary = file(sys.props("java.io.tmpdir")) / s"keystate-sbt-${ProcessHandle.current.pid}"
+
 ThisBuild / scalaVersion := versions("scala")
 
 lazy val jvm = project
@@ -114,6 +117,11 @@ lazy val jvm = project
     Test / fork := true,
     Test / parallelExecution := false,
     Test / javaOptions ++= sparkModuleOptions ++ Seq("-Xmx3g", "-Xss4m"),
+    Test / javaOptions += s"-Djava.io.tmpdir=$temporary",
+    Test / testOptions ++= Seq(
+      Tests.Setup(() => IO.createDirectory(temporary)),
+      Tests.Cleanup(() => IO.delete(temporary))
+    ),
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     // Spark's own suites take more than an hour: SLOW=1 ./sbt "jvm/testOnly *.Keystate*"

@@ -17,6 +17,8 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
+import tests.quick  # noqa: F401 (first of all, it makes the folder for temporary files)
+
 # Before a module of tests makes timestamps.
 os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()

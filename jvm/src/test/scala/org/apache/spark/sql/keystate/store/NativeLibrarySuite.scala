@@ -59,7 +59,7 @@ object WithoutNativeLibrary extends FolderStores {
       complain("backend") {
         val factory = new RocksDBStateBackendFactory
         factory.configure(Map.empty)
-        factory.create(8, () => Files.createTempDirectory("keystate-test").toFile)
+        factory.create(8, () => new File(s"$empty-backend"))
       }
     }
     complain("sst")(read(written, 20))

@@ -130,6 +130,18 @@ fits(const Field *field, PyObject *value)
     return (PyObject *)Py_TYPE(value) == field->cls;
 }
 
+/* A row without its values. */
+static inline PyObject *
+new_row(PyTypeObject *cls, Py_ssize_t width)
+{
+    PyObject *row = cls->tp_alloc(cls, width);
+#if PY_VERSION_HEX >= 0x030E0000
+    /* Tuples keep their hash, and only -1 says that there is none yet. */
+    if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1;
+#endif
+    return row;
+}
+
 /* The row of a tuple whose values need no change; NULL, without an error, for another one. */
 static PyObject *
 usual_row(RowReader *self, PyObject *tuple)
@@ -137,7 +149,7 @@ usual_row(RowReader *self, PyObject *tuple)
     if (PyTuple_GET_SIZE(tuple) != self->width) return NULL;
     for (Py_ssize_t i = 0; i < self->width; i++)
         if (!fits(&self->fields[i], PyTuple_GET_ITEM(tuple, i))) return NULL;
-    PyObject *row = self->cls->tp_alloc(self->cls, self->width);
+    PyObject *row = new_row(self->cls, self->width);
     for (Py_ssize_t i = 0; row != NULL && i < self->width; i++)
         PyTuple_SET_ITEM(row, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
     return row;
@@ -529,7 +541,7 @@ make_rows(PyObject *module, PyObject *args)
     PyObject *made = PyList_New(size);
     if (made == NULL) return NULL;
     for (Py_ssize_t j = 0; j < size; j++) {
-        PyObject *row = cls->tp_alloc(cls, width);
+        PyObject *row = new_row(cls, width);
         if (row == NULL) {
             Py_DECREF(made);
             return NULL;

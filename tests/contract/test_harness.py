@@ -265,6 +265,30 @@ def test_a_state_of_another_type_is_refused_and_one_not_declared_is_kept() -> No
     assert again.state(1, "a") == 2
 
 
+class Attributes(dict[str, Any]):
+    """Has every attribute, as many such classes do."""
+
+    __getattr__ = dict.get  # type: ignore[assignment]
+
+
+class Named(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        pass
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_processing_time_timer(row.number)
+        return Attributes(what="row")
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return Attributes(what="timer")
+
+
+def test_a_dict_that_has_every_attribute_is_one_result() -> None:
+    with KeyedProcessHarness(Named(), ROWS, "key", "what string") as harness:
+        assert harness.process(("a", 5, None)) == [("row",)]
+        assert harness.set_processing_time(5) == [("timer",)]
+
+
 def test_errors_are_those_of_a_query() -> None:
     def run(body: Any, schema: str = "long") -> Any:
         class Body(KeyedProcessFunction):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 from keystate import (
@@ -378,6 +379,27 @@ def test_functions_of_every_class(fn: Any, schema: str, expected: list[Any]) -> 
     assert harness.process_batch([(1, 1), (1, 2), (2, 3)]) == expected
     if isinstance(fn, Running):
         assert harness.process_batch([(1, 10)]) == [(1, 13)]
+
+
+class Scratch(KeyedBatchFunction):
+    """Has its sums in memory that it uses again for each batch."""
+
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_state(ValueStateDescriptor("total", "long"))
+        self.sums = np.zeros(1, np.int64)
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        before = self.total.value()[0].as_py() or 0
+        self.sums[0] = before + pc.sum(batch.rows.column("value")).as_py()
+        self.total.update(self.sums)
+        self.sums[0] = -1
+        return {"key": batch.keys.column(0), "total": self.total.value()}
+
+
+def test_state_of_batches_does_not_share_numpys_memory() -> None:
+    harness = KeyedProcessHarness(Scratch(), "key long, value long", "key", "key long, total long")
+    assert harness.process_batch([(1, 2), (1, 3)]) == [(1, 5)]
+    assert harness.process_batch([(1, 4)]) == [(1, 9)]
 
 
 def test_states_agree_with_model() -> None:

@@ -654,7 +654,10 @@ PyInit_native(void)
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddType(made, &CursorType) < 0 ||
         PyModule_AddType(made, &CellsType) < 0 ||
-        PyModule_AddType(made, &ValueCellsType) < 0 || PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0)
+        PyModule_AddType(made, &ValueCellsType) < 0 ||
+        PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0) {
+        Py_XDECREF(made);
         return NULL;
+    }
     return made;
 }

@@ -275,8 +275,9 @@ def test_arguments_by_name() -> None:
 
 
 @with_both
-def test_a_value_may_change_while_it_becomes_a_row() -> None:
+def test_a_value_may_change_while_it_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to Python 3.11 any new object can start the garbage collector, and so a user's code."""
+    monkeypatch.setattr(structs, "row_reader", native.RowReader)
     described = spec("value", "struct<a: long, b: string>")
     descriptor = ValueStateDescriptor("s", described.value_type)
     state = with_base("ValueCells", states._PlainValueState, described, descriptor)[1]

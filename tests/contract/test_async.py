@@ -161,8 +161,15 @@ def test_a_callable() -> None:
     async def yields(row: Any, ctx: Any) -> Any:
         yield ctx.get_current_key(), str(row.x)
 
+    class Attributes(dict[str, Any]):
+        __getattr__ = dict.get  # type: ignore[assignment]
+
+    async def has_all(row: Any, ctx: Any) -> Any:
+        return Attributes(key=ctx.get_current_key(), what=str(row.x))
+
     assert told(returns, [("a", 1), ("b", 2)]) == [("a", "1"), ("b", "2")]
     assert told(yields, [("a", 1), ("b", 2)], capacity=1) == [("a", "1"), ("b", "2")]
+    assert told(has_all, [("a", 1), ("b", 2)]) == [("a", "1"), ("b", "2")]
 
 
 def test_a_result_that_does_not_fit() -> None:

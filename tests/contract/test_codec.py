@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import warnings
 from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -249,6 +250,8 @@ MISFITS: list[tuple[T.DataType, Any, str]] = [
     (LONG, 1.0, "expected bigint, got float 1.0"),
     (LONG, "1", "expected bigint, got str '1'"),
     (LONG, Decimal(1), "expected bigint, got Decimal Decimal('1')"),
+    (LONG, np.array([1, 2]), "expected bigint, got ndarray array([1, 2])"),
+    (T.DoubleType(), np.array([1.0, 2.0]), "expected double, got ndarray array([1., 2.])"),
     (T.DoubleType(), True, "expected double, got bool True"),
     (T.DoubleType(), "1", "expected double, got str '1'"),
     (T.DoubleType(), Decimal(1), "expected double, got Decimal Decimal('1')"),
@@ -304,6 +307,16 @@ def test_misfit(data_type: T.DataType, value: Any, message: str) -> None:
             codec(data_type).encode(values)
         assert message in " ".join(str(caught.value).split())
         assert str(caught.value).startswith("expected ")
+
+
+def test_an_integer_is_just_an_int_whatever_index_returns() -> None:
+    class Number:
+        def __index__(self) -> int:
+            return Level.LOW
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert type(codec(LONG).as_read(Number())) is int
 
 
 def test_long_values_are_shortened_in_messages() -> None:

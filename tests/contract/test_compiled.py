@@ -71,6 +71,14 @@ def test_rows_of_columns(tuples: list[tuple[int, ...]]) -> None:
 
 
 @with_both
+def test_rows_are_found_by_equal_ones() -> None:
+    """Since Python 3.14 a tuple keeps its hash: one that nobody made must not be taken for it."""
+    rows = native.make_rows(ROW, [[1, 2], ["x", "y"]])
+    rows.append(native.RowReader(ROW, tuple, (plain.Field(int, True, 0, 9),) * 2)((3, 4)))
+    assert [hash(row) for row in rows] == [hash(tuple(row)) for row in rows]
+
+
+@with_both
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="same length"):
         native.make_rows(ROW, [[1, 2], [3]])
@@ -241,6 +249,91 @@ def test_map_state(key: str, done: list[Any]) -> None:
 
 
 @with_both
+def test_arguments_by_name() -> None:
+    struct, descriptor = spec("value", "long"), ValueStateDescriptor("s", "long")
+    of_value = with_base("ValueCells", states._PlainValueState, struct, descriptor)
+    for state in of_value:
+        state._cursor.slot = 0
+        state.update(value=3)
+        assert state.value() == 3
+    described, descriptor = spec("map", "long", "string"), MapStateDescriptor("s", "string", "long")
+    of_map = with_base("MapCells", map_state._PlainMapState, described, descriptor)
+    for state in of_map:
+        state._cursor.slot = 0
+        state.put(key="a", value=1)
+        state.put("b", value=2)
+        assert state.get(key="a") == 1 and state.contains(key="b")
+    for both, method, argument in [
+        (of_value, "update", {"values": 1}),
+        (of_value, "update", {}),
+        (of_map, "put", {"key": "a"}),
+        (of_map, "get", {"name": "a"}),
+        (of_map, "contains", {}),
+    ]:
+        answers = [told(lambda: getattr(state, method)(**argument)) for state in both]  # noqa: B023
+        assert answers[0] == answers[1]
+
+
+@with_both
+def test_a_value_may_change_while_it_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to Python 3.11 any new object can start the garbage collector, and so a user's code."""
+    monkeypatch.setattr(structs, "row_reader", native.RowReader)
+    described = spec("value", "struct<a: long, b: string>")
+    descriptor = ValueStateDescriptor("s", described.value_type)
+    state = with_base("ValueCells", states._PlainValueState, described, descriptor)[1]
+    state._cursor.slot = 0
+    others = []
+
+    def of(*values: Any) -> tuple[Any, ...]:
+        return values  # a literal would be kept by the code
+
+    class Circle:
+        def __del__(self) -> None:
+            state.update(of(2, "new"))
+            others.append(of(3, "in the same place"))
+
+    circle: Any = Circle()
+    circle.itself = circle
+    state.update(of(1, "old"))
+    value, usual = state.value, gc.get_threshold()
+    del circle
+    gc.set_threshold(1)
+    try:
+        row = value()
+    finally:
+        gc.set_threshold(*usual)
+    assert row == (1, "old")
+
+
+@with_both
+def test_a_key_may_clear_its_map_when_it_is_compared() -> None:
+    described, descriptor = spec("map", "long", "long"), MapStateDescriptor("s", "long", "long")
+    state = with_base("MapCells", map_state._PlainMapState, described, descriptor)[1]
+    state._cursor.slot = 0
+
+    gone, seen = [], []
+
+    class Watched(map_state.MapCell):
+        def __del__(self) -> None:
+            gone.append(self)
+
+    class Clearing(int):
+        def __eq__(self, other: object) -> bool:
+            state.clear()
+            seen.append(len(gone))
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    state._whole = Watched
+    for method in (state.get, state.contains, lambda key: state.put(key, 1)):
+        state._cells[0] = Watched([(Clearing(5), 7)])
+        method(5)
+        gone.clear()
+    assert seen == [0, 0, 0]
+
+
+@with_both
 def test_a_state_is_garbage_with_its_cursor() -> None:
     state = with_base(
         "ValueCells",
@@ -279,6 +372,26 @@ def many(row: Any, fails: bool) -> Iterator[Any]:
     return 5
 
 
+class Attributes(dict[str, Any]):
+    """Has every attribute, as many such classes do."""
+
+    __getattr__ = dict.get  # type: ignore[assignment]
+
+
+class NoIterator:
+    def __next__(self) -> None:
+        raise StopIteration
+
+
+class Restarting(NoIterator):
+    def __iter__(self) -> Iterator[str]:
+        return iter("ab")
+
+
+def stopped(row: Any) -> Any:
+    raise StopIteration(row)
+
+
 RETURNS: dict[str, Callable[[Any], Any]] = {
     "none": lambda row: None,
     "one": lambda row: (row, 1),
@@ -290,6 +403,11 @@ RETURNS: dict[str, Callable[[Any], Any]] = {
     "string": lambda row: "abc",
     "dict": lambda row: {"a": row},
     "error": lambda row: 1 // 0,
+    "stopped": stopped,
+    "attributes": lambda row: Attributes(a=row),
+    "class": lambda row: NoIterator,
+    "no iterator": lambda row: NoIterator(),
+    "restarting": lambda row: Restarting(),
 }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 from keystate import (
@@ -265,6 +266,30 @@ def test_a_state_of_another_type_is_refused_and_one_not_declared_is_kept() -> No
     assert again.state(1, "a") == 2
 
 
+class Attributes(dict[str, Any]):
+    """Has every attribute, as many such classes do."""
+
+    __getattr__ = dict.get  # type: ignore[assignment]
+
+
+class Named(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        pass
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_processing_time_timer(row.number)
+        return Attributes(what="row")
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return Attributes(what="timer")
+
+
+def test_a_dict_that_has_every_attribute_is_one_result() -> None:
+    with KeyedProcessHarness(Named(), ROWS, "key", "what string") as harness:
+        assert harness.process(("a", 5, None)) == [("row",)]
+        assert harness.set_processing_time(5) == [("timer",)]
+
+
 def test_errors_are_those_of_a_query() -> None:
     def run(body: Any, schema: str = "long") -> Any:
         class Body(KeyedProcessFunction):
@@ -354,6 +379,27 @@ def test_functions_of_every_class(fn: Any, schema: str, expected: list[Any]) -> 
     assert harness.process_batch([(1, 1), (1, 2), (2, 3)]) == expected
     if isinstance(fn, Running):
         assert harness.process_batch([(1, 10)]) == [(1, 13)]
+
+
+class Scratch(KeyedBatchFunction):
+    """Has its sums in memory that it uses again for each batch."""
+
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_state(ValueStateDescriptor("total", "long"))
+        self.sums = np.zeros(1, np.int64)
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        before = self.total.value()[0].as_py() or 0
+        self.sums[0] = before + pc.sum(batch.rows.column("value")).as_py()
+        self.total.update(self.sums)
+        self.sums[0] = -1
+        return {"key": batch.keys.column(0), "total": self.total.value()}
+
+
+def test_state_of_batches_does_not_share_numpys_memory() -> None:
+    harness = KeyedProcessHarness(Scratch(), "key long, value long", "key", "key long, total long")
+    assert harness.process_batch([(1, 2), (1, 3)]) == [(1, 5)]
+    assert harness.process_batch([(1, 4)]) == [(1, 9)]
 
 
 def test_states_agree_with_model() -> None:

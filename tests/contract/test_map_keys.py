@@ -230,13 +230,13 @@ def on_broadcast(body: Callable[[Any], None], key_type: Any) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize(("key_type", "key", "wrong"), WRONG)
-def test_such_a_key_can_not_be_put_into_broadcast_state(
+def test_such_a_key_can_not_be_one_of_broadcast_state(
     key_type: Any, key: Any, wrong: list[Any]
 ) -> None:
     def body(state: Any) -> None:
         state.put(key, 7)
         for misfit in wrong:
-            for call in (lambda k: state.put(k, 8), state.remove):
+            for call in (lambda k: state.put(k, 8), state.remove, state.get, state.contains):
                 with pytest.raises(StateTypeError, match="broadcast state 'map', key: expected"):
                     call(misfit)
 
@@ -250,9 +250,9 @@ def test_keys_that_spark_holds_equal_are_one_in_broadcast_state(
     def body(state: Any) -> None:
         for i, key in enumerate(keys):
             state[key] = i
-        # Reads are a dictionary's own where that finds such keys.
         for key in keys:
-            assert isinstance(key, bytearray) or state[key] == len(keys) - 1
+            assert state[key] == state.get(key=key) == len(keys) - 1
+            assert key in state and state.contains(key=key)
         state.remove(keys[0])
         assert state.is_empty()
         state[keys[-1]] = 3

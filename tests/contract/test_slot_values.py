@@ -62,6 +62,16 @@ def test_memory_is_in_proportion_to_the_slots_however_often_they_get_values() ->
     assert values.take(np.arange(1000)).to_pylist() == list(range(499, 1499))
 
 
+def test_few_slots_keep_few_values() -> None:
+    """A value may be megabytes, and 2 GiB of them are more than an array holds."""
+    values = SlotValues(pa.binary())
+    values.extend(pa.array([b"", b""]))
+    for i in range(500):
+        values.put(np.array([i % 2]), pa.array([str(i).encode()]))
+        assert values.places < 100
+    assert values.take(np.arange(2)).to_pylist() == [b"498", b"499"]
+
+
 @pytest.mark.parametrize("before", ["us", "ns"])
 def test_another_type(before: str) -> None:
     values = SlotValues(pa.timestamp(before))

@@ -94,6 +94,22 @@ def test_cases_in_the_harness(restart: bool) -> None:
     check(emitted, expected)
 
 
+def test_arguments_by_name() -> None:
+    class Noted(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            declared = ValueStateDescriptor("value", "long")
+            ttl = StateTtlConfig.new_builder(Time.seconds(1))
+            declared.enable_time_to_live(ttl.update_ttl_on_read_and_write().build())
+            self.value = ctx.get_state(declared)
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            self.value.update(value=row.number)
+            yield row.key, row.number, str(self.value.value())
+
+    with KeyedProcessHarness(Noted(), ROWS, "key", RESULTS) as harness:
+        assert harness.process((1, 2, "", "", "", "")) == [(1, 2, "2")]
+
+
 def test_cases_over_restarts(stream: Callable[..., Any], settings: Callable[..., None]) -> None:
     """Every batch is a run of its own, and the number of partitions changes each time."""
     batches, expected = table()

@@ -336,6 +336,12 @@ def test_states_of_a_window_and_of_a_key() -> None:
     assert harness.process(("a", 5, None), 31_000) == [("a", 105, 1, False)]
 
 
+class Attributes(dict[str, Any]):
+    """Has every attribute, as many such classes do."""
+
+    __getattr__ = dict.get  # type: ignore[assignment]
+
+
 class Spread(WindowFunction):
     """Returns its results in the ways there are."""
 
@@ -345,15 +351,18 @@ class Spread(WindowFunction):
             return None
         if key == "list":
             return [(key, value) for value in values]
+        if key == "attributes":
+            return Attributes(key=key, value=4)
         return key, sum(values)
 
 
 def test_results_of_window_functions() -> None:
     harness = harness_of(window(TUMBLING).apply(Spread()), "key string, value long")
-    for key in ("none", "list", "one"):
+    for key in ("none", "list", "one", "attributes"):
         harness.process((key, 1, None), 1000)
         harness.process((key, 2, None), 1000)
-    assert sorted(harness.advance_watermark(10_000)) == [("list", 1), ("list", 2), ("one", 3)]
+    expected = [("attributes", 4), ("list", 1), ("list", 2), ("one", 3)]
+    assert sorted(harness.advance_watermark(10_000)) == expected
 
 
 def test_results_without_a_window_function() -> None:

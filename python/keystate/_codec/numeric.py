@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
@@ -67,11 +68,12 @@ class IntegerCodec(FixedCodec):
         if type(value) is int or value is None:
             return value
         # numpy's integers and the like; a bool is an int to Python but not a number to Spark.
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
+        if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
             raise Misfit(value, self.name)
-        if type(value).__name__ in ("bool_", "bool"):
-            raise Misfit(value, self.name)
-        return value.__index__()
+        try:
+            return operator.index(value)  # just an int, whatever __index__ returns
+        except TypeError:
+            raise Misfit(value, self.name) from None
 
 
 class FloatCodec(FixedCodec):
@@ -107,7 +109,7 @@ class FloatCodec(FixedCodec):
             raise Misfit(value, self.name)
         try:
             return float(value)
-        except OverflowError:
+        except (OverflowError, TypeError, ValueError):
             raise Misfit(value, self.name) from None
 
 

@@ -9,6 +9,7 @@
 #include <structmember.h>
 
 #define NO_SLOT (-1)
+#define AS_METHOD(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyObject *name_value, *name_update, *name_clear, *name_get, *name_set;
 static PyObject *name_map_get, *name_contains, *name_put, *name_changed;
@@ -130,6 +131,18 @@ fits(const Field *field, PyObject *value)
     return (PyObject *)Py_TYPE(value) == field->cls;
 }
 
+/* A row without its values. */
+static inline PyObject *
+new_row(PyTypeObject *cls, Py_ssize_t width)
+{
+    PyObject *row = cls->tp_alloc(cls, width);
+#if PY_VERSION_HEX >= 0x030E0000
+    /* Tuples keep their hash, and only -1 says that there is none yet. */
+    if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1;
+#endif
+    return row;
+}
+
 /* The row of a tuple whose values need no change; NULL, without an error, for another one. */
 static PyObject *
 usual_row(RowReader *self, PyObject *tuple)
@@ -137,7 +150,7 @@ usual_row(RowReader *self, PyObject *tuple)
     if (PyTuple_GET_SIZE(tuple) != self->width) return NULL;
     for (Py_ssize_t i = 0; i < self->width; i++)
         if (!fits(&self->fields[i], PyTuple_GET_ITEM(tuple, i))) return NULL;
-    PyObject *row = self->cls->tp_alloc(self->cls, self->width);
+    PyObject *row = new_row(self->cls, self->width);
     for (Py_ssize_t i = 0; row != NULL && i < self->width; i++)
         PyTuple_SET_ITEM(row, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
     return row;
@@ -163,21 +176,14 @@ reader_traverse(RowReader *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int
-reader_clear(RowReader *self)
-{
-    Py_CLEAR(self->cls);
-    Py_CLEAR(self->plain);
-    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
-        Py_CLEAR(self->fields[i].cls);
-    return 0;
-}
-
 static void
 reader_dealloc(RowReader *self)
 {
     PyObject_GC_UnTrack(self);
-    reader_clear(self);
+    Py_XDECREF(self->cls);
+    Py_XDECREF(self->plain);
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
+        Py_XDECREF(self->fields[i].cls);
     PyMem_Free(self->fields);
     Py_TYPE(self)->tp_free(self);
 }
@@ -200,7 +206,10 @@ reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->plain = Py_NewRef(plain);
     self->width = PyTuple_GET_SIZE(fields);
     self->fields = PyMem_Calloc(self->width + 1, sizeof(Field));
-    if (self->fields == NULL) goto failed;
+    if (self->fields == NULL) {
+        PyErr_NoMemory();
+        goto failed;
+    }
     for (Py_ssize_t i = 0; i < self->width; i++) {
         Field *field = &self->fields[i];
         PyObject *class;
@@ -216,6 +225,7 @@ failed:
     return NULL;
 }
 
+/* Like a tuple it never changes, so it is not cleared: what else is in a circle is. */
 static PyTypeObject RowReaderType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "keystate._compiled.native.RowReader",
@@ -223,7 +233,6 @@ static PyTypeObject RowReaderType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_new = reader_new,
     .tp_traverse = (traverseproc)reader_traverse,
-    .tp_clear = (inquiry)reader_clear,
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_vectorcall_offset = offsetof(RowReader, vectorcall),
     .tp_call = PyVectorcall_Call,
@@ -342,14 +351,16 @@ is_stored(Cells *self, PyObject *value)
     return 1;
 }
 
-/* Calls the method of that name that comes after those of a type. */
+/* Calls the method of that name that comes after those of a type, with the same arguments. */
 static PyObject *
-in_python(Cells *self, PyTypeObject *type, PyObject *name, PyObject *first, PyObject *second)
+in_python(Cells *self, PyTypeObject *type, PyObject *name, PyObject *const *args, Py_ssize_t count,
+          PyObject *keywords)
 {
     PyObject *rest = PyObject_CallFunctionObjArgs((PyObject *)&PySuper_Type, type, self, NULL);
-    if (rest == NULL) return NULL;
-    PyObject *result = PyObject_CallMethodObjArgs(rest, name, first, second, NULL);
-    Py_DECREF(rest);
+    PyObject *method = rest == NULL ? NULL : PyObject_GetAttr(rest, name);
+    PyObject *result = method == NULL ? NULL : PyObject_Vectorcall(method, args, count, keywords);
+    Py_XDECREF(method);
+    Py_XDECREF(rest);
     return result;
 }
 
@@ -358,21 +369,21 @@ cells_get(Cells *self, PyObject *noargs)
 {
     Py_ssize_t slot = cells_slot(self);
     if (slot != NO_SLOT) return Py_NewRef(PyList_GET_ITEM(self->cells, slot));
-    return in_python(self, &CellsType, name_get, NULL, NULL);
+    return in_python(self, &CellsType, name_get, NULL, 0, NULL);
 }
 
 static PyObject *
 cells_set(Cells *self, PyObject *value)
 {
     if ((PyObject *)Py_TYPE(value) == self->plain && is_stored(self, value)) Py_RETURN_NONE;
-    return in_python(self, &CellsType, name_set, value, NULL);
+    return in_python(self, &CellsType, name_set, &value, 1, NULL);
 }
 
 static PyObject *
 cells_clear(Cells *self, PyObject *noargs)
 {
     if (is_stored(self, Py_None)) Py_RETURN_NONE;
-    return in_python(self, &CellsType, name_clear, NULL, NULL);
+    return in_python(self, &CellsType, name_clear, NULL, 0, NULL);
 }
 
 static PyObject *
@@ -386,27 +397,30 @@ cells_value(Cells *self, PyObject *noargs)
         }
         else if (!PyTuple_CheckExact(value)) return Py_NewRef(value);
         else if (self->as_row != NULL && Py_IS_TYPE(self->as_row, &RowReaderType)) {
+            /* Memory for the row may take a garbage collection, and that may run code of the
+             * user's which changes the cell. */
+            Py_INCREF(value);
             PyObject *row = usual_row((RowReader *)self->as_row, value);
-            if (row != NULL) {
-                PyList_SetItem(self->cells, slot, Py_NewRef(row));
-                return row;
-            }
-            if (PyErr_Occurred()) return NULL;
+            Py_DECREF(value);
+            if (row != NULL && PyList_SetItem(self->cells, slot, Py_NewRef(row)) < 0) Py_CLEAR(row);
+            if (row != NULL || PyErr_Occurred()) return row;
         }
     }
-    return in_python(self, &ValueCellsType, name_value, NULL, NULL);
+    return in_python(self, &ValueCellsType, name_value, NULL, 0, NULL);
 }
 
 static PyObject *
-cells_update(Cells *self, PyObject *value)
+cells_update(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    if ((PyObject *)Py_TYPE(value) == self->plain && is_stored(self, value)) Py_RETURN_NONE;
-    return in_python(self, &ValueCellsType, name_update, value, NULL);
+    if (count == 1 && keywords == NULL && (PyObject *)Py_TYPE(args[0]) == self->plain &&
+        is_stored(self, args[0]))
+        Py_RETURN_NONE;
+    return in_python(self, &ValueCellsType, name_update, args, count, keywords);
 }
 
 static PyMethodDef value_methods[] = {
     {"value", (PyCFunction)cells_value, METH_NOARGS, NULL},
-    {"update", (PyCFunction)cells_update, METH_O, NULL},
+    {"update", AS_METHOD(cells_update), METH_FASTCALL | METH_KEYWORDS, NULL},
     {NULL},
 };
 
@@ -443,53 +457,62 @@ static PyTypeObject ValueCellsType = {
 
 /* ---- MapCells: what is first in the classes of states that hold a map a key -------------------- */
 
-/* The map of the key at hand if it is whole and may have this key, else NULL. */
+/* The map of the key at hand if it is whole and may have the key that is the first of so many
+ * arguments, else NULL. A new reference: keys of the user's making compare in Python. */
 static inline PyObject *
-map_cell(Cells *self, PyObject *key)
+map_cell(Cells *self, PyObject *const *args, Py_ssize_t count, Py_ssize_t wanted,
+         PyObject *keywords)
 {
     Py_ssize_t slot = cells_slot(self);
-    if (slot == NO_SLOT || (PyObject *)Py_TYPE(key) != self->key_class) return NULL;
+    if (slot == NO_SLOT || count != wanted || keywords != NULL ||
+        (PyObject *)Py_TYPE(args[0]) != self->key_class)
+        return NULL;
     PyObject *cell = PyList_GET_ITEM(self->cells, slot);
-    return (PyObject *)Py_TYPE(cell) == self->whole && PyDict_Check(cell) ? cell : NULL;
+    return (PyObject *)Py_TYPE(cell) == self->whole && PyDict_Check(cell) ? Py_NewRef(cell) : NULL;
 }
 
 static PyObject *
-map_get(Cells *self, PyObject *key)
+map_get(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    PyObject *cell = map_cell(self, key);
-    if (cell == NULL) return in_python(self, &MapCellsType, name_map_get, key, NULL);
-    PyObject *value = PyDict_GetItemWithError(cell, key);
-    if (value == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    return Py_NewRef(value);
+    PyObject *cell = map_cell(self, args, count, 1, keywords);
+    if (cell == NULL) return in_python(self, &MapCellsType, name_map_get, args, count, keywords);
+    PyObject *value = PyDict_GetItemWithError(cell, args[0]);
+    if (value == NULL && !PyErr_Occurred()) value = Py_None;
+    Py_XINCREF(value);
+    Py_DECREF(cell);
+    return value;
 }
 
 static PyObject *
-map_contains(Cells *self, PyObject *key)
+map_contains(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    PyObject *cell = map_cell(self, key);
-    if (cell == NULL) return in_python(self, &MapCellsType, name_contains, key, NULL);
-    int there = PyDict_Contains(cell, key);
+    PyObject *cell = map_cell(self, args, count, 1, keywords);
+    if (cell == NULL) return in_python(self, &MapCellsType, name_contains, args, count, keywords);
+    int there = PyDict_Contains(cell, args[0]);
+    Py_DECREF(cell);
     return there < 0 ? NULL : PyBool_FromLong(there);
 }
 
 static PyObject *
-map_put(Cells *self, PyObject *const *args, Py_ssize_t count)
+map_put(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "put() takes a key and a value");
-    PyObject *cell = map_cell(self, args[0]);
-    if (cell == NULL || (PyObject *)Py_TYPE(args[1]) != self->plain || !is_dirtied(self))
-        return in_python(self, &MapCellsType, name_put, args[0], args[1]);
+    PyObject *cell = map_cell(self, args, count, 2, keywords);
+    if (cell == NULL || (PyObject *)Py_TYPE(args[1]) != self->plain || !is_dirtied(self)) {
+        Py_XDECREF(cell);
+        return in_python(self, &MapCellsType, name_put, args, count, keywords);
+    }
     PyObject *changed = PyObject_GetAttr(cell, name_changed);
     int failed = changed == NULL || PyDict_SetItem(cell, args[0], args[1]) < 0 ||
                  PySet_Add(changed, args[0]) < 0;
     Py_XDECREF(changed);
+    Py_DECREF(cell);
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
 static PyMethodDef map_methods[] = {
-    {"get", (PyCFunction)map_get, METH_O, NULL},
-    {"contains", (PyCFunction)map_contains, METH_O, NULL},
-    {"put", (PyCFunction)(void (*)(void))map_put, METH_FASTCALL, NULL},
+    {"get", AS_METHOD(map_get), METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"contains", AS_METHOD(map_contains), METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"put", AS_METHOD(map_put), METH_FASTCALL | METH_KEYWORDS, NULL},
     {NULL},
 };
 
@@ -529,7 +552,7 @@ make_rows(PyObject *module, PyObject *args)
     PyObject *made = PyList_New(size);
     if (made == NULL) return NULL;
     for (Py_ssize_t j = 0; j < size; j++) {
-        PyObject *row = cls->tp_alloc(cls, width);
+        PyObject *row = new_row(cls, width);
         if (row == NULL) {
             Py_DECREF(made);
             return NULL;
@@ -549,13 +572,14 @@ add(PyObject *result, PyObject *results)
     if (PyList_CheckExact(result))
         return PyList_SetSlice(results, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, result);
     if (!PyIter_Check(result)) return PyList_Append(results, result);
-    PyObject *each;
-    while ((each = PyIter_Next(result)) != NULL) {
-        int failed = PyList_Append(results, each);
+    PyObject *iterator = PyObject_GetIter(result), *each;
+    int failed = iterator == NULL;
+    while (!failed && (each = PyIter_Next(iterator)) != NULL) {
+        failed = PyList_Append(results, each);
         Py_DECREF(each);
-        if (failed) return failed;
     }
-    return PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(iterator);
+    return failed || PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *
@@ -630,7 +654,10 @@ PyInit_native(void)
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddType(made, &CursorType) < 0 ||
         PyModule_AddType(made, &CellsType) < 0 ||
-        PyModule_AddType(made, &ValueCellsType) < 0 || PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0)
+        PyModule_AddType(made, &ValueCellsType) < 0 ||
+        PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0) {
+        Py_XDECREF(made);
         return NULL;
+    }
     return made;
 }

@@ -113,7 +113,8 @@ def call_with_row(
 
 def collect(result: Any, results: list[Any]) -> None:
     """Adds what a call returned that is neither a list nor a generator."""
-    if hasattr(result, "__next__"):
+    # Asked of its class: a dict whose keys are attributes too may say yes to everything.
+    if hasattr(type(result), "__next__"):
         results.extend(result)
     else:
         results.append(result)

@@ -192,9 +192,9 @@ class AsyncOperator(KeyedOperator):
 
 async def _results_of(returned: Any) -> list[Any]:
     """All results of a call, whatever kind of function it was of."""
-    if hasattr(returned, "__aiter__"):
+    if hasattr(type(returned), "__aiter__"):
         return [result async for result in returned]
-    if hasattr(returned, "__await__"):
+    if hasattr(type(returned), "__await__"):
         returned = await returned
     if returned is None:
         return []

@@ -158,7 +158,8 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
                 values = self._codec.encode(python)
             if not isinstance(values, pa.Array):
                 values = pa.array(values, kind)
-            values = values.cast(kind)
+            # A copy: an array may share the memory of one of NumPy's, which can change.
+            values = pa.concat_arrays([values.cast(kind)])
         except (TypeError, ValueError, pa.ArrowException) as e:
             raise StateTypeError(f"state '{self.spec.name}': {e}") from None
         if len(values) != len(slots):

@@ -24,7 +24,6 @@ class ReadBroadcastState(ReadOnlyMapCopy):
 
     def __init__(self, spec: StateSpec, entries: dict[Any, Any]) -> None:
         super().__init__(_named(spec), spec.key_codec(), entries)
-        self._look_up_directly()
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._entries.items()
@@ -59,7 +58,6 @@ class WorkerBroadcastState(MapCopy):
 
     def __init__(self, spec: StateSpec, index: int, context: BroadcastElementContext) -> None:
         super().__init__(_named(spec), spec.key_codec(), spec.value_codec())
-        self._look_up_directly()
         self.spec = spec
         self.index = index
         self.view = ReadBroadcastState(spec, self._entries)

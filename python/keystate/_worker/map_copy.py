@@ -22,19 +22,18 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
     def __init__(self, what: str, keys: Codec, entries: dict[Any, Any]) -> None:
         self._what = what
         self._keys = keys
+        self._key_class = keys.key_class
         self._entries = entries
 
-    def _look_up_directly(self) -> None:
-        """Takes the dictionary's own methods where they do: they are called for every row."""
-        if self._keys.as_key is None:
-            self.get = self._entries.get  # type: ignore[method-assign, assignment]
-            self.contains = self._entries.__contains__  # type: ignore[method-assign, assignment]
-
     def get(self, key: Any) -> Any:
-        return self._entries.get(self._as_key(key))
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
+        return self._entries.get(key)
 
     def contains(self, key: Any) -> bool:
-        return self._as_key(key) in self._entries
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
+        return key in self._entries
 
     def is_empty(self) -> bool:
         return not self._entries

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 Slots = np.ndarray[Any, np.dtype[np.int64]]
 
-#: So many values that no slot has any more may be kept besides as many as there are slots.
-_SPARE = 1024
+#: So many values that no slot has any more may be kept besides as many as there are slots. Few: a
+#: value may be megabytes, and an array of strings or bytes holds 2 GiB.
+_SPARE = 64
 
 
 class SlotValues:

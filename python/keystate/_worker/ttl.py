@@ -43,8 +43,8 @@ def noting(cls: Any, spec: StateSpec) -> Any:
 
 
 def _with_note(method: Any) -> Any:
-    def noted(self: Any, *args: Any) -> Any:
-        result = method(self, *args)
+    def noted(self: Any, *args: Any, **named: Any) -> Any:
+        result = method(self, *args, **named)
         self._note(self._cursor.slot)
         return result
 

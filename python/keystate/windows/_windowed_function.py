@@ -96,7 +96,7 @@ class WindowedFunction(KeyedProcessFunction):
             result = function.process(key, self._context, elements)
         else:
             result = function.apply(key, window_of(self._at.window), elements)
-        if isinstance(result, (list, GeneratorType)) or hasattr(result, "__next__"):
+        if isinstance(result, (list, GeneratorType)) or hasattr(type(result), "__next__"):
             results.extend(result)
         elif result is not None:
             results.append(result)

@@ -17,6 +17,8 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
+from tests.real_time import MIN_DURATION
+
 # Before a module of tests makes timestamps.
 os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()
@@ -77,6 +79,21 @@ def settings(spark: SparkSession) -> Iterator[Callable[..., None]]:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+
+
+@pytest.fixture
+def short_batches(settings: Callable[..., None]) -> None:
+    """For real-time mode. A batch's stages run at the same time, on the session's two cores."""
+    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
+
+
+@pytest.fixture
+def running() -> Iterator[list[Any]]:
+    """Queries that are stopped at the end."""
+    queries: list[Any] = []
+    yield queries
+    for query in queries:
+        query.stop()
 
 
 class Stream:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,14 @@ from keystate import KeyedProcessFunction, ReducingStateDescriptor, ValueStateDe
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, start, wait_for
+from tests.real_time import Source, lines, needs_real_time, start, wait_for
 
-pytestmark = needs_real_time
+pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
 TYPES = "boolean, tinyint, smallint, int, bigint, float, double, string, binary, timestamp"
 COLUMNS = [(f"c{i}", kind) for i, kind in enumerate(TYPES.split(", "))]
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
 STRUCT = ", ".join(f"{name}: {kind}" for name, kind in COLUMNS)
-
-
-@pytest.fixture(autouse=True)
-def short(settings: Callable[..., None]) -> None:
-    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
-
-
-@pytest.fixture
-def running() -> Iterator[list[Any]]:
-    queries: list[Any] = []
-    yield queries
-    for query in queries:
-        query.stop()
 
 
 class Before(KeyedProcessFunction):

@@ -23,7 +23,10 @@ def test_killed_driver(spark: Any, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     log = tmp_path / "driver.log"
     with Driver("real_time_query.py", log, tmp_path, ROWS, "local[2]") as driver:
-        driver.wait_for(lambda: committed(tmp_path) >= 1)
+        # A first batch may end before the worker is there.
+        driver.wait_for(lambda: lines(noted) != [])
+        ended = committed(tmp_path)
+        driver.wait_for(lambda: committed(tmp_path) > ended)
         before = len(lines(noted))
         # Some way into the next batch.
         driver.wait_for(lambda: len(lines(noted)) > before + random.randint(10, 50))

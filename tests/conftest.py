@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 import tests.quick  # noqa: F401 (first of all, it makes the folder for temporary files)
+from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.
 os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
@@ -79,6 +80,21 @@ def settings(spark: SparkSession) -> Iterator[Callable[..., None]]:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+
+
+@pytest.fixture
+def short_batches(settings: Callable[..., None]) -> None:
+    """For real-time mode. A batch's stages run at the same time, on the session's two cores."""
+    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
+
+
+@pytest.fixture
+def running() -> Iterator[list[Any]]:
+    """Queries that are stopped at the end."""
+    queries: list[Any] = []
+    yield queries
+    for query in queries:
+        query.stop()
 
 
 class Stream:

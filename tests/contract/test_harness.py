@@ -143,6 +143,14 @@ def test_timers_fire_after_the_rows_of_the_next_batch_in_order_of_time() -> None
             harness.set_processing_time(1)
 
 
+def test_a_time_of_more_than_64_bits_is_refused() -> None:
+    with (
+        recorder() as harness,
+        pytest.raises(FunctionError, match=r"64 bits, got 11529215046068469760[\s\S]*key 'a', row"),
+    ):
+        harness.process(("a", 2**60, None))
+
+
 def test_late_rows_go_by_the_watermark_of_the_batch_before() -> None:
     with recorder() as harness:
         assert harness.process_batch([("a", 1, at(0)), ("b", 1, None)]) == [("b", 1, 1, 0, 1)]

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.fault import real_time_query as query
 from tests.fault.drivers import CLUSTER, Driver, committed
 from tests.query.test_real_time import batches, state
-from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, wait_for
+from tests.real_time import Source, lines, needs_real_time, wait_for
 
-pytestmark = needs_real_time
+pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
 ROWS = 2000
 
 
-def test_killed_driver(spark: Any, settings: Callable[..., None], tmp_path: Path) -> None:
-    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
+def test_killed_driver(spark: Any, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     log = tmp_path / "driver.log"
     with Driver("real_time_query.py", log, tmp_path, ROWS, "local[2]") as driver:
-        driver.wait_for(lambda: committed(tmp_path) >= 1)
+        # A first batch may end before the worker is there.
+        driver.wait_for(lambda: lines(noted) != [])
+        ended = committed(tmp_path)
+        driver.wait_for(lambda: committed(tmp_path) > ended)
         before = len(lines(noted))
         # Some way into the next batch.
         driver.wait_for(lambda: len(lines(noted)) > before + random.randint(10, 50))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.real_time import MIN_DURATION, Source, lines, needs_real_time, note, start, wait_for
+from tests.real_time import Source, lines, needs_real_time, note, start, wait_for
 
-pytestmark = needs_real_time
+pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
 BIG = OutputTag("big", "key long")
 FACTORS = MapStateDescriptor("factors", "long", "long")
@@ -53,21 +53,6 @@ class Count(KeyedProcessFunction):
         yield row.key, n
         if row.x > 900:
             yield BIG, row.key
-
-
-@pytest.fixture(autouse=True)
-def short(settings: Callable[..., None]) -> None:
-    """A batch's stages run at the same time, on the session's two cores."""
-    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
-
-
-@pytest.fixture
-def running() -> Iterator[list[Any]]:
-    """Queries that are stopped at the end."""
-    queries: list[Any] = []
-    yield queries
-    for query in queries:
-        query.stop()
 
 
 def batches(query: Any) -> int:

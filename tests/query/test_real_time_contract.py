@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.conftest import Stream
 from tests.contract import test_read_now, test_sorted_map, test_state_model, test_types
-from tests.real_time import MIN_DURATION, needs_real_time, wait_for
+from tests.real_time import needs_real_time, wait_for
 
-pytestmark = needs_real_time
+pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
 
 class PickledRows:
@@ -112,12 +112,6 @@ class LiveStream(Stream):
         if (failure := query.exception()) is not None:
             raise failure
         return sum(progress.numInputRows for progress in query.recentProgress) == rows
-
-
-@pytest.fixture(autouse=True)
-def short(settings: Callable[..., None]) -> None:
-    """A batch's stages run at the same time, on the session's two cores."""
-    settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})
 
 
 @pytest.fixture

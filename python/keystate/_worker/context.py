@@ -101,6 +101,8 @@ class RowContext(Cursor):
             raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
         if type(timestamp) is not int:
             raise TypeError(f"a timer's time must be an int, ms since the epoch, got {timestamp!r}")
+        if not -(2**63) <= timestamp < 2**63:
+            raise ValueError(f"a timer's time must fit into 64 bits, got {timestamp}")
         if self.slot is None:
             raise StateAccessError("a timer was set or deleted where no key is being processed")
         self.timers.set(self.slot, domain.value, timestamp, wanted)

@@ -1,5 +1,6 @@
 package keystate.checkpoint
 
+import scala.collection.mutable
 import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -152,6 +153,66 @@ class FilteredLookupsSuite extends AnyFunSuite with OnRocksDB {
       store.put(own.head, 0 until 6000)
       store.commit()
       store.check(own, 0 until 6000)
+    }
+  }
+
+  test("removals in run files are no keys of a filter") {
+    val storage = new MemoryStorage
+    val left = filtered(storage) { store =>
+      store.load(0)
+      store.put(3, 0 until 6000)
+      store.commit()
+      store.remove(3, 0 until 5000)
+      store.commit()
+    }
+    filtered(storage) { store =>
+      store.load(2, left)
+      store.put(3, Seq(6000))
+      store.commit()
+      assert(store.miss(Seq(3), 1100) >= 2 * 1000)
+      val before = store.backend.memoryUsed
+      store.put(3, Seq(6001))
+      store.commit()
+      assert(store.backend.memoryUsed == before, "a filter was full of removed keys")
+      store.check(Seq(3), 0 until 6100)
+      store.put(3, 0 until 100)
+      store.commit()
+      store.check(Seq(3), 0 until 6100)
+    }
+  }
+
+  test("whatever is changed, committed, undone and loaded, in any order") {
+    for (seed <- 1 to 3) {
+      val random = new Random(seed)
+      val storage = new MemoryStorage
+      var store = newStore(storage, settings)
+      var at = new Filtered(store)
+      at.load(0)
+      // From version 1 on.
+      val versions = mutable.Buffer(at.commit())
+      try
+        for (_ <- 1 to 50) {
+          val group = random.nextInt(3)
+          val numbers = random.nextInt(100) until 600 by 1 + random.nextInt(4)
+          random.nextInt(9) match {
+            case 0 | 1 | 2 =>
+              at.put(group, numbers.take(1 << random.nextInt(10)), large(random.nextInt(), 200))
+            case 3 => at.remove(group, numbers.take(1 << random.nextInt(10)))
+            case 4 | 5 => versions += at.commit()
+            case 6 => at.rollback(versions.last)
+            case 7 => at.miss(0 until 3, 400)
+            case 8 =>
+              if (random.nextBoolean()) {
+                store.close()
+                store = newStore(storage, settings)
+                at = new Filtered(store)
+              }
+              versions.takeInPlace((versions.size - random.nextInt(2)).max(1))
+              at.load(versions.size.toLong, versions.last)
+          }
+          at.check(0 until 3, 0 until 650)
+        }
+      finally store.close()
     }
   }
 

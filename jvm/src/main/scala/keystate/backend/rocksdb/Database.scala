@@ -161,7 +161,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   def newFilter(family: Int): FamilyFilter =
     new FamilyFilter(filterMemory, readKeys(family, _)(_))
 
-  /** Hands over the keys of a family's group, also of entries that are marked as removed. */
+  /** Hands over the keys of a family's group. Not those that are marked as removed: of these, which
+    * come with run files, there can be many more.
+    */
   private def readKeys(family: Int, group: Int)(take: Array[Byte] => Unit): Unit = {
     val iterator = db.newIterator(segment(group).handle, keyOptions)
     try {
@@ -171,7 +173,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
         val stored = iterator.key
         inGroup = RunFormat.familyOf(stored) == family && RunFormat.groupOf(stored) == group
         if (inGroup) {
-          take(Arrays.copyOfRange(stored, RunFormat.PrefixLength, stored.length))
+          val mark = value.cleared(1).limit(1)
+          iterator.value(mark)
+          if (mark.get(0) != RunFormat.Removed)
+            take(Arrays.copyOfRange(stored, RunFormat.PrefixLength, stored.length))
           iterator.next()
         }
       }

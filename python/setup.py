@@ -21,8 +21,8 @@ def has_jar(release):
 served = [release for release in sparks if has_jar(release)] or sparks
 major, minor = map(int, served[-1].split(".")[:2])
 
-# Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python. With
-# KEYSTATE_NATIVE=1 it is an error if it can't be compiled.
+# Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python.
+# With KEYSTATE_NATIVE=1 it is an error if it can't be compiled.
 wanted = os.environ.get("KEYSTATE_NATIVE")
 native = Extension(
     "keystate._compiled.native", ["keystate/_compiled/native.c"], optional=wanted != "1"

@@ -205,3 +205,29 @@ def test_a_map_that_every_subtask_has() -> None:
         (row,) = restored.process((7,))
         assert row.map == repr(sorted({**first, **{k: [k] for k in keys[0]}, 7.0: [7.0]}.items()))
         restored.close()
+
+
+class KeepsTheLast(ProcessFunction, CheckpointedFunction):
+    """Keeps two numbers. The list is read and cleared only while its new elements are added."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.kept = store.get_list_state(ListStateDescriptor("kept", "long"))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.kept.add(value.number)
+        self.kept.add_all(self.last())
+        yield sum(self.kept.get())
+
+    def last(self) -> Any:
+        numbers = list(self.kept.get())
+        self.kept.clear()
+        yield from numbers[-2:]
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+
+def test_a_generator_changes_the_list_that_it_is_added_to() -> None:
+    harness = KeyedProcessHarness(KeepsTheLast(), "number long", [], "total long")
+    assert [row.total for row in harness.process_batch([(1,), (2,), (4,), (8,)])] == [1, 3, 6, 12]

@@ -80,6 +80,19 @@ class Interpreter(KeyedProcessFunction):
     def list_add_all(self, x: Any) -> None:
         self.list.add_all([str(x), "and", str(x + 1)])
 
+    def list_repeat(self, _: Any) -> None:
+        self.list.add_all(self._last_elements(clear=False))
+
+    def list_shrink(self, _: Any) -> None:
+        self.list.add_all(self._last_elements(clear=True))
+
+    def _last_elements(self, clear: bool) -> Any:
+        """Looks at the list, and changes it, only while its elements are being added."""
+        last = list(self.list)[-2:]
+        if clear:
+            self.list.clear()
+        yield from last
+
     def list_update(self, x: Any) -> None:
         self.list.update([str(x)] * (x % 4))
 
@@ -173,6 +186,8 @@ class Model:
         new = {
             "add": [*self.list, str(x)],
             "add_all": [*self.list, str(x), "and", str(x + 1)],
+            "repeat": [*self.list, *self.list[-2:]],
+            "shrink": self.list[-2:],
             "update": [str(x)] * (x % 4),
             "clear": [],
         }
@@ -230,7 +245,7 @@ def operations(seed: int, count: int, keys: int) -> tuple[list[Any], list[Any]]:
     models = [Model() for _ in range(keys)]
     rows, results = [], []
     # Clearing is rarer than adding, so that states grow.
-    weights = [1 if method.endswith("clear") else 4 for method in METHODS]
+    weights = [1 if method.endswith(("clear", "shrink")) else 4 for method in METHODS]
     for number in range(count):
         key, x = rng.randrange(keys), rng.randrange(100)
         operation = rng.choices(METHODS, weights)[0]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from keystate import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     DeclarationError,
     FunctionError,
     ListStateDescriptor,
@@ -342,6 +343,47 @@ class Attributes(dict[str, Any]):
     __getattr__ = dict.get  # type: ignore[assignment]
 
 
+class Gathers(ProcessWindowFunction):
+    """Changes a default in place, and uses defaults and accumulators by the names of fields."""
+
+    def open(self, ctx: Any) -> None:
+        states = ctx.window_state()
+        self.seen = states.get_state(ValueStateDescriptor("seen", "array<long>", default=[]))
+        self.pair = states.get_state(ValueStateDescriptor("pair", "n long, m long", default=(1, 2)))
+        self.sum = states.get_aggregating_state(
+            AggregatingStateDescriptor("sum", Named(), "n long")
+        )
+
+    def process(self, key: str, context: Any, elements: Any) -> Any:
+        seen = self.seen.value()
+        for element in elements:
+            seen.append(element.value)
+            self.sum.add(element.value)
+        self.seen.update(seen)
+        yield f"{key}: {seen} {self.pair.value().m} {self.sum.get()}"
+
+
+class Named(AggregateFunction[int, Any, int]):
+    def create_accumulator(self) -> Any:
+        return (0,)
+
+    def add(self, value: int, accumulator: Any) -> Any:
+        return (accumulator.n + value,)
+
+    def get_result(self, accumulator: Any) -> int:
+        return accumulator.n  # type: ignore[no-any-return]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return (acc_a.n + acc_b.n,)
+
+
+def test_defaults_of_a_windows_states() -> None:
+    harness = harness_of(window(TUMBLING).process(Gathers()), "told string")
+    harness.process_batch([("a", 1, at(0)), ("a", 2, at(10_000)), ("b", 3, at(0))])
+    told = sorted(row.told for row in harness.advance_watermark(30_000))
+    assert told == ["a: [1] 2 1", "a: [2] 2 2", "b: [3] 2 3"]
+
+
 class Spread(WindowFunction):
     """Returns its results in the ways there are."""
 
@@ -402,6 +444,11 @@ class WindowStateOfSessions(Total):
         ctx.window_state().get_state(ValueStateDescriptor("x", "long"))
 
 
+class WrongDefault(Total):
+    def open(self, ctx: Any) -> None:
+        ctx.window_state().get_state(ValueStateDescriptor("x", "long", default="none"))
+
+
 class SortedInWindow(Total):
     def open(self, ctx: Any) -> None:
         ctx.window_state().get_sorted_map_state(SortedMapStateDescriptor("x", "long", "long"))
@@ -434,6 +481,10 @@ SESSIONS = EventTimeSessionWindows.with_gap(1000)
         (
             lambda: harness_of(window(TUMBLING).process(SortedInWindow())),
             "state 'x' is a sorted map state, which a window can't have",
+        ),
+        (
+            lambda: harness_of(window(TUMBLING).process(WrongDefault())),
+            "the default of state 'x': expected bigint, got str 'none'",
         ),
         (
             lambda: KeyedProcessHarness(by_list(window(TUMBLING)), INPUT, "key", OUTPUT),

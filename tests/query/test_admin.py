@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,24 @@ def test_read_state(spark: Any, fed: Any) -> None:
     assert state["$timers"] == [(key, 4_000_000_000_000 + x) for key, x in EXPECTED_ROWS]
     first = admin.read_state(spark, str(fed.checkpoint), state="total", version=1, operator=0)
     assert rows_of(first, "value.value") == [("a", 1), ("b", 2), ("c", 3)]
+
+
+class Durations(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.last = ctx.get_state(ValueStateDescriptor("last", "interval day to second"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.last.update(timedelta(seconds=row.key))
+
+
+def test_a_type_that_spark_does_not_read(spark: Any, stream: Any) -> None:
+    fed = stream("key long")
+    fed.feed([(5,)])
+    fed.run(lambda df: keystate.keyed(df, "key").process(Durations(), "key long"))
+    checkpoint = str(fed.checkpoint)
+    with pytest.raises(CheckpointError, match=r"state 'last'.*intervals.*admin.lookup"):
+        admin.read_state(spark, checkpoint, state="last")
+    assert admin.lookup(checkpoint, state="last", key=5) == timedelta(seconds=5)
 
 
 def test_read_state_that_is_not_there(spark: Any, fed: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import keystate
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -20,6 +21,7 @@ from keystate import (
     ValueStateDescriptor,
 )
 from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.sql import types as T
 
 MAX_CACHED_KEYS = "spark.keystate.worker.maxCachedKeys"
 ROWS_PER_MESSAGE = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -180,6 +182,14 @@ def test_timestamps_in_state(
         assert found == {(key, times[key]) for key in (0, 1, 2)}
 
 
+#: Values of a struct with a field too many, of which Arrow would say nothing.
+UNKNOWN: dict[str, Any] = {
+    "field": [{"a": 1, "total": 2}],
+    "field within": [{"a": 1, "b": [{"d": 2}]}],
+    "dict": pd.Series([{"a": 1, "total": 2}]),
+}
+
+
 class Wrong(KeyedBatchFunction):
     def __init__(self, what: str) -> None:
         self.what = what
@@ -188,11 +198,22 @@ class Wrong(KeyedBatchFunction):
         kind = ListStateDescriptor if self.what == "list" else ValueStateDescriptor
         get = ctx.get_list_state if self.what == "list" else ctx.get_state
         self.state = get(kind("s", "long"))
-        self.more = None
+        self.pair = ctx.get_state(ValueStateDescriptor("pair", "a long, b array<struct<c: long>>"))
+        whole = T.ArrayType(T.LongType(), containsNull=False)
+        self.whole = ctx.get_state(ValueStateDescriptor("whole", whole))
 
     def process_batch(self, batch: KeyedBatch, ctx: Any) -> Any:
         if self.what == "type":
             self.state.update(pa.array(["x"] * batch.keys.num_rows))
+        if self.what in UNKNOWN:
+            values = UNKNOWN[self.what]
+            self.pair.update(values if self.what == "dict" else pa.array(values))
+        if self.what == "null":
+            self.whole.update(pa.array([[1, None]]))
+        if self.what == "key":
+            ctx.get_current_key()
+        if self.what == "field of a result":
+            return {"key": [1], "pair": pa.array([{"a": 1, "c": 2}])}
         if self.what == "length":
             self.state.update([1, 2, 3])
         if self.what == "column":
@@ -209,6 +230,12 @@ class Wrong(KeyedBatchFunction):
     [
         ("type", "StateTypeError: state 's'"),
         ("length", "StateTypeError: state 's'.*each of the batch's 1 keys.*got 3"),
+        ("field", "StateTypeError: state 'pair'.*no field 'total'"),
+        ("field within", "StateTypeError: state 'pair'.*no field 'd'"),
+        ("dict", "StateTypeError: state 'pair'.*no field 'total'"),
+        ("null", "StateTypeError: state 'whole'.*null"),
+        ("key", "StateAccessError.*batch.keys"),
+        ("field of a result", "OutputTypeError.*no field 'c'"),
         ("column", "OutputTypeError.*key"),
         ("result", "OutputTypeError.*key"),
         ("raise", "FunctionError: ValueError: mine"),
@@ -216,7 +243,8 @@ class Wrong(KeyedBatchFunction):
 )
 def test_misfits(spark: Any, what: str, message: str) -> None:
     df = spark.createDataFrame([(1,)], "key long")
-    out = keystate.keyed(df, "key").process_batches(Wrong(what), "key long")
+    schema = "key long, pair struct<a: long>" if what == "field of a result" else "key long"
+    out = keystate.keyed(df, "key").process_batches(Wrong(what), schema)
     with pytest.raises((PythonException, StreamingQueryException), match=f"(?s){message}"):
         out.collect()
 

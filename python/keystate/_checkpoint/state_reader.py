@@ -113,8 +113,18 @@ class StateReader:
         )
         if state["kind"] in ("list", "map", "sorted_map"):
             reader = reader.option("flattenCollectionTypes", True)
-        df = reader.load(self.checkpoint)
-        foreign = foreign_types(bridge.schema(df))
+        try:
+            df = reader.load(self.checkpoint)
+            foreign = foreign_types(bridge.schema(df))
+        except Exception as e:
+            if "IncompatibleSchemaException" not in str(e):
+                raise
+            raise CheckpointError(
+                f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be "
+                "read: Spark's statestore source has no times of day and intervals. "
+                "keystate.admin.lookup gives what a key has",
+                code="KEYSTATE_NO_SUCH_STATE",
+            ) from None
         if foreign:
             raise CheckpointError(
                 f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "

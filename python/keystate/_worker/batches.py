@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from keystate._protocol import Message, state_column
 from keystate._spec import StateSpec
+from keystate._worker.column_types import check_dicts, check_fields
 from keystate._worker.keyed_operator import KeyedOperator
 from keystate._worker.messages import Columns
 from keystate._worker.results import Results
@@ -71,7 +73,9 @@ class BatchOperator(KeyedOperator):
                 result = pa.Table.from_batches([result])
             elif not isinstance(result, pa.Table):
                 result = pa.table(result)
-            return result.select(schema.names).cast(schema)
+            result = result.select(schema.names)
+            check_fields(pa.struct(result.schema), pa.struct(schema))
+            return result.cast(schema)
         except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
             raise OutputTypeError(f"a result does not fit {self._results.place}: {e}") from None
 
@@ -93,7 +97,8 @@ class ArrowKeys:
         return self
 
     def __getitem__(self, slot: int) -> Any:
-        key = self._codec.decode(self.take(np.array([slot])))[0]
+        # A slot that is None is a TypeError, as with a list.
+        key = self._codec.decode(self.take(np.array([slot], np.int64)))[0]
         return key[0] if self._bare else key
 
     def take(self, slots: Slots) -> pa.Array:
@@ -152,12 +157,14 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         try:
             if isinstance(values, pa.ChunkedArray):
                 values = values.combine_chunks()
-            if isinstance(values, (list, tuple)):
+            if isinstance(values, (list, tuple, Iterator)):
                 # Python values mean what they do in a function of rows.
                 python = [v.as_py() if isinstance(v, pa.Scalar) else v for v in values]
                 values = self._codec.encode(python)
             if not isinstance(values, pa.Array):
+                check_dicts(values, kind)
                 values = pa.array(values, kind)
+            check_fields(values.type, kind)
             # A copy: an array may share the memory of one of NumPy's, which can change.
             values = pa.concat_arrays([values.cast(kind)])
         except (TypeError, ValueError, pa.ArrowException) as e:
@@ -183,7 +190,11 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
         return slots
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
-        return {"": self._values.take(np.array(slots)).cast(self._codec.arrow)}
+        values = self._values.take(np.array(slots))
+        try:
+            return {"": values.cast(self._codec.arrow)}
+        except pa.ArrowException as e:  # a null where there may be none
+            raise StateTypeError(f"state '{self.spec.name}': {e}") from None
 
     def _change_types(self) -> dict[str, pa.DataType]:
         return {"": self._codec.arrow}

@@ -53,7 +53,10 @@ class RowContext(Cursor):
         try:
             return self.keys[self.slot]  # type: ignore[index]
         except TypeError:
-            raise StateAccessError("there is no current key outside of a call") from None
+            raise StateAccessError(
+                "there is no current key outside of a call, nor in a function of batches, which "
+                "has batch.keys"
+            ) from None
 
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""

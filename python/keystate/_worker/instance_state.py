@@ -200,7 +200,9 @@ class InstanceListState(ListState[Any]):
         self._elements += self._as_read([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._elements += self._as_read(values)
+        # Before the list is looked at: a generator may read and change it.
+        added = self._as_read(values)
+        self._elements += added
 
     def update(self, values: Iterable[Any]) -> None:
         self._elements = self._as_read(values)

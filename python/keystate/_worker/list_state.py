@@ -77,8 +77,9 @@ class WorkerListState(WorkerState, ListState[Any]):
             self._no_key()
 
     def add_all(self, values: Iterable[Any]) -> None:
-        cell = self._cell()
-        cell.elements.extend(self._checked(values))
+        # Before the list is looked at: a generator may read and change it.
+        checked = self._checked(values)
+        self._cell().elements.extend(checked)
         self._dirty[self._cursor.slot] = 1
 
     def update(self, values: Iterable[Any]) -> None:

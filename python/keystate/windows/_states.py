@@ -7,9 +7,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Misfit, codec
 from keystate._spec import resolve_type
 from keystate._worker.window_map import WindowMapDescriptor
-from keystate.errors import DeclarationError
+from keystate.errors import DeclarationError, StateTypeError
 from keystate.runtime import KeyedStateStore
 from keystate.state import (
     AggregatingState,
@@ -45,6 +46,8 @@ class _OfWindow:
     ) -> None:
         self._entries = entries
         self._cursor = cursor
+        self._place = f"state '{descriptor.name}'"
+        self._codec = codec(*resolve_type(descriptor.value_type, self._place))
 
     def clear(self) -> None:
         self._entries.remove(self._cursor.window)
@@ -61,10 +64,15 @@ class _WindowValue(_OfWindow, ValueState[Any]):
     ) -> None:
         super().__init__(entries, cursor, descriptor)
         self._default = descriptor.default
+        try:
+            self._codec.as_read(self._default)
+        except Misfit as e:
+            raise DeclarationError(f"the default of {self._place}: {e}") from None
 
     def value(self) -> Any:
         value = self._entries.get(self._cursor.window)
-        return self._default if value is None else value
+        # A new one each time, which may be changed in place.
+        return self._codec.as_read(self._default) if value is None else value
 
     def update(self, value: Any) -> None:
         if value is None:
@@ -127,8 +135,14 @@ class _WindowAggregated(_Folded, AggregatingState[Any, Any]):
         window = self._cursor.window
         accumulator = self._entries.get(window)
         if accumulator is None:
-            accumulator = self._function.create_accumulator()
+            accumulator = self._new_accumulator()
         self._entries.put(window, self._function.add(value, accumulator))
+
+    def _new_accumulator(self) -> Any:
+        try:
+            return self._codec.as_read(self._function.create_accumulator())
+        except Misfit as e:
+            raise StateTypeError(f"{self._place}: {e}") from None
 
 
 class _WindowList(_OfWindow, ListState[Any]):
@@ -152,7 +166,7 @@ class _WindowList(_OfWindow, ListState[Any]):
         self._append(self._cursor.window, values)
 
     def _append(self, window: WindowKey, values: Iterable[Any]) -> None:
-        for number, value in enumerate(values, self._size(window)):
+        for number, value in enumerate(list(values), self._size(window)):
             self._entries.put((*window, number), value)
 
     def update(self, values: Iterable[Any]) -> None:

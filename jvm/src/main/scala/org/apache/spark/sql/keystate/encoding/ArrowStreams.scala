@@ -31,7 +31,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
     val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
     Using.resources(allocator, VectorSchemaRoot.create(arrowSchema, allocator)) { (_, root) =>
-      root.getFieldVectors.forEach(_.allocateNew())
+      ArrowStreams.allocate(root)
       root.setRowCount(fill(root))
       val bytes = new ByteArrayOutputStream
       write(root, bytes)
@@ -51,7 +51,9 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
   def columns(schema: StructType): OpenColumns = {
     val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("messages", 0, Long.MaxValue)
-    new OpenColumns(VectorSchemaRoot.create(arrowSchema, allocator), allocator)
+    val root = VectorSchemaRoot.create(arrowSchema, allocator)
+    ArrowStreams.allocate(root)
+    new OpenColumns(root, allocator)
   }
 
   /** Reads an Arrow stream of one batch, which begins there. */
@@ -78,6 +80,15 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
       use(reader.getVectorSchemaRoot)
     }
   }
+}
+
+private[keystate] object ArrowStreams {
+
+  /** Gives columns memory before they are filled. Vectors without any share one empty buffer, also
+    * with those of other tasks, and Arrow writes into it how long it is: a task would send what
+    * another one has just written there.
+    */
+  def allocate(root: VectorSchemaRoot): Unit = root.getFieldVectors.forEach(_.allocateNew())
 }
 
 /** Columns with their memory. */

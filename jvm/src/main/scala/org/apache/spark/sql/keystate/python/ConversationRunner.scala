@@ -12,6 +12,7 @@ import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.api.python.{PythonEvalType, PythonWorker}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -40,7 +41,10 @@ private[keystate] class ConversationRunner(
       None
     ) {
 
-  private lazy val sender = conversation.sender(root)
+  private lazy val sender = {
+    ArrowStreams.allocate(root)
+    conversation.sender(root)
+  }
   private lazy val unloader = new VectorUnloader(root, true, codec, true)
   private var closed = false
 

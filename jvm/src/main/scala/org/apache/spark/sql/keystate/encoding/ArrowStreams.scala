@@ -86,9 +86,14 @@ private[keystate] object ArrowStreams {
 
   /** Gives columns memory before they are filled. Vectors without any share one empty buffer, also
     * with those of other tasks, and Arrow writes into it how long it is: a task would send what
-    * another one has just written there.
+    * another one has just written there. It is little memory, for a task may have few rows.
     */
-  def allocate(root: VectorSchemaRoot): Unit = root.getFieldVectors.forEach(_.allocateNew())
+  def allocate(root: VectorSchemaRoot): Unit = root.getFieldVectors.forEach { vector =>
+    vector.setInitialCapacity(FirstRows)
+    vector.allocateNew()
+  }
+
+  private final val FirstRows = 16
 }
 
 /** Columns with their memory. */

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, codec
+from keystate._codec import Codec, Misfit, codec
 from keystate._spec import resolve_type
 from keystate._worker.window_map import WindowMapDescriptor
 from keystate.errors import DeclarationError, StateTypeError
@@ -32,6 +32,11 @@ from keystate.windows._window import LAST_TIME, WindowKey
 _WINDOW = ("end", "start")
 
 
+def _codec_of(descriptor: StateDescriptor) -> Codec:
+    """For values that are not read from the entries, but are as if they were."""
+    return codec(*resolve_type(descriptor.value_type, f"state '{descriptor.name}'"))
+
+
 class WindowCursor:
     """The window at hand."""
 
@@ -46,8 +51,6 @@ class _OfWindow:
     ) -> None:
         self._entries = entries
         self._cursor = cursor
-        self._place = f"state '{descriptor.name}'"
-        self._codec = codec(*resolve_type(descriptor.value_type, self._place))
 
     def clear(self) -> None:
         self._entries.remove(self._cursor.window)
@@ -64,10 +67,11 @@ class _WindowValue(_OfWindow, ValueState[Any]):
     ) -> None:
         super().__init__(entries, cursor, descriptor)
         self._default = descriptor.default
+        self._codec = _codec_of(descriptor)
         try:
             self._codec.as_read(self._default)
         except Misfit as e:
-            raise DeclarationError(f"the default of {self._place}: {e}") from None
+            raise DeclarationError(f"the default of state '{descriptor.name}': {e}") from None
 
     def value(self) -> Any:
         value = self._entries.get(self._cursor.window)
@@ -123,6 +127,8 @@ class _WindowAggregated(_Folded, AggregatingState[Any, Any]):
         super().__init__(entries, cursor, descriptor)
         self._function = descriptor.agg_function
         self._combined = self._function.merge
+        self._name = descriptor.name
+        self._codec = _codec_of(descriptor)
 
     def get(self) -> Any:
         accumulator = self._entries.get(self._cursor.window)
@@ -142,7 +148,7 @@ class _WindowAggregated(_Folded, AggregatingState[Any, Any]):
         try:
             return self._codec.as_read(self._function.create_accumulator())
         except Misfit as e:
-            raise StateTypeError(f"{self._place}: {e}") from None
+            raise StateTypeError(f"state '{self._name}': {e}") from None
 
 
 class _WindowList(_OfWindow, ListState[Any]):

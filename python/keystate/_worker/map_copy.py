@@ -25,6 +25,8 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
         self._key_class = keys.key_class
         self._entries = entries
 
+    # get and contains are called for every row: they ask for a usual key's class themselves.
+
     def get(self, key: Any) -> Any:
         if type(key) is not self._key_class:
             key = self._as_key(key)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from types import GeneratorType
 from typing import Any
 
+from keystate._compiled.plain import collect
 from keystate.functions import KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
@@ -96,7 +96,7 @@ class WindowedFunction(KeyedProcessFunction):
             result = function.process(key, self._context, elements)
         else:
             result = function.apply(key, window_of(self._at.window), elements)
-        if isinstance(result, (list, GeneratorType)) or hasattr(type(result), "__next__"):
+        if isinstance(result, list):
             results.extend(result)
         elif result is not None:
-            results.append(result)
+            collect(result, results)

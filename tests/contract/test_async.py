@@ -27,6 +27,7 @@ from keystate import (
 from keystate.testing import KeyedProcessHarness
 
 from tests.all_states import INPUT, OUTPUT, Overlapping, Plain
+from tests.attributes import Attributes
 
 SCHEMA = "key string, x long"
 OUT = "key string, what string"
@@ -160,9 +161,6 @@ def test_a_callable() -> None:
 
     async def yields(row: Any, ctx: Any) -> Any:
         yield ctx.get_current_key(), str(row.x)
-
-    class Attributes(dict[str, Any]):
-        __getattr__ = dict.get  # type: ignore[assignment]
 
     async def has_all(row: Any, ctx: Any) -> Any:
         return Attributes(key=ctx.get_current_key(), what=str(row.x))

@@ -26,6 +26,8 @@ from keystate._types.ddl import parse_ddl
 from keystate._worker import map_state, states
 from pyspark.sql import types as T
 
+from tests.attributes import Attributes
+
 COMPILED = util.find_spec("keystate._compiled.native") is not None
 COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
 
@@ -370,12 +372,6 @@ def many(row: Any, fails: bool) -> Iterator[Any]:
         raise KeyError(row)
     yield None
     return 5
-
-
-class Attributes(dict[str, Any]):
-    """Has every attribute, as many such classes do."""
-
-    __getattr__ = dict.get  # type: ignore[assignment]
 
 
 class NoIterator:

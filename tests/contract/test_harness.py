@@ -37,6 +37,7 @@ from keystate import (
 )
 from keystate.testing import KeyedProcessHarness
 
+from tests.attributes import Attributes
 from tests.contract import test_sorted_map, test_state_model
 
 ROWS = "key string, number long, time timestamp"
@@ -272,12 +273,6 @@ def test_a_state_of_another_type_is_refused_and_one_not_declared_is_kept() -> No
     other = KeyedProcessHarness.restore(harness.snapshot(), Keeps("b", "double"))
     again = KeyedProcessHarness.restore(other.snapshot(), Keeps("a", "long"))
     assert again.state(1, "a") == 2
-
-
-class Attributes(dict[str, Any]):
-    """Has every attribute, as many such classes do."""
-
-    __getattr__ = dict.get  # type: ignore[assignment]
 
 
 class Named(KeyedProcessFunction):

@@ -43,6 +43,7 @@ from keystate.windows import (
     window,
 )
 
+from tests.attributes import Attributes
 from tests.contract.window_cases import (
     CASES,
     OUTPUT,
@@ -335,12 +336,6 @@ def test_states_of_a_window_and_of_a_key() -> None:
     assert not harness.state("a", "window-state-fired")
     assert not harness.state("a", "window-state-values")
     assert harness.process(("a", 5, None), 31_000) == [("a", 105, 1, False)]
-
-
-class Attributes(dict[str, Any]):
-    """Has every attribute, as many such classes do."""
-
-    __getattr__ = dict.get  # type: ignore[assignment]
 
 
 class Gathers(ProcessWindowFunction):

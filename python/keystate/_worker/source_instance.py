@@ -163,10 +163,11 @@ class Instance:
     # -- what the function calls ----------------------------------------------------------------
 
     def collect(self, row: Any) -> None:
-        """Emits a row."""
+        """Emits a row, as it is now."""
+        taken = self._taken(row)
         with self._lock as lock:
             if not lock.cancelled:
-                lock.rows.append(row)
+                lock.rows.append(taken)
             self._idle = False
 
     def get_checkpoint_lock(self) -> CheckpointLock:
@@ -186,22 +187,31 @@ class Instance:
             self._error = e
         self._ended = True
 
+    def _taken(self, row: Any) -> Any:
+        if self._bare and not self._is_row(row):
+            row = (row,)
+        try:
+            if row is None:
+                raise Misfit(None, self._output.name)
+            return self._output.as_read(row)
+        except Misfit as e:
+            raise self._misfit(e) from None
+
+    def _misfit(self, error: Misfit) -> OutputTypeError:
+        return OutputTypeError(
+            f"a row of source {self._name} does not fit its schema {shorten(self._output.name)}: "
+            f"{error}"
+        )
+
     def _encode(self, rows: list[Any]) -> bytes:
-        if self._bare:
-            rows = [row if self._is_row(row) else (row,) for row in rows]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._schema) as writer:
             for at in range(0, len(rows), _ROWS_PER_ARROW_BATCH):
                 part = rows[at : at + _ROWS_PER_ARROW_BATCH]
                 try:
-                    if None in part:
-                        raise Misfit(None, self._output.name)
                     columns = self._output.encode_columns(part)
                 except Misfit as e:
-                    raise OutputTypeError(
-                        f"a row of source {self._name} does not fit its schema "
-                        f"{shorten(self._output.name)}: {e}"
-                    ) from None
+                    raise self._misfit(e) from None
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         data: bytes = sink.getvalue().to_pybytes()
         return data

@@ -215,7 +215,7 @@ def test_rows_of_a_source() -> None:
     assert pa.ipc.open_stream(cut.data).read_all()["xs"].to_pylist() == [[0], [1], [2]]
 
 
-def test_a_row_that_does_not_fit_is_refused_where_it_is_collected() -> None:
+def test_a_row_that_does_not_fit_is_refused() -> None:
     failed = instance(Refills({"xs": [], "ys": []}))
     with pytest.raises(OutputTypeError, match=r"source numbers \(1/1\) .*no field 'ys'"):
         failed.check()

@@ -23,6 +23,9 @@ from keystate.state import StateDescriptor
 
 _ROWS_PER_ARROW_BATCH = 10_000
 
+#: Of these types a value in a tuple can be changed; of binary a bytearray.
+_CHANGEABLE = (T.ArrayType, T.MapType, T.StructType, T.BinaryType)
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -95,6 +98,7 @@ class Instance:
         self._output = struct_codec(row_type)
         self._bare = len(row_type.fields) == 1
         self._is_row = row_test(row_type)
+        self._flat = not any(isinstance(field.dataType, _CHANGEABLE) for field in row_type.fields)
         self._schema = pa.schema(self._output.arrow)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._states: InstanceStates | None = None
@@ -188,6 +192,8 @@ class Instance:
         self._ended = True
 
     def _taken(self, row: Any) -> Any:
+        if self._flat and isinstance(row, tuple):
+            return row  # nobody can change it
         if self._bare and not self._is_row(row):
             row = (row,)
         try:

@@ -101,7 +101,7 @@ def named(module: str, text: str) -> bytes:
 
 def build(module: str, cls: str) -> bytes:
     """Sets an attribute of a class."""
-    return b"\x80\x04" + named(module, cls) + b"}\x8c\x03oopK\x01sb."
+    return b"\x80\x04" + named(module, cls) + b"N}\x8c\x03oopK\x01s\x86b."
 
 
 def one_hash(number: int) -> list[bytes]:
@@ -210,7 +210,7 @@ def test_attributes_of_a_permitted_class_stay() -> None:
     for state in (build(__name__, "Cart"), build(__name__, "Color")):
         with pytest.raises(CheckpointError, match=r"KEYSTATE_PICKLE_REFUSED.*a change of C"):
             Pickles([f"{__name__}.*"]).decode([base64.b64encode(state).decode()])
-    one = b"\x80\x04" + named(__name__, "Color") + b"K\x01\x85R}\x8c\x06_name_Nsb."
+    one = b"\x80\x04" + named(__name__, "Color") + b"K\x01\x85RN}\x8c\x06_name_Ns\x86b."
     with pytest.raises(CheckpointError, match=r"KEYSTATE_PICKLE_REFUSED.*a change of Color"):
         Pickles([f"{__name__}.*"]).decode([base64.b64encode(one).decode()])
 

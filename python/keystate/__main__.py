@@ -241,7 +241,7 @@ def _serve(spark: SparkSession, given: argparse.Namespace) -> int:
         url = f"http://{host!s}:{port}"
         if not ipaddress.ip_address(str(host)).is_loopback:
             print(
-                f"warning: {host} is not the loopback interface, and this is plain HTTP: the token "
+                f"warning: {host!s} is not the loopback interface, and this is plain HTTP: the token "
                 "and the state can be read on the way. Put a proxy with TLS before it",
                 file=sys.stderr,
             )

@@ -216,7 +216,7 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
       val secret = server.register(echo)
       val hasEnded = new java.util.concurrent.atomic.AtomicBoolean
       val strangers = new java.util.concurrent.ConcurrentLinkedQueue[TestWorker]
-      val crowd = Seq.fill(4)(
+      val crowd = Seq.fill(2)(
         new Thread(() =>
           try
             while (!hasEnded.get && strangers.size < 500)
@@ -226,7 +226,7 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
       )
       crowd.foreach(_.start())
       try
-        for (_ <- 1 to 5) withWorker(server) { worker =>
+        for (_ <- 1 to 3) withWorker(server) { worker =>
           Thread.sleep(20)
           assert(worker.identify(secret))
         }

@@ -241,8 +241,8 @@ def _serve(spark: SparkSession, given: argparse.Namespace) -> int:
         url = f"http://{host!s}:{port}"
         if not ipaddress.ip_address(str(host)).is_loopback:
             print(
-                f"warning: {host!s} is not the loopback interface, and this is plain HTTP: the token "
-                "and the state can be read on the way. Put a proxy with TLS before it",
+                f"warning: {host!s} is not the loopback interface, and this is plain HTTP: the "
+                "token and the state can be read on the way. Put a proxy with TLS before it",
                 file=sys.stderr,
             )
         page = f"{url}/" if given.token_file else f"{url}/?token={quote(token)}"

@@ -210,6 +210,10 @@ def test_attributes_of_a_permitted_class_stay() -> None:
     for state in (build(__name__, "Cart"), build(__name__, "Color")):
         with pytest.raises(CheckpointError, match=r"KEYSTATE_PICKLE_REFUSED.*a change of C"):
             Pickles([f"{__name__}.*"]).decode([base64.b64encode(state).decode()])
+    other = b"\x80\x04" + named(__name__, "Cart") + b")\x81N}\x8c\x09__class__"
+    other += named(__name__, "Basket") + b"s\x86b."
+    with pytest.raises(CheckpointError, match=r"KEYSTATE_PICKLE_REFUSED.*a change of __class__"):
+        Pickles([f"{__name__}.*"]).decode([base64.b64encode(other).decode()])
     one = b"\x80\x04" + named(__name__, "Color") + b"K\x01\x85RN}\x8c\x06_name_Ns\x86b."
     with pytest.raises(CheckpointError, match=r"KEYSTATE_PICKLE_REFUSED.*a change of Color"):
         Pickles([f"{__name__}.*"]).decode([base64.b64encode(one).decode()])

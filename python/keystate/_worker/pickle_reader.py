@@ -441,7 +441,9 @@ def _set_state(made: Any, state: Any) -> None:
     if attributes:
         made.__dict__.update(_checked(attributes, dict))
     for name, value in _checked(slots or {}, dict).items():
-        setattr(made, _checked(name, str), value)
+        if _checked(name, str).startswith("__"):
+            raise Refused(f"a change of {name}")
+        setattr(made, name, value)
 
 
 _IGNORED = frozenset({"PROTO", "FRAME"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import secrets
@@ -238,6 +239,12 @@ def _serve(spark: SparkSession, given: argparse.Namespace) -> int:
     with StateServer(spark, given.checkpoint, (given.host, given.port), token) as server:
         host, port = server.server_address[:2]
         url = f"http://{host!s}:{port}"
+        if not ipaddress.ip_address(str(host)).is_loopback:
+            print(
+                f"warning: {host!s} is not the loopback interface, and this is plain HTTP: the "
+                "token and the state can be read on the way. Put a proxy with TLS before it",
+                file=sys.stderr,
+            )
         page = f"{url}/" if given.token_file else f"{url}/?token={quote(token)}"
         _tell(
             given,

@@ -115,7 +115,9 @@ class Steps:
             for shown in self._call(op, state, self._states[op.state]):
                 yield from self._result(ctx, step, op, shown, state)
 
-    def _result(self, ctx: Any, step: int, op: Op, shown: Any, state: State | None) -> Iterator[Any]:
+    def _result(
+        self, ctx: Any, step: int, op: Op, shown: Any, state: State | None
+    ) -> Iterator[Any]:
         """What is emitted of what a method returned: its text, or the object itself."""
         names = ["k", "step", "text", *(f"o{i}" for i in range(len(self._segment.states)))]
         row = dict.fromkeys(names)

@@ -107,7 +107,8 @@ class Program:
         lines = [f"keys {self.key.ddl}, {self.style}"]
         for segment in self.segments:
             lines += [f"start with {segment.partitions} partitions", *map(str, segment.states)]
-            lines += [f"{row} {segment.steps[row.step]}" for row in segment.rows]
+            lines += [f"{row} {list(segment.steps[row.step])}" for row in segment.rows]
+            lines += [f"large micro-batches end before rows {segment.cuts}"]
             lines += [f"timer {i}: {ops}" for i, ops in enumerate(segment.timers)]
         return "\n  ".join(lines)
 
@@ -139,20 +140,18 @@ class Generator:
         segments = []
         for _ in range(rng.randint(1, 3)):
             segments.append(self._segment(states, len(keys)))
-            states = tuple(
-                self._evolved(s) if rng.random() < 0.5 else s for s in states
-            )
+            states = tuple(self._evolved(s) if rng.random() < 0.5 else s for s in states)
         return Program(key, tuple(keys), style, tuple(segments))
 
     def _state(self, i: int, with_ttl: bool) -> State:
         rng = self._rng
-        kind = rng.choices(KINDS, (4, 3, 2, 4, 2, 2, 1))[0]
+        kind = rng.choices(KINDS, (6, 3, 2, 4, 2, 2, 1))[0]
         ttl = (rng.choice(("write", "read")), rng.choice((30, 90, 200))) if with_ttl else None
         made = State(f"{kind}{i}", kind, v.random_type(rng), ttl=ttl)
         if kind == "value":
             shapes = rng.random()
             # Structs that fields are added to, also deep inside.
-            if shapes < 0.4:
+            if shapes < 0.6:
                 made = replace(made, type=v.struct(n=v.INT, s=v.random_struct(rng, 2)))
             if rng.random() < 0.5:
                 made = replace(made, default=v.draw(made.type, rng))
@@ -181,7 +180,7 @@ class Generator:
         rng = self._rng
         fields = dict(zip(kind.fields, kind.parts))
         for name, part in list(fields.items()):
-            if part.name == "struct" and rng.random() < 0.6:
+            if part.name == "struct" and rng.random() < 0.8:
                 fields[name] = self._evolved_struct(part)
             elif part == v.INT and rng.random() < 0.4:
                 fields[name] = v.LONG

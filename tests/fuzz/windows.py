@@ -9,8 +9,10 @@ from __future__ import annotations
 import pickle
 import random
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from keystate import AggregateFunction, OutputTag
@@ -101,6 +103,29 @@ def generate(rng: random.Random) -> Program:
             return program
         except Unclear:
             continue
+
+
+def smaller(program: Program) -> Iterator[Program]:
+    """Programs with one row less whose results the docs determine."""
+    for r, run in enumerate(program.runs):
+        for b, (rows, mark) in enumerate(run.batches):
+            for i in range(len(rows)):
+                runs, batches = list(program.runs), list(run.batches)
+                batches[b] = (rows[:i] + rows[i + 1 :], mark)
+                runs[r] = replace(run, batches=tuple(batches))
+                made = replace(program, runs=tuple(runs))
+                with suppress(Unclear):
+                    expected(made, by_row=True)
+                    expected(made, by_row=False)
+                    yield made
+
+
+def size(results: Fired) -> int:
+    return sum(map(len, results.values()))
+
+
+def restarts(program: Program) -> int:
+    return len(program.runs) - 1
 
 
 def _draw(rng: random.Random) -> Program:

@@ -1,9 +1,12 @@
-"""Runs programs of keyed state in the harness: the worker's code, without Spark."""
+"""Programs of keyed state in the harness: the worker's code, without Spark."""
 
 from __future__ import annotations
 
 import pickle
+import random
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +16,7 @@ from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness
 from tests.fuzz import values as v
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
 from tests.fuzz.model import Emitted, Model
-from tests.fuzz.program import Fed, Program, Segment
+from tests.fuzz.program import Fed, Generator, Program, Segment
 
 EPOCH = datetime(1970, 1, 1)
 #: How far the watermark is behind the latest row of the micro-batches before, in ms.
@@ -28,6 +31,36 @@ class Watermark:
 
     def after(self, rows: tuple[Fed, ...]) -> None:
         self.now = max([self.now, *(row.time - DELAY for row in rows)])
+
+
+def generate(rng: random.Random) -> Program:
+    return Generator(rng).program()
+
+
+def smaller(program: Program) -> Iterator[Program]:
+    """Programs with one row less, or one call."""
+    for s, segment in enumerate(program.segments):
+
+        def with_segment(at: int = s, of: Segment = segment, **changes: Any) -> Program:
+            segments = list(program.segments)
+            segments[at] = replace(of, **changes)
+            return replace(program, segments=tuple(segments))
+
+        for i in range(len(segment.rows) if len(segment.rows) > 1 else 0):
+            cuts = tuple(cut - (cut > i) for cut in segment.cuts)
+            cuts = tuple(sorted({cut for cut in cuts if 0 < cut < len(segment.rows) - 1}))
+            yield with_segment(rows=segment.rows[:i] + segment.rows[i + 1 :], cuts=cuts)
+        for step, ops in segment.steps.items():
+            for i in range(len(ops)):
+                yield with_segment(steps=segment.steps | {step: ops[:i] + ops[i + 1 :]})
+
+
+def size(results: Emitted) -> int:
+    return sum(map(len, results.values()))
+
+
+def restarts(program: Program) -> int:
+    return len(program.segments) - 1
 
 
 def expected(program: Program, by_row: bool) -> Emitted:
@@ -101,9 +134,7 @@ def _harness(program: Program, segment: Segment, snapshot: Any) -> Any:
     if snapshot is not None:
         tags = {"side_outputs": (_tag(program, segment),)} if _is_tagged(program) else {}
         snapshot.settings.update(tags)
-        return cls.restore(
-            snapshot, fn, parallelism=segment.partitions, output_schema=output
-        )
+        return cls.restore(snapshot, fn, parallelism=segment.partitions, output_schema=output)
     options: dict[str, Any] = {
         "parallelism": segment.partitions,
         "side_outputs": [_tag(program, segment)] if _is_tagged(program) else [],

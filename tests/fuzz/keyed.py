@@ -80,10 +80,10 @@ def found(program: Program, by_row: bool) -> Emitted:
     for segment in program.segments:
         harness = _harness(program, segment, snapshot)
         for batch in segment.batches(by_row):
-            seen = len(harness.side_output(_tag(program, segment))) if _is_tagged(program) else 0
+            seen = len(harness.side_output(_tag(program, segment))) if is_tagged(program) else 0
             main = _process(harness, program, batch, watermark.now)
             side = []
-            if _is_tagged(program):
+            if is_tagged(program):
                 side = harness.side_output(_tag(program, segment))[seen:]
             for row in [*main, *side]:
                 take(program, row, emitted)
@@ -118,7 +118,7 @@ def _without(a: list[str], b: list[str]) -> list[str]:
     return [each for each in a if each not in left or left.remove(each)]  # type: ignore[func-returns-value]
 
 
-def _is_tagged(program: Program) -> bool:
+def is_tagged(program: Program) -> bool:
     return len(program.keys) % 2 == 0
 
 
@@ -127,17 +127,17 @@ def _tag(program: Program, segment: Segment) -> OutputTag:
 
 
 def _harness(program: Program, segment: Segment, snapshot: Any) -> Any:
-    fn = FUNCTIONS[program.style](program, segment, _is_tagged(program))
+    fn = FUNCTIONS[program.style](program, segment, is_tagged(program))
     two = program.style == "two inputs"
     schema, output = input_schema(program), output_schema(program, segment)
     cls: Any = KeyedTwoInputHarness if two else KeyedProcessHarness
     if snapshot is not None:
-        tags = {"side_outputs": (_tag(program, segment),)} if _is_tagged(program) else {}
+        tags = {"side_outputs": (_tag(program, segment),)} if is_tagged(program) else {}
         snapshot.settings.update(tags)
         return cls.restore(snapshot, fn, parallelism=segment.partitions, output_schema=output)
     options: dict[str, Any] = {
         "parallelism": segment.partitions,
-        "side_outputs": [_tag(program, segment)] if _is_tagged(program) else [],
+        "side_outputs": [_tag(program, segment)] if is_tagged(program) else [],
     }
     if two:
         options |= {"event_time1": "at", "event_time2": "at"}

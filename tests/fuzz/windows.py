@@ -270,10 +270,10 @@ def expected(program: Program, by_row: bool) -> Fired:
             for row in rows:
                 model.row(row)
             model.advance(mark)
-    return _sorted(model.fired)
+    return ordered(model.fired)
 
 
-def _sorted(fired: Fired) -> Fired:
+def ordered(fired: Fired) -> Fired:
     """Rows in a window have an order that is not told where sessions are merged."""
     return {
         key: [tuple(sorted(each)) if isinstance(each, tuple) else each for each in all_of]
@@ -334,30 +334,45 @@ def _both(a: Any, b: Any) -> Any:
     return a
 
 
-def _function(program: Program, rules: Rules) -> Any:
-    if program.shape == "session":
-        assigner: Any = EventTimeSessionWindows.with_gap(program.size)
-    elif program.shape == "sliding":
-        assigner = SlidingEventTimeWindows.of(program.size, program.slide)
-    else:
-        assigner = TumblingEventTimeWindows.of(program.size)
-    windows = window(assigner).side_output_late_data(LATE).allowed_lateness(rules.lateness)
+def _windowing(rules: Rules, windows: Any) -> Any:
+    windows = windows.side_output_late_data(LATE).allowed_lateness(rules.lateness)
     if rules.count is not None or rules.purging:
         inner: Any = EventTimeTrigger() if rules.count is None else CountTrigger.of(rules.count)
         windows = windows.trigger(PurgingTrigger.of(inner) if rules.purging else inner)
+    return windows
+
+
+def _assigner(program: Program) -> Any:
+    if program.shape == "session":
+        return EventTimeSessionWindows.with_gap(program.size)
+    if program.shape == "sliding":
+        return SlidingEventTimeWindows.of(program.size, program.slide)
+    return TumblingEventTimeWindows.of(program.size)
+
+
+def _function(program: Program, rules: Rules, windows: Any, schema: tuple[str, ...] = ()) -> Any:
+    """The windows with the function; streams need the schema of its results too."""
+    windows = _windowing(rules, windows)
     rows, gentle = Rows(program.gentle), program.gentle
     if program.function == "process":
-        return windows.process(rows)
+        return windows.process(rows, *schema)
     if program.function == "reduce":
-        return windows.reduce(_new if gentle else _both, rows)
+        return windows.reduce(_new if gentle else _both, rows, *schema)
+    if schema:
+        return windows.aggregate(Collect(gentle), "array<bigint>", *schema, rows)
     return windows.aggregate(Collect(gentle), "array<bigint>", rows)
+
+
+def of_stream(program: Program, rules: Rules, rows: Any) -> Any:
+    """What the windows of a keyed stream emit."""
+    return _function(program, rules, rows.window(_assigner(program)), (OUTPUT,))
 
 
 def found(program: Program, by_row: bool) -> Fired:
     fired: Fired = defaultdict(list)
     snapshot = None
     for run in program.runs:
-        function = _function(program, run.rules)
+        function = _function(program, run.rules, window(_assigner(program)))
         if snapshot is None:
             harness = KeyedProcessHarness(
                 function, INPUT, "key", OUTPUT, event_time="at", side_outputs=[LATE],
@@ -382,7 +397,7 @@ def found(program: Program, by_row: bool) -> Fired:
         harness.close()
     if harness.num_keys:
         fired["left behind"] = [harness.num_keys]
-    return _sorted({key: each for key, each in fired.items() if each})
+    return ordered({key: each for key, each in fired.items() if each})
 
 
 def differences(wanted: Fired, got: Fired) -> list[str]:

@@ -12,7 +12,7 @@ from tests.fuzz import keyed, operators, windows
 #: Whose program a seed is, by its remainder. Each module has the same functions.
 FAMILIES: tuple[Any, ...] = (keyed, keyed, windows, operators)
 #: How many smaller programs are tried.
-TRIES = 400
+TRIES = 150
 
 
 @dataclass

@@ -113,6 +113,15 @@ class Program:
         return "\n  ".join(lines)
 
 
+#: What a program is mostly about: how often each kind of state comes in it.
+THEMES = {
+    "all": (4, 3, 2, 4, 2, 2, 1),
+    "order": (0, 0, 0, 1, 0, 0, 0),
+    "evolution": (4, 1, 1, 1, 0, 0, 0),
+    "time to live": (1, 1, 2, 3, 1, 1, 0),
+}
+
+
 class Generator:
     """Draws one program.
 
@@ -125,6 +134,7 @@ class Generator:
     def __init__(self, rng: random.Random, rows: int = 20, gentle: bool | None = None) -> None:
         self._rng = rng
         self._rows = rows
+        self._theme = rng.choice(("all", *THEMES))
         self._gentle = rng.random() < 0.5 if gentle is None else gentle
         self._map_keys: dict[str, list[Any]] = {}
         self._time = 1000
@@ -135,18 +145,21 @@ class Generator:
         key = v.random_key_type(rng) if rng.random() < 0.3 else v.LONG
         keys = v.spread(rng, key, rng.randint(1, 5))
         style = rng.choices(STYLES, (5, 2, 2, 2))[0]
-        with_ttl = rng.random() < 0.3
+        with_ttl = self._theme == "time to live" or rng.random() < 0.2
         states = tuple(self._state(i, with_ttl) for i in range(rng.randint(1, 4)))
         segments = []
-        for _ in range(rng.randint(1, 3)):
+        evolves = 0.9 if self._theme == "evolution" else 0.5
+        for _ in range(rng.randint(2 if evolves > 0.5 else 1, 3)):
             segments.append(self._segment(states, len(keys)))
-            states = tuple(self._evolved(s) if rng.random() < 0.5 else s for s in states)
+            states = tuple(self._evolved(s) if rng.random() < evolves else s for s in states)
         return Program(key, tuple(keys), style, tuple(segments))
 
     def _state(self, i: int, with_ttl: bool) -> State:
         rng = self._rng
-        kind = rng.choices(KINDS, (6, 3, 2, 4, 2, 2, 1))[0]
-        ttl = (rng.choice(("write", "read")), rng.choice((30, 90, 200))) if with_ttl else None
+        kind = rng.choices(KINDS, THEMES[self._theme])[0]
+        ttl = (
+            (rng.choice(("write", "read", "read")), rng.choice((30, 90, 200))) if with_ttl else None
+        )
         made = State(f"{kind}{i}", kind, v.random_type(rng), ttl=ttl)
         if kind == "value":
             shapes = rng.random()
@@ -156,7 +169,7 @@ class Generator:
             if rng.random() < 0.5:
                 made = replace(made, default=v.draw(made.type, rng))
         elif kind in ("map", "sorted_map"):
-            order = rng.choice(("natural", "descending", "bytewise"))
+            order = rng.choices(("natural", "descending", "bytewise"), (1, 1, 2))[0]
             key = v.random_key_type(rng)
             made = replace(made, key=key, order=order if kind == "sorted_map" else "natural")
             self._map_keys[made.name] = v.spread(rng, key, rng.randint(2, 7))
@@ -243,7 +256,7 @@ class Generator:
     def _map(self, state: State) -> tuple[str, tuple[Any, ...]]:
         method = self._pick(
             ("get", 3), ("put", 6), ("put_all", 2), ("remove", 2), ("contains", 2), ("items", 2),
-            ("keys", 1), ("values", 1), ("is_empty", 2), ("cycle", 3), ("clear", 1),
+            ("keys", 1), ("values", 1), ("is_empty", 3), ("cycle", 3), ("clear", 1),
         )  # fmt: skip
         keys = self._map_keys[state.name]
         key = self._rng.choice(keys)

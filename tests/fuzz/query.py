@@ -19,7 +19,7 @@ from keystate import OutputTag
 from keystate.session import FORMAT_KEY
 
 from tests.conftest import Stream
-from tests.fuzz import keyed, operators, windows
+from tests.fuzz import chains, keyed, operators, windows
 from tests.fuzz.check import Outcome
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
 from tests.fuzz.program import Generator
@@ -85,7 +85,7 @@ def _set(spark: Any, settings: dict[str, str | None]) -> None:
 def check(seed: int, spark: Any = None) -> Outcome:
     """Runs the program of a seed once, with settings that change at each restart."""
     rng = random.Random(f"query {seed}")
-    run = (_keyed, _keyed, _windows, _operators)[seed % 4]
+    run = (_keyed, _keyed, _windows, _operators, _keyed, _keyed, _windows, _chains)[seed % 8]
     with tempfile.TemporaryDirectory() as folder:
         return run(rng, spark or session(), Path(folder))
 
@@ -244,3 +244,30 @@ def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
         return sorted(emitted)
 
     return _outcome(operators, program, operators.expected(program, by_row=False), run)
+
+
+def _chains(rng: random.Random, spark: Any, folder: Path) -> Outcome:
+    program = chains.generate(rng)
+
+    def run() -> chains.Emitted:
+        emitted: chains.Emitted = []
+        starts, stream = Starts(rng), Stream(spark, folder, chains.ROW)
+        for n, (order, batches) in enumerate(zip(program.orders, program.runs)):
+            stream.feed(*([(*row, None, None, None) for row in rows] for rows in batches))
+
+            def build(df: Any, order: tuple[str, ...] = order) -> Any:
+                for name in order:
+                    df = keystate.keyed(df, "k").process(chains.Link(name), chains.ROW)
+                return df
+
+            try:
+                with _with(spark, starts.settings()):
+                    rows = stream.run(build)
+            except Exception as e:
+                if n == 0 or order == program.orders[n - 1] or chains.REFUSED not in str(e):
+                    raise
+                break
+            emitted += [(row.i, row["total"], row["count"], tuple(row["last"])) for row in rows]
+        return emitted
+
+    return _outcome(chains, program, chains.expected(program), run)

@@ -183,7 +183,7 @@ def _windows(rng: random.Random, spark: Any, folder: Path) -> Outcome:
                         fired["late"].append(late.i)
                     elif main.key != CLOCK:
                         fired[main.key, main.start, main.end].append(tuple(main.rows))
-        return windows.ordered({key: each for key, each in fired.items() if each})
+        return windows.ordered(fired)
 
     return _outcome(windows, program, wanted, run)
 

@@ -20,7 +20,7 @@ FOUND = {
     "a generator refills what a list takes": (71, 131, 135),
     "results change afterwards": (19, 55, 79),
     "what windows hold and emit changes": (22, 54, 186),
-    "open windows go on by new rules": (170, 210, 330),
+    "open windows go on by new rules": (170, 246, 378),
     "bytewise order before 1970": (13, 96, 217),
     "is_empty and time to live": (341,),
     "defaults of nested fields": (17, 317),

@@ -27,6 +27,7 @@ What it found when it was new, and by which seeds; all of them differed then:
 |---|---|---|
 | a list in a tuple changes in state after `update`, `put`, `add` | 11, 23, 63 | 3 |
 | `update` of a list state by a generator that refills one object | 71, 131, 135 | |
+| the same where the list has a time to live that notes what is used | 2140, 2141 | |
 | results change after `yield` or `return` | 19, 55, 79 | 0, 5 |
 | windows: what was emitted, or a window's rows, change | 22, 54, 186 | 2 |
 | open windows under new rules: fire again, or never go | 170, 246, 378 | 110 |

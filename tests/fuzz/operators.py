@@ -17,6 +17,7 @@ from keystate import (
     BroadcastProcessFunction,
     CheckpointedFunction,
     FlatMapFunction,
+    KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -201,6 +202,33 @@ class Plain(BroadcastProcessFunction):
         yield value.k, value.i, list(rule.xs if rule else ())
 
 
+class Batched(KeyedBatchFunction):
+    """Sums in one NumPy buffer, which is the state's and the result's, and then changes it."""
+
+    def open(self, runtime_context: Any) -> None:
+        self._sum: Any = runtime_context.get_state(ValueStateDescriptor("sum", "bigint", default=0))
+        self._made: list[list[int]] = []
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        sums = self._sum.value().to_numpy(zero_copy_only=False).copy()
+        self._made.clear()
+        for at, i in zip(batch.key_of_row.to_pylist(), batch.rows["i"].to_pylist()):
+            sums[at] += i
+            self._made.append([int(sums[at])])
+        self._sum.update(sums)
+        sums[:] = -1
+        return {"k": batch.rows["k"], "i": batch.rows["i"], "xs": self._made}
+
+
+def summed(rows: list[Row]) -> Emitted:
+    sums: dict[int, int] = defaultdict(int)
+    emitted = []
+    for key, i, _ in rows:
+        sums[key] += i
+        emitted.append((i, (sums[key],)))
+    return emitted
+
+
 def by_rules(keyed: bool) -> Model:
     def model(rows: list[Row]) -> Emitted:
         rules: dict[int, tuple[int, ...]] = {}
@@ -249,6 +277,9 @@ CASES = {
     "broadcast": Case(Plain, by_rules(keyed=False), key=(), broadcast=True),
     "keyed broadcast": Case(Rules, by_rules(keyed=True), broadcast=True),
 }
+#: What the harness does not run, and what queries here do not.
+ONLY_QUERIES = {"process_batches": Case(Batched, summed)}
+IN_QUERIES = ONLY_QUERIES | {name: case for name, case in CASES.items() if not case.broadcast}
 
 
 @dataclass(frozen=True)
@@ -263,8 +294,8 @@ class Program:
         return "\n  ".join([self.case, *map(str, zip(self.partitions, self.runs))])
 
 
-def generate(rng: random.Random) -> Program:
-    name = rng.choice(list(CASES))
+def generate(rng: random.Random, cases: dict[str, Case] = CASES) -> Program:
+    name = rng.choice(list(cases))
     runs, i = [], 0
     for _ in range(rng.randint(1, 3)):
         batches = []
@@ -276,7 +307,7 @@ def generate(rng: random.Random) -> Program:
                 i += 1
             batches.append(tuple(rows))
         runs.append(tuple(batches))
-    count = [1 if CASES[name].alone else rng.randint(1, 3) for _ in runs]
+    count = [1 if cases[name].alone else rng.randint(1, 3) for _ in runs]
     return Program(name, tuple(runs), tuple(count))
 
 
@@ -300,12 +331,12 @@ def restarts(program: Program) -> int:
 
 def expected(program: Program, by_row: bool) -> Emitted:
     rows = [row for run in program.runs for batch in run for row in _arranged(program, batch)]
-    return sorted(CASES[program.case].model(rows))
+    return sorted((CASES | IN_QUERIES)[program.case].model(rows))
 
 
 def _arranged(program: Program, batch: tuple[Row, ...]) -> list[Row]:
     """A micro-batch's rows; broadcast elements come first."""
-    first = 0 if CASES[program.case].broadcast else -1
+    first = 0 if (CASES | IN_QUERIES)[program.case].broadcast else -1
     return sorted(batch, key=lambda row: row[0] != first)
 
 

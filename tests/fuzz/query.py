@@ -208,17 +208,16 @@ def _window_row(row: windows.Fed) -> tuple[Any, ...]:
 
 
 _BUILDS = {
-    "reduce": lambda df, fn, options: keystate.keyed(df, "k").reduce(fn),
-    "map": lambda df, fn, options: keystate.stream(df).map(fn, operators.ROW),
-    "flat_map": lambda df, fn, options: keystate.stream(df).flat_map(fn, operators.ROW),
+    "reduce": lambda df, fn: keystate.keyed(df, "k").reduce(fn),
+    "map": lambda df, fn: keystate.stream(df).map(fn, operators.ROW),
+    "process_batches": lambda df, fn: keystate.keyed(df, "k").process_batches(fn, operators.ROW),
+    "flat_map": lambda df, fn: keystate.stream(df).flat_map(fn, operators.ROW),
 }
 
 
 def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
-    program = operators.generate(rng)
-    while operators.CASES[program.case].broadcast:
-        program = operators.generate(rng)
-    case = operators.CASES[program.case]
+    program = operators.generate(rng, operators.IN_QUERIES)
+    case = operators.IN_QUERIES[program.case]
 
     def run() -> operators.Emitted:
         emitted, starts = [], Starts(rng)
@@ -233,7 +232,7 @@ def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
             def build(df: Any) -> Any:
                 make = _BUILDS.get(program.case)
                 if make is not None:
-                    return make(df, case.make(), options)
+                    return make(df, case.make())
                 return keystate.keyed(df, "k").process(case.make(), operators.ROW, **options)
 
             settings = starts.settings()

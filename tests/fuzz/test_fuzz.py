@@ -18,6 +18,7 @@ SLOW = bool(os.environ.get("SLOW"))
 FOUND = {
     "a tuple's list changes after update": (11, 23, 63),
     "a generator refills what a list takes": (71, 131, 135),
+    "the same with a time to live": (2140, 2141),
     "results change afterwards": (19, 55, 79),
     "what windows hold and emit changes": (22, 54, 186),
     "open windows go on by new rules": (170, 246, 378),

@@ -34,7 +34,7 @@ REFERENCE = {
     "sources": ("Sources", ["sources"]),
     "runtime": ("Metrics and context", ["runtime", "metrics"]),
     "backends": ("Backends", ["backends"]),
-    "admin": ("Checkpoints", ["admin", "_editor.CheckpointEditor"]),
+    "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from keystate._compiled.plain import collect
+from keystate._compiled import collect
 from keystate.functions import KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
@@ -88,15 +88,13 @@ class WindowedFunction(KeyedProcessFunction):
 
     def _call(self, elements: list[Any], results: list[Any]) -> None:
         """Has the function make results of the window's rows, or of its one result."""
-        function, key = self._function, self._at.row.get_current_key()
+        function, row = self._function, self._at.row
+        key = row.get_current_key()
+        result: Any
         if function is None:
-            results.extend(elements)
-            return
-        if isinstance(function, ProcessWindowFunction):
+            result = elements
+        elif isinstance(function, ProcessWindowFunction):
             result = function.process(key, self._context, elements)
         else:
             result = function.apply(key, window_of(self._at.window), elements)
-        if isinstance(result, list):
-            results.extend(result)
-        elif result is not None:
-            collect(result, results)
+        collect(result, row.take, results)

@@ -116,7 +116,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_the_nav_names_all_pages() -> None:
-    """And none that does not exist. What it does not name would be in a section "More"."""
+    """And none that does not exist. Nothing else leads to a page that it does not name."""
     nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
     named = re.findall(r"[\w/-]+\.md", nav)
     assert len(named) == len(set(named))
@@ -125,6 +125,9 @@ def test_the_nav_names_all_pages() -> None:
         outside = f'"{name}":' in hooks or name.startswith(("python/", "examples/"))
         assert outside or (DOCS / name).exists(), name
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} <= set(named)
+    assert set(re.findall(r'^    "([\w-]+\.md)":', hooks, re.M)) <= set(named)
+    reference = hooks.split("\nREFERENCE = {\n")[1].split("\n}\n")[0]
+    assert {f"python/{page}.md" for page in re.findall(r'"(\w+)": \(', reference)} <= set(named)
 
 
 def test_every_public_module_is_in_the_reference() -> None:

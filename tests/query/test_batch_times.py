@@ -200,7 +200,11 @@ def test_the_example_of_two_inputs_runs_as_a_backfill(spark: SparkSession) -> No
     )
     joined = (
         keystate.keyed(orders, "order")
-        .connect(keystate.keyed(payments.selectExpr("id", "time", "long(amount) amount"), "id"))
+        .connect(
+            keystate.keyed(
+                payments.selectExpr("id", "time", "CAST(amount AS BIGINT) AS amount"), "id"
+            )
+        )
         .process(
             guides.names_of("examples/enrichment.py")["JoinOrders"](),
             "order string, what string",

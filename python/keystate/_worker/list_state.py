@@ -68,7 +68,7 @@ class WorkerListState(WorkerState, ListState[Any]):
         slot = self._cursor.slot
         if value is None:
             self._refuse_none("a list can't hold None")
-        if not self._codec.is_plain(value):
+        if type(value) is not self._plain:
             value = self._as_read(value)
         try:
             self._cells[slot].elements.append(value)

@@ -125,7 +125,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
             key = self._as_key(key)
         if cell.live:
             cell.changing()
-        if not self._codec.is_plain(value):
+        if type(value) is not self._plain:
             value = self._as_read(value)
         if key not in cell:
             self._insert(cell, key)

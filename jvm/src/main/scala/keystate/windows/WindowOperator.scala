@@ -49,15 +49,23 @@ private[keystate] final class WindowOperator(
       val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
       if (!isLate(key.window, watermark)) {
         late = false
-        add(key, element, time, out)
+        add(key, element, time, ctx, out)
       } else if (merging != null) merging.retire(key)
     }
     if (late && byEventTime && time + lateness <= watermark) emitLate(element, ctx)
   }
 
-  private def add(key: WindowKey, element: Any, time: Long, out: Collector[Any]): Unit = {
+  private def add(
+      key: WindowKey,
+      element: Any,
+      time: Long,
+      ctx: Context,
+      out: Collector[Any]
+  ): Unit = {
     val (window, holder) = (key.window, holderOf(key))
-    contents.add(holder, element, at.row.timestamp())
+    // The trigger and other windows see the element too.
+    val own = if (contents.changesElements) anew(ctx) else element
+    contents.add(holder, own, at.row.timestamp())
     at.window = key
     act(trigger.onElement(element, time, window, at), key, holder, out)
     val cleanup = cleanupTime(window)

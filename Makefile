@@ -121,8 +121,11 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# With SCALE=0.01 on a hundredth of the rows and keys, to see that it works.
+SCALE ?= 1
+REPS ?= 3
 bench: install $(VENV)/installed-bench
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --scale $(SCALE) --reps $(REPS)
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs

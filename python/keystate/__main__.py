@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.run is _examine and not doctor.show(doctor.python_side(), print, as_json=given.json):
         return 1
-    if given.run is _show:
-        print("Starting Spark ...", flush=True)
+    if given.run is _show or given.run is _examine:
+        _say(given, "Starting Spark ...")
     try:
         with _reader(given) as session:
             code: int = given.run(session, given)
@@ -302,9 +302,17 @@ def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
     return 0
 
 
+def _say(given: argparse.Namespace, what: str) -> None:
+    """Tells someone who waits what takes so long; not a program, which reads JSON."""
+    if not getattr(given, "json", False):
+        print(what, flush=True)
+
+
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
-        findings = doctor.session_side(spark, given.folder or folder)
+        findings = doctor.session_side(
+            spark, given.folder or folder, lambda what: _say(given, what)
+        )
         well = doctor.show(findings, print, as_json=given.json)
     return 0 if well else 1
 

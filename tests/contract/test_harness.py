@@ -524,3 +524,32 @@ def test_a_long_error_is_cut() -> None:
         harness.process((1,))
     text = str(raised.value)
     assert len(text) < 50_000 and "ValueError: ab" in text and "bc\n" in text
+
+
+class Told(KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, ctx.timestamp()
+
+
+def test_a_row_without_event_time_is_never_late() -> None:
+    """As docs/concepts/time.md says."""
+    schema = "key string, time timestamp"
+    with KeyedProcessHarness(Told(), schema, "key", "key string, ms long", event_time="time") as h:
+        h.advance_watermark(10)
+        assert h.process_batch([("a", None), ("b", at(5)), ("c", at(20))]) == [
+            ("a", None),
+            ("c", 20),
+        ]
+        assert h.num_late_rows == 1
+
+
+@pytest.mark.parametrize("kind", [object, dict])
+def test_an_object_as_a_state_is_told_how_it_can_be_kept(kind: Any) -> None:
+    class Kept(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.kept = ctx.get_state(ValueStateDescriptor("kept", kind))
+
+        def process_element(self, row: Any, ctx: Any) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"state 'kept': .* as bytes, in 'binary'"):
+        KeyedProcessHarness(Kept(), "key string", "key", "n long")

@@ -9,6 +9,9 @@ from typing import NamedTuple
 Fired = tuple[int, int, int]
 
 
+LATER = 10**9
+
+
 class Rules(NamedTuple):
     """What may change at a restart.
 
@@ -56,7 +59,19 @@ class Model:
         self._fired: list[Fired] = []
 
     def row(self, time: int, value: int) -> list[Fired]:
-        """Takes in a row."""
+        """Takes in a row, in a micro-batch of its own.
+
+        What was overdue fires in it: before the row if that is behind the watermark, else after it.
+        """
+        overdue = [each.next for each in self._open if (each.next or LATER) <= self._watermark]
+        if time <= self._watermark + 1:
+            self._pass(self._watermark)
+        self._take(time, value)
+        if any(each.next in overdue for each in self._open):
+            self._pass(self._watermark)
+        return self._taken()
+
+    def _take(self, time: int, value: int) -> None:
         if self._slide:
             starts = range(time // self._slide * self._slide, time - self._size, -self._slide)
             for start in starts:
@@ -71,7 +86,6 @@ class Model:
             else:
                 window = met[0]
             self._add(window, time, value)
-        return self._taken()
 
     def _merged(self, window: Open, met: list[Open]) -> Open:
         totals = [each.total for each in met if each.total is not None]
@@ -101,13 +115,16 @@ class Model:
                 self._fire(window)
         elif rules.trigger != "never" and window.past:
             self._fire(window)
-        elif rules.trigger == "continuous" and (
-            window.next is None or window.next <= self._watermark
-        ):
+        elif rules.trigger == "continuous" and window.next is None:
             window.next = time - time % rules.limit + rules.limit
 
     def watermark(self, watermark: int) -> list[Fired]:
         """Lets the watermark pass."""
+        self._pass(watermark)
+        self._watermark = watermark
+        return self._taken()
+
+    def _pass(self, watermark: int) -> None:
         while due := [(*self._due(each), each) for each in self._open]:
             time, what, window = min(due, key=lambda each: (each[0], each[2].end))
             if time > watermark:
@@ -118,20 +135,19 @@ class Model:
                 window.past, window.next = True, None
                 if self._rules.trigger in ("event", "continuous"):
                     self._fire(window)
+            elif self._rules.trigger != "continuous":
+                window.next = None
             else:
                 window.next = time - time % self._rules.limit + self._rules.limit
                 if time % self._rules.limit == 0:
                     self._fire(window)
-        self._watermark = watermark
-        return self._taken()
 
     def _due(self, window: Open) -> tuple[int, str]:
         """What happens to a window next, and when."""
         if window.past:
             return window.last + self._rules.lateness, "removed"
-        if self._rules.trigger == "continuous" and window.next is not None:
-            if self._watermark < window.next < window.last:
-                return window.next, "next"
+        if window.next is not None and window.next < window.last:
+            return window.next, "next"
         return window.last, "end"
 
     def restart(self, rules: Rules) -> None:

@@ -17,7 +17,7 @@ class Rules(NamedTuple):
 
     Attributes:
         lateness: in ms.
-        trigger: ``event``, ``count``, ``continuous`` or ``never``.
+        trigger: ``event``, ``count`` or ``continuous``.
         limit: how many rows, or the interval in ms.
         purging: whether a window that fires is emptied.
     """
@@ -89,14 +89,16 @@ class Model:
 
     def _merged(self, window: Open, met: list[Open]) -> Open:
         totals = [each.total for each in met if each.total is not None]
-        times = [each.next for each in met if each.next is not None]
+        # A trigger merges what it has itself; what an earlier one had is lost.
+        trigger = self._rules.trigger
+        times = [e.next for e in met if e.next is not None and trigger == "continuous"]
         for each in met:
             self._open.remove(each)
         return Open(
             min(each.start for each in (window, *met)),
             max(each.end for each in (window, *met)),
             sum(totals) if totals else None,
-            sum(each.count for each in met),
+            sum(each.count for each in met if trigger == "count"),
             min(times, default=None),
         )
 
@@ -113,7 +115,7 @@ class Model:
             if window.count >= rules.limit:
                 window.count = 0
                 self._fire(window)
-        elif rules.trigger != "never" and window.past:
+        elif window.past:
             self._fire(window)
         elif rules.trigger == "continuous" and window.next is None:
             window.next = time - time % rules.limit + rules.limit

@@ -51,6 +51,10 @@ class WindowCallContext(WindowCursor):
         """Whether the window has a timer."""
         return self.timers.contains(domain, time, self.window)
 
+    def had_timer(self, domain: int, time: int) -> bool:
+        """Whether one of the windows that are merged has a timer."""
+        return any(self.timers.contains(domain, time, each) for each in self.merged)
+
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         return self.trigger_states.find(state_descriptor)
 

@@ -264,11 +264,14 @@ class _ContinuousTrigger(_QuietTrigger):
         """Times between are the end of a window that has grown, or of another interval."""
         return TriggerResult.CONTINUE if time % self._interval else TriggerResult.FIRE
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: Any, ctx: Any) -> None:
         ctx.merge_partitioned_state(self._fire_time)
-        time = ctx.get_partitioned_state(self._fire_time).get()
-        if time is not None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        time = fire_time.get()
+        if time is not None and ctx.had_timer(self._domain, time):
             self._register(time, ctx)
+        else:
+            fire_time.clear()
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         fire_time = ctx.get_partitioned_state(self._fire_time)

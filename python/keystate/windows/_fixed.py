@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
@@ -31,8 +33,9 @@ class FixedWindowOperator(WindowedFunction):
         fold: Fold,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type)
         self._size, self._slide, self._offset = assigner.size, assigner.slide, assigner.offset
         self._contents = FoldedContents(fold)
 
@@ -40,7 +43,10 @@ class FixedWindowOperator(WindowedFunction):
         super().open(runtime_context)
         self._contents.open(runtime_context)
         self._windows = self._contents.state
-        self._add = self._contents.fold.add
+        self._add = add = self._contents.fold.add
+        if self._copies and self._slide < self._size:
+            copy = self._copy
+            self._add = lambda row, accumulator: add(copy(row), accumulator)
         # Also what a WindowOperator has emptied can have states.
         states = self._at.function_context.has_window_states()
         self._left = WindowTimers(runtime_context) if states else None

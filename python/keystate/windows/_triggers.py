@@ -349,11 +349,12 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
         fire_time = ctx.get_partitioned_state(self._fire_time)
+        if time == window.max_timestamp():
+            fire_time.clear()
+            return TriggerResult.FIRE
         if fire_time.get() != time:
             return TriggerResult.CONTINUE
         fire_time.clear()
-        if time == window.max_timestamp():
-            return TriggerResult.FIRE
         # From now on, not from the timer's time: micro-batches can be further apart.
         self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
         return self._result(time)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
@@ -39,8 +41,9 @@ class WindowOperator(WindowedFunction):
         fold: Fold | None,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type)
         self._trigger = trigger
         self._evictor = evictor
         self._lateness = lateness if self._by_event_time else 0
@@ -89,7 +92,9 @@ class WindowOperator(WindowedFunction):
         assert holder is not None
         end = window.max_timestamp()
         past = self._by_event_time and end <= at.row.late_watermark
-        self._contents.add(holder, row, at.row.event_time, past or self._merging is not None)
+        self._contents.add(
+            holder, self._copy(row), at.row.event_time, past or self._merging is not None
+        )
         at.window = key
         result = self._trigger.on_element(row, time, window, at)
         self._act(result, key, holder, results)
@@ -158,7 +163,7 @@ class WindowOperator(WindowedFunction):
         if isinstance(contents, FoldedContents):
             accumulator = contents.accumulator(holder)
             if accumulator is not None:
-                self._call([contents.fold.result(accumulator)], results)
+                self._call([contents.fold.result(contents.fold.copy(accumulator))], results)
             return
         assert isinstance(contents, ListedContents)
         numbered = contents.elements(holder)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate._compiled.plain import collect
 from keystate.functions import KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
+from keystate.windows._copies import can_change, copies_of
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME
 from keystate.windows._window import window_of
@@ -28,6 +31,7 @@ class WindowedFunction(KeyedProcessFunction):
         fold: makes one result of a window's rows; ``None`` if the function takes all of them.
         late_output: where rows go that are too late for all of their windows.
         time_column: the index of the column that has the event time; ``None`` if there is none.
+        row_type: of the rows.
     """
 
     def __init__(
@@ -37,17 +41,22 @@ class WindowedFunction(KeyedProcessFunction):
         fold: Fold | None,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
         self._assigner = assigner
         self._function = function
         self._fold = fold
         self._late_output = late_output
         self.time_column = time_column
+        self._row_type = row_type
         self._by_event_time = assigner.is_event_time()
         self._domain = EVENT_TIME if self._by_event_time else PROCESSING_TIME
         self._merges = isinstance(assigner, MergingWindowAssigner)
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        #: Copies a row for each window that it is in; whether that is another object.
+        self._copy = copies_of(self._row_type)
+        self._copies = can_change(self._row_type)
         at = self._at = WindowCallContext()
         at.function_context = FunctionContext(runtime_context, at, self._merges)
         self._context = WorkerWindowContext(at)

@@ -246,15 +246,15 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
   }
 
   override def onProcessingTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
+    if (time == window.maxTimestamp) {
+      clearNext(ctx)
+      TriggerResult.FIRE
+    } else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
     else {
       clearNext(ctx)
-      if (time == window.maxTimestamp) TriggerResult.FIRE
-      else {
-        // From now on, not from the timer's time: micro-batches can be further apart.
-        setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
-        resultAt(time)
-      }
+      // From now on, not from the timer's time: micro-batches can be further apart.
+      setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
+      resultAt(time)
     }
 
   override protected def domain: Long = WindowTimers.ProcessingTime

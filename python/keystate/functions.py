@@ -178,6 +178,10 @@ class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
         Returns or yields any number of results: Row, tuple, dict or dataclass, or a bare value for
         a one-column schema; ``None`` for no result. A list, an iterator or a generator is many
         results, a tuple is one. A pair of an :class:`OutputTag` and a result goes to a side output.
+        A result is taken as it is when it is yielded or returned: it may change afterwards.
+
+        Raises:
+            OutputTypeError: a result does not fit the output schema; not in the function itself.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:

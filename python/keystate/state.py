@@ -5,7 +5,8 @@ with a descriptor that names it and gives its type: a Spark DDL string (``"long"
 ``"count long, total long"``, ``"array<string>"``), a ``DataType``, a dataclass, or a Python type
 such as ``int``, which is a long, or ``list[str]``. A value is converted when it is written: ``3``
 in a double is read as ``3.0``; what does not fit is refused. After changing a value that was read
-from a state in place, call ``update`` (or ``put``): only then is it kept.
+from a state in place, call ``update`` (or ``put``): only then is it kept. A value that is written is
+taken as it is at that moment, and one that is read is a copy if it can change in place.
 """
 
 from __future__ import annotations

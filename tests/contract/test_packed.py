@@ -85,11 +85,11 @@ def test_values_become_what_arrow_makes_of_them() -> None:
 def test_what_does_not_fit_is_left_to_arrow(kind: T.DataType, value: Any) -> None:
     with pytest.raises(NOT_PACKED):
         PackedRows(struct_codec(struct_of(kind))).write((value,))
-    assert Results(struct_of(kind)).pack([(value,)]) is None
+    assert Results(struct_of(kind), str).pack([(value,)]) is None
 
 
 def test_tags_and_rows_of_another_length_are_left_to_arrow() -> None:
-    results = Results(struct_of(T.LongType(), T.LongType()))
+    results = Results(struct_of(T.LongType(), T.LongType()), str)
     assert results.pack([(OutputTag("late", "key long"), (1,))]) is None
     assert results.pack([(1, 2, 3)]) is None
     assert results.pack([None]) is None

@@ -574,6 +574,10 @@ def test_changes_in_place_stay_where_they_are(build: Any, one_batch: bool, laten
         late = [("a", [4], at(12_000)), ("a", [5], at(12_000))]
         for batch in [late] if one_batch else [[row] for row in late]:
             found += harness.process_batch(batch)
+    check_seen(found, lateness)
+
+
+def check_seen(found: list[Any], lateness: int) -> None:
     seen = [(row.start // 1000, row.seen) for row in found]
     expected = [(0, [1, 2]), (5, [1, 2, 3]), (10, [3])]
     if lateness:

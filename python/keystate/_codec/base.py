@@ -46,10 +46,14 @@ class Codec:
     Attributes:
         plain: values of just this class are read as they are written, so ``as_read`` need not be
             asked; ``None`` where more than the class counts. What only few of them are, a long
-            of more than 64 bits or a string that is no Unicode, is left to ``encode`` to refuse.
+            of more than 64 bits or a string that is no Unicode, ``is_plain`` tells too.
         as_key: gives a value that was decoded the form in which a dictionary finds it: hashable,
             and the same for values that Spark holds equal. ``None`` where that is so already.
         key_class: values of just this class are keys as they are; for others ask ``key``.
+        frozen: values of just this class never change, and are encoded later as they would be now;
+            ``None`` where that can't be told by the class.
+        mutable: whether what is read can change in place: lists, dicts, dataclasses, and what has
+            one of them in it. It is handed out as a ``copy`` only.
     """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
@@ -59,6 +63,8 @@ class Codec:
         self.plain: type | None = accepted[0] if len(accepted) == 1 else None
         self.as_key: Form | None = None
         self.key_class: type | None = accepted[0] if len(accepted) == 1 else None
+        self.frozen: type | None = accepted[0] if len(accepted) == 1 else None
+        self.mutable = False
         self.packed_reader: Callable[[bytes, int], Any] | None = None  # once there is one
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -81,6 +87,18 @@ class Codec:
         if self.plain is not None and set(map(type, values)) <= {self.plain, NONE}:
             return list(values)
         return list(map(self.as_read, values))
+
+    def is_plain(self, value: Any) -> bool:
+        """Whether a value is read as it is written, and fits."""
+        return type(value) is self.plain
+
+    def copy(self, value: Any) -> Any:
+        """A copy of a value that was read, which may change without it."""
+        return value
+
+    def all_copied(self, values: Sequence[Any]) -> list[Any]:
+        """The same of many values, as a new list."""
+        return list(map(self.copy, values)) if self.mutable else list(values)
 
     def key(self, value: Any) -> Any:
         """What a dictionary finds a user's value by, as ``as_key``; ``None`` stays.

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec.base import Codec, Shape, mask_of, offsets, offsets_of, with_nulls
+from keystate._codec.base import NONE, Codec, Shape, mask_of, offsets, offsets_of, with_nulls
 from keystate._codec.misfits import Misfit
+
+_SEQUENCES = {list, tuple, NONE}
 
 
 class ArrayCodec(Codec):
@@ -19,7 +22,8 @@ class ArrayCodec(Codec):
         self._element = element
         self._nullable = data_type.containsNull
         self._make: Callable[[Any], Any] = tuple if shape.cls is tuple else list
-        self.plain = None
+        self.plain = self.frozen = None
+        self.mutable = self._make is list or element.mutable
         self.as_key = self._as_key
         self.key_class = None
 
@@ -28,26 +32,30 @@ class ArrayCodec(Codec):
         return None if value is None else tuple(value if form is None else map(form, value))
 
     def key(self, value: Any) -> Any:
+        value = self._sequence(value)
         if value is None:
             return None
-        if not isinstance(value, (list, tuple)):
-            raise Misfit(value, self.name)
         try:
             return tuple(map(self._element.key, value))
         except Misfit as e:
             raise e.within("an element of the array") from None
 
     def as_read(self, value: Any) -> Any:
+        value = self._sequence(value)
         if value is None:
             return None
-        if not isinstance(value, (list, tuple)):
-            raise Misfit(value, self.name)
-        if not self._nullable and None in value:
+        if not self._nullable and any(each is None for each in value):
             raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         try:
             elements = self._element.all_as_read(value)
         except Misfit as e:
             raise e.within("an element of the array") from None
+        return elements if self._make is list else self._make(elements)
+
+    def copy(self, value: Any) -> Any:
+        if value is None or not self.mutable:
+            return value
+        elements = self._element.all_copied(value)
         return elements if self._make is list else self._make(elements)
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -60,11 +68,10 @@ class ArrayCodec(Codec):
         return with_nulls(lists, array)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        for value in values:
-            if value is not None and not isinstance(value, (list, tuple)):
-                raise Misfit(value, self.name)
+        if not set(map(type, values)) <= _SEQUENCES:
+            values = list(map(self._sequence, values))
         flat = list(chain.from_iterable(v for v in values if v is not None))
-        if not self._nullable and None in flat:
+        if not self._nullable and any(each is None for each in flat):
             raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         try:
             elements = self._element.encode(flat)
@@ -74,6 +81,14 @@ class ArrayCodec(Codec):
             offsets_of(values), elements, type=self.arrow, mask=mask_of(values)
         )
 
+    def _sequence(self, value: Any) -> Any:
+        """A value whose elements can be gone through; NumPy's arrays as lists."""
+        if value is None or isinstance(value, (list, tuple)):
+            return value
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            return value.tolist()
+        raise Misfit(value, self.name)
+
 
 class MapCodec(Codec):
     def __init__(self, data_type: T.MapType, key: Codec, value: Codec) -> None:
@@ -81,7 +96,8 @@ class MapCodec(Codec):
         self._key = key
         self._value = value
         self._nullable = data_type.valueContainsNull
-        self.plain = None
+        self.plain = self.frozen = None
+        self.mutable = True
 
     def as_read(self, value: Any) -> Any:
         if value is None:
@@ -95,12 +111,19 @@ class MapCodec(Codec):
         except Misfit as e:
             raise e.within("a key of the map") from None
         items = list(value.values())
-        if not self._nullable and None in items:
+        if not self._nullable and any(each is None for each in items):
             raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
         try:
             return dict(zip(keys, self._value.all_as_read(items)))
         except Misfit as e:
             raise e.within("a value of the map") from None
+
+    def copy(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not self._value.mutable:
+            return dict(value)
+        return {key: self._value.copy(each) for key, each in value.items()}
 
     def decode(self, array: pa.Array) -> list[Any]:
         at = offsets(array)
@@ -128,7 +151,7 @@ class MapCodec(Codec):
         except Misfit as e:
             raise e.within("a key of the map") from None
         items = list(chain.from_iterable(v.values() for v in present))
-        if not self._nullable and None in items:
+        if not self._nullable and any(each is None for each in items):
             raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
         try:
             encoded_values = self._value.encode(items)

@@ -55,6 +55,9 @@ class IntegerCodec(FixedCodec):
             raise Misfit(value, self.name)
         return value
 
+    def is_plain(self, value: Any) -> bool:
+        return type(value) is self.plain and self.lowest <= value <= self.highest
+
     def key(self, value: Any) -> Any:
         return self.as_read(value)
 
@@ -128,7 +131,8 @@ class DecimalCodec(Codec):
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
         assert isinstance(data_type, T.DecimalType)
-        self.plain = self.key_class = None
+        # Whether one fits shows only when it is read.
+        self.plain = self.key_class = self.frozen = None
         self._unit = Decimal(1).scaleb(-data_type.scale)
         self._bound = Decimal(1).scaleb(data_type.precision - data_type.scale)
 

@@ -14,7 +14,8 @@ from keystate._codec.base import Codec, Form, Shape, validity
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
 from keystate._codec.rows import row_class, row_maker
-from keystate._compiled import make_rows, row_reader
+from keystate._codec.text import StringCodec
+from keystate._compiled import make_rows, row_reader, row_taker
 from keystate._compiled.plain import Field
 
 
@@ -41,7 +42,8 @@ class StructCodec(Codec):
             self.make = lambda values: cls(*values)
         # Values of these classes have the fields in their order.
         self._ordered = {tuple, self._class} if issubclass(self._class, tuple) else {tuple}
-        self.plain = None
+        self.plain = self.frozen = None
+        self.mutable = any(field.mutable for field in fields) or not _is_frozen(self._class)
         self.as_key = self._as_key
         self.key_class = None
         self._key_forms = [field.as_key for field in fields]
@@ -69,6 +71,8 @@ class StructCodec(Codec):
             fits = []
             if isinstance(field, IntegerCodec):
                 fits.append(f"type(v{i}) is int and {field.lowest} <= v{i} <= {field.highest}")
+            elif isinstance(field, StringCodec):
+                fits.append(f"type(v{i}) is str and v{i}.isascii()")
             elif field.plain is not None:
                 scope[f"class{i}"] = field.plain
                 fits.append(f"type(v{i}) is class{i}")
@@ -81,13 +85,33 @@ class StructCodec(Codec):
         reader: Form = scope["as_read"]
         if not self._are_rows:
             return reader
-        return row_reader(self._class, reader, tuple(map(self._usual, range(len(self.fields)))))
+        return row_reader(self._class, reader, self._usual_fields)
+
+    def taker(self, slow: Form) -> Form:
+        """What takes a row that is handed over, as it is at that moment.
+
+        A tuple of values that never change is taken as it is, and so is the bare value of a single
+        column. For all else there is another function.
+        """
+        return row_taker(self._class, slow, self._usual_fields)
+
+    @cached_property
+    def _usual_fields(self) -> tuple[Field, ...]:
+        return tuple(map(self._usual, range(len(self.fields))))
 
     def _usual(self, i: int) -> Field:
         field, nullable = self.fields[i], i not in self._required
         if isinstance(field, IntegerCodec):
-            return Field(int, nullable, field.lowest, field.highest)
-        return Field(field.plain, nullable)
+            return Field(int, int, nullable, field.lowest, field.highest)
+        return Field(field.plain, field.frozen, nullable)
+
+    def copy(self, value: Any) -> Any:
+        if value is None or not self.mutable:
+            return value
+        values = value if self._are_rows else self._tuple(value)
+        return self.make(
+            tuple([f.copy(v) if f.mutable else v for f, v in zip(self.fields, values)])
+        )
 
     def _field_reader(self, i: int) -> Form:
         field, name, required = self.fields[i], self.names[i], i in self._required
@@ -202,3 +226,9 @@ class StructCodec(Codec):
             except AttributeError:
                 raise Misfit(value, self.name) from None
         raise Misfit(value, self.name)
+
+
+def _is_frozen(cls: type) -> bool:
+    """Whether the fields of a struct's class can't be set."""
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return issubclass(cls, tuple) or (parameters is not None and parameters.frozen)

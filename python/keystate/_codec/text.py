@@ -9,9 +9,19 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec.base import Codec, offsets
+from keystate._codec.misfits import Misfit
+from keystate._compiled.plain import is_text
 
 
 class StringCodec(Codec):
+    def is_plain(self, value: Any) -> bool:
+        return type(value) is str and (value.isascii() or is_text(value))
+
+    def as_read(self, value: Any) -> Any:
+        if type(value) is str and not self.is_plain(value):
+            raise Misfit(value, self.name)
+        return super().as_read(value)
+
     def decode(self, array: pa.Array) -> list[Any]:
         if array.null_count or array.type != pa.string() or len(array) == 0:
             return super().decode(array)

@@ -34,7 +34,7 @@ class NaiveCodec(Codec):
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
-        self.plain = self.key_class = None
+        self.plain = self.key_class = self.frozen = None
         self._class: Any = accepted[0]
 
     def as_read(self, value: Any) -> Any:

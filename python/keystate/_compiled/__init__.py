@@ -17,8 +17,10 @@ from keystate._compiled.plain import (
     ValueCells,
     call_with_context,
     call_with_row,
+    collect,
     make_rows,
     row_reader,
+    row_taker,
 )
 
 __all__ = [
@@ -29,8 +31,10 @@ __all__ = [
     "ValueCells",
     "call_with_context",
     "call_with_row",
+    "collect",
     "make_rows",
     "row_reader",
+    "row_taker",
 ]
 
 
@@ -50,4 +54,5 @@ if NATIVE is not None:
     Cursor, Cells = NATIVE.Cursor, NATIVE.Cells  # type: ignore[misc]
     ValueCells, MapCells = NATIVE.ValueCells, NATIVE.MapCells  # type: ignore[misc]
     call_with_context, call_with_row = NATIVE.call_with_context, NATIVE.call_with_row
-    make_rows, row_reader = NATIVE.make_rows, NATIVE.RowReader
+    collect, make_rows = NATIVE.collect, NATIVE.make_rows
+    row_reader, row_taker = NATIVE.RowReader, NATIVE.RowTaker

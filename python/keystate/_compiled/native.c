@@ -101,10 +101,11 @@ static PyTypeObject CursorType = {
     .tp_members = cursor_members,
 };
 
-/* ---- RowReader: a tuple as the row that will be read ------------------------------------------ */
+/* ---- RowReader: a tuple as the row that will be read; RowTaker: a result as it is now ---------- */
 
 typedef struct {
-    PyObject *cls;       /* values of just this class fit; NULL: none do */
+    PyObject *cls;       /* values of just this class are read as they are; NULL: none are */
+    PyObject *frozen;    /* values of just this class never change; NULL: none are known to */
     long long lowest, highest;   /* of an int */
     int is_int, nullable;
 } Field;
@@ -112,23 +113,70 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyTypeObject *cls;
-    PyObject *plain;     /* the same in Python */
+    PyObject *plain;     /* the same in Python, for what is not usual */
     Py_ssize_t width;
     Field *fields;
     vectorcallfunc vectorcall;
 } RowReader;
 
+/* Whether a number is within these bounds. */
+static inline int
+is_within(PyObject *value, long long lowest, long long highest)
+{
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return !overflow && lowest <= number && number <= highest;
+}
+
+/* Whether a string is Unicode: half of a surrogate pair is not. */
+static inline int
+is_text(PyObject *value)
+{
+    int kind = PyUnicode_KIND(value);
+    if (kind == PyUnicode_1BYTE_KIND) return 1;
+    const void *data = PyUnicode_DATA(value);
+    for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(value); i++) {
+        Py_UCS4 letter = PyUnicode_READ(kind, data, i);
+        if (letter >= 0xD800 && letter <= 0xDFFF) return 0;
+    }
+    return 1;
+}
+
+/* Whether a value of this class fits where the class is all that is usually asked. */
+static inline int
+is_sound(PyTypeObject *cls, PyObject *value)
+{
+    if (cls == &PyLong_Type) return is_within(value, LLONG_MIN, LLONG_MAX);
+    return cls != &PyUnicode_Type || is_text(value);
+}
+
 static inline int
 fits(const Field *field, PyObject *value)
 {
     if (value == Py_None) return field->nullable;
-    if (field->is_int) {
-        if (!PyLong_CheckExact(value)) return 0;
-        int overflow;
-        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        return !overflow && field->lowest <= number && number <= field->highest;
-    }
-    return (PyObject *)Py_TYPE(value) == field->cls;
+    if (field->is_int)
+        return PyLong_CheckExact(value) && is_within(value, field->lowest, field->highest);
+    return (PyObject *)Py_TYPE(value) == field->cls && is_sound(Py_TYPE(value), value);
+}
+
+/* Whether a value can be taken as it is: it never changes, and it will fit. */
+static inline int
+stays(const Field *field, PyObject *value)
+{
+    if (value == Py_None) return field->nullable;
+    if (field->is_int)
+        return PyLong_CheckExact(value) && is_within(value, field->lowest, field->highest);
+    return (PyObject *)Py_TYPE(value) == field->frozen && is_sound(Py_TYPE(value), value);
+}
+
+/* Whether that holds for all values of a tuple. */
+static inline int
+all_stay(RowReader *self, PyObject *tuple)
+{
+    if (PyTuple_GET_SIZE(tuple) != self->width) return 0;
+    for (Py_ssize_t i = 0; i < self->width; i++)
+        if (!stays(&self->fields[i], PyTuple_GET_ITEM(tuple, i))) return 0;
+    return 1;
 }
 
 /* A row without its values. */
@@ -166,13 +214,32 @@ reader_call(RowReader *self, PyObject *const *args, size_t nargsf, PyObject *kwn
     return PyObject_Vectorcall(self->plain, args, nargsf, kwnames);
 }
 
+/* A new reference. */
+static inline PyObject *
+taken(RowReader *self, PyObject *result)
+{
+    int usual = PyTuple_CheckExact(result) || Py_IS_TYPE(result, self->cls)
+                    ? all_stay(self, result)
+                    : self->width == 1 && stays(&self->fields[0], result);
+    return usual ? Py_NewRef(result) : PyObject_CallOneArg(self->plain, result);
+}
+
+static PyObject *
+taker_call(RowReader *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) == 1 && kwnames == NULL) return taken(self, args[0]);
+    return PyObject_Vectorcall(self->plain, args, nargsf, kwnames);
+}
+
 static int
 reader_traverse(RowReader *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->cls);
     Py_VISIT(self->plain);
-    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++) {
         Py_VISIT(self->fields[i].cls);
+        Py_VISIT(self->fields[i].frozen);
+    }
     return 0;
 }
 
@@ -182,14 +249,16 @@ reader_dealloc(RowReader *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->cls);
     Py_XDECREF(self->plain);
-    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++)
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++) {
         Py_XDECREF(self->fields[i].cls);
+        Py_XDECREF(self->fields[i].frozen);
+    }
     PyMem_Free(self->fields);
     Py_TYPE(self)->tp_free(self);
 }
 
 static PyObject *
-reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+made(PyTypeObject *type, PyObject *args, vectorcallfunc call)
 {
     PyTypeObject *cls;
     PyObject *plain, *fields;
@@ -201,7 +270,7 @@ reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     RowReader *self = (RowReader *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
-    self->vectorcall = (vectorcallfunc)reader_call;
+    self->vectorcall = call;
     self->cls = (PyTypeObject *)Py_NewRef(cls);
     self->plain = Py_NewRef(plain);
     self->width = PyTuple_GET_SIZE(fields);
@@ -212,17 +281,30 @@ reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     for (Py_ssize_t i = 0; i < self->width; i++) {
         Field *field = &self->fields[i];
-        PyObject *class;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, i), "OpLL", &class, &field->nullable,
-                              &field->lowest, &field->highest))
+        PyObject *class, *frozen;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, i), "OOpLL", &class, &frozen,
+                              &field->nullable, &field->lowest, &field->highest))
             goto failed;
         field->is_int = class == (PyObject *)&PyLong_Type;
         if (class != Py_None) field->cls = Py_NewRef(class);
+        if (frozen != Py_None) field->frozen = Py_NewRef(frozen);
     }
     return (PyObject *)self;
 failed:
     Py_DECREF(self);
     return NULL;
+}
+
+static PyObject *
+reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    return made(type, args, (vectorcallfunc)reader_call);
+}
+
+static PyObject *
+taker_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    return made(type, args, (vectorcallfunc)taker_call);
 }
 
 /* Like a tuple it never changes, so it is not cleared: what else is in a circle is. */
@@ -232,6 +314,18 @@ static PyTypeObject RowReaderType = {
     .tp_basicsize = sizeof(RowReader),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_new = reader_new,
+    .tp_traverse = (traverseproc)reader_traverse,
+    .tp_dealloc = (destructor)reader_dealloc,
+    .tp_vectorcall_offset = offsetof(RowReader, vectorcall),
+    .tp_call = PyVectorcall_Call,
+};
+
+static PyTypeObject RowTakerType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.RowTaker",
+    .tp_basicsize = sizeof(RowReader),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = taker_new,
     .tp_traverse = (traverseproc)reader_traverse,
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_vectorcall_offset = offsetof(RowReader, vectorcall),
@@ -250,6 +344,7 @@ typedef struct {
     PyObject *as_row;    /* makes a row of a tuple */
     PyObject *standard;  /* what a key without a value has */
     char is_shared;      /* whether all keys may have the same object of it */
+    char is_mutable;     /* whether a value can change in place: then a copy is handed out */
     /* Of maps only. */
     PyObject *key_class;
     PyObject *whole;     /* the class of cells that have the whole map */
@@ -351,6 +446,13 @@ is_stored(Cells *self, PyObject *value)
     return 1;
 }
 
+/* Whether a value is stored as it is. */
+static inline int
+is_plain(Cells *self, PyObject *value)
+{
+    return (PyObject *)Py_TYPE(value) == self->plain && is_sound(Py_TYPE(value), value);
+}
+
 /* Calls the method of that name that comes after those of a type, with the same arguments. */
 static PyObject *
 in_python(Cells *self, PyTypeObject *type, PyObject *name, PyObject *const *args, Py_ssize_t count,
@@ -375,7 +477,7 @@ cells_get(Cells *self, PyObject *noargs)
 static PyObject *
 cells_set(Cells *self, PyObject *value)
 {
-    if ((PyObject *)Py_TYPE(value) == self->plain && is_stored(self, value)) Py_RETURN_NONE;
+    if (is_plain(self, value) && is_stored(self, value)) Py_RETURN_NONE;
     return in_python(self, &CellsType, name_set, &value, 1, NULL);
 }
 
@@ -395,16 +497,7 @@ cells_value(Cells *self, PyObject *noargs)
         if (value == Py_None) {
             if (self->is_shared && self->standard != NULL) return Py_NewRef(self->standard);
         }
-        else if (!PyTuple_CheckExact(value)) return Py_NewRef(value);
-        else if (self->as_row != NULL && Py_IS_TYPE(self->as_row, &RowReaderType)) {
-            /* Memory for the row may take a garbage collection, and that may run code of the
-             * user's which changes the cell. */
-            Py_INCREF(value);
-            PyObject *row = usual_row((RowReader *)self->as_row, value);
-            Py_DECREF(value);
-            if (row != NULL && PyList_SetItem(self->cells, slot, Py_NewRef(row)) < 0) Py_CLEAR(row);
-            if (row != NULL || PyErr_Occurred()) return row;
-        }
+        else if (!self->is_mutable) return Py_NewRef(value);
     }
     return in_python(self, &ValueCellsType, name_value, NULL, 0, NULL);
 }
@@ -412,9 +505,16 @@ cells_value(Cells *self, PyObject *noargs)
 static PyObject *
 cells_update(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    if (count == 1 && keywords == NULL && (PyObject *)Py_TYPE(args[0]) == self->plain &&
-        is_stored(self, args[0]))
-        Py_RETURN_NONE;
+    if (count == 1 && keywords == NULL) {
+        PyObject *value = args[0], *reader = self->as_row, *row = NULL;
+        if (is_plain(self, value)) row = Py_NewRef(value);
+        else if (PyTuple_CheckExact(value) && reader != NULL && Py_IS_TYPE(reader, &RowReaderType))
+            row = usual_row((RowReader *)reader, value);
+        int stored = row != NULL && is_stored(self, row);
+        Py_XDECREF(row);
+        if (stored) Py_RETURN_NONE;
+        if (PyErr_Occurred()) return NULL;
+    }
     return in_python(self, &ValueCellsType, name_update, args, count, keywords);
 }
 
@@ -435,6 +535,7 @@ static PyMemberDef value_members[] = {
     {"_tuple_as_read", T_OBJECT_EX, offsetof(Cells, as_row), 0, NULL},
     {"_default", T_OBJECT_EX, offsetof(Cells, standard), 0, NULL},
     {"_shared_default", T_BOOL, offsetof(Cells, is_shared), 0, NULL},
+    {"_mutable", T_BOOL, offsetof(Cells, is_mutable), 0, NULL},
     {NULL},
 };
 
@@ -497,7 +598,7 @@ static PyObject *
 map_put(Cells *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     PyObject *cell = map_cell(self, args, count, 2, keywords);
-    if (cell == NULL || (PyObject *)Py_TYPE(args[1]) != self->plain || !is_dirtied(self)) {
+    if (cell == NULL || !is_plain(self, args[1]) || !is_dirtied(self)) {
         Py_XDECREF(cell);
         return in_python(self, &MapCellsType, name_put, args, count, keywords);
     }
@@ -564,18 +665,27 @@ make_rows(PyObject *module, PyObject *args)
     return made;
 }
 
+/* Adds a result as it is now. */
+static inline int
+add_one(PyObject *result, PyObject *take, PyObject *results)
+{
+    PyObject *now = Py_IS_TYPE(take, &RowTakerType) ? taken((RowReader *)take, result)
+                                                    : PyObject_CallOneArg(take, result);
+    int failed = now == NULL ? -1 : PyList_Append(results, now);
+    Py_XDECREF(now);
+    return failed;
+}
+
 /* Adds what a call returned to the results. */
 static int
-add(PyObject *result, PyObject *results)
+add(PyObject *result, PyObject *take, PyObject *results)
 {
     if (result == Py_None) return 0;
-    if (PyList_CheckExact(result))
-        return PyList_SetSlice(results, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, result);
-    if (!PyIter_Check(result)) return PyList_Append(results, result);
+    if (!PyList_CheckExact(result) && !PyIter_Check(result)) return add_one(result, take, results);
     PyObject *iterator = PyObject_GetIter(result), *each;
     int failed = iterator == NULL;
     while (!failed && (each = PyIter_Next(iterator)) != NULL) {
-        failed = PyList_Append(results, each);
+        failed = add_one(each, take, results);
         Py_DECREF(each);
     }
     Py_XDECREF(iterator);
@@ -583,11 +693,19 @@ add(PyObject *result, PyObject *results)
 }
 
 static PyObject *
+collect(PyObject *module, PyObject *args)
+{
+    PyObject *result, *take, *results;
+    if (!PyArg_ParseTuple(args, "OOO!", &result, &take, &PyList_Type, &results)) return NULL;
+    return add(result, take, results) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
 call_each(PyObject *args, int arguments)
 {
-    PyObject *call, *slots, *given, *results;
+    PyObject *call, *slots, *given, *take, *results;
     Cursor *context;
-    if (!PyArg_ParseTuple(args, "OO!OOO!", &call, &CursorType, &context, &slots, &given,
+    if (!PyArg_ParseTuple(args, "OO!OOOO!", &call, &CursorType, &context, &slots, &given, &take,
                           &PyList_Type, &results))
         return NULL;
     PyObject *each_slot = PyObject_GetIter(slots);
@@ -602,7 +720,7 @@ call_each(PyObject *args, int arguments)
         Py_XSETREF(context->row, Py_NewRef(row));
         PyObject *result =
             PyObject_Vectorcall(call, stack + 1, arguments | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-        failed = result == NULL ? -1 : add(result, results);
+        failed = result == NULL ? -1 : add(result, take, results);
         Py_XDECREF(result);
         Py_DECREF(row);
     }
@@ -626,6 +744,7 @@ call_with_row(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"make_rows", make_rows, METH_VARARGS, NULL},
+    {"collect", collect, METH_VARARGS, NULL},
     {"call_with_context", call_with_context, METH_VARARGS, NULL},
     {"call_with_row", call_with_row, METH_VARARGS, NULL},
     {NULL},
@@ -655,7 +774,8 @@ PyInit_native(void)
     if (made == NULL || PyModule_AddType(made, &CursorType) < 0 ||
         PyModule_AddType(made, &CellsType) < 0 ||
         PyModule_AddType(made, &ValueCellsType) < 0 ||
-        PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &RowReaderType) < 0) {
+        PyModule_AddType(made, &MapCellsType) < 0 ||
+        PyModule_AddType(made, &RowReaderType) < 0 || PyModule_AddType(made, &RowTakerType) < 0) {
         Py_XDECREF(made);
         return NULL;
     }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import GeneratorType
 from typing import Any, NamedTuple
 
 Call = Callable[..., Any]
 
-#: What is many results.
-MANY = (list, GeneratorType)
+#: Takes a result as it is now: gives what does not change with it.
+Take = Callable[[Any], Any]
 
 
 class Cursor:
@@ -45,16 +44,18 @@ class MapCells:
 
 
 class Field(NamedTuple):
-    """Which values of a row's field are read as they are written.
+    """Which values of a row's field need no look at what they are.
 
     Attributes:
-        cls: of just this class; ``None``: no value is.
+        cls: of just this class, they are read as they are written; ``None``: no value is.
+        frozen: of just this class, they never change; ``None``: that can't be told.
         nullable: whether ``None`` is one.
         lowest: of ints.
         highest: of ints.
     """
 
     cls: type | None
+    frozen: type | None
     nullable: bool
     lowest: int = 0
     highest: int = 0
@@ -73,48 +74,96 @@ def row_reader(
     return as_read
 
 
+def row_taker(
+    cls: type, slow: Callable[[Any], Any], fields: tuple[Field, ...]
+) -> Callable[[Any], Any]:
+    """What takes a result as it is now: itself if it never changes, else what a function makes.
+
+    A result that never changes is a tuple, or a row of this class, of values of the fields' frozen
+    classes; or the bare value of the only field.
+
+    Args:
+        cls: the rows', derived from tuple.
+        slow: makes of any other result one that does not change with it.
+        fields: of the rows.
+    """
+    width, only = len(fields), fields[0] if len(fields) == 1 else None
+
+    def take(result: Any) -> Any:
+        if type(result) in (tuple, cls):
+            row: Any = result
+            if len(row) == width and all(map(_stays, fields, row)):
+                return row
+        elif only is not None and _stays(only, result):
+            return result
+        return slow(result)
+
+    return take
+
+
+def _stays(field: Field, value: Any) -> bool:
+    if value is None:
+        return field.nullable
+    if type(value) is not field.frozen:
+        return False
+    if isinstance(value, int) and field.frozen is int:
+        return field.lowest <= value <= field.highest
+    return not isinstance(value, str) or value.isascii() or is_text(value)
+
+
+def is_text(value: str) -> bool:
+    """Whether it is Unicode: half of a surrogate pair is not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def make_rows(cls: type, columns: list[list[Any]]) -> list[Any]:
     """A row for each index of these columns, of a class derived from tuple."""
     return list(map(partial(tuple.__new__, cls), zip(*columns)))
 
 
 def call_with_context(
-    call: Call, context: Any, slots: Iterable[int], rows: Iterable[Any], results: list[Any]
+    call: Call,
+    context: Any,
+    slots: Iterable[int],
+    rows: Iterable[Any],
+    take: Take,
+    results: list[Any],
 ) -> None:
     """Calls a function with each row and the context, which has its slot and the row meanwhile.
 
-    The results are those that it yields, those of a list that it returns, or the one.
+    The results are those that it yields, those of a list that it returns, or the one; each as it is
+    at that moment.
     """
-    extend = results.extend
     for context.slot, row in zip(slots, rows):
         context.row = row
-        result = call(row, context)
-        if result is not None:
-            if type(result) in MANY:
-                extend(result)
-            else:
-                collect(result, results)
+        collect(call(row, context), take, results)
 
 
 def call_with_row(
-    call: Call, context: Any, slots: Iterable[int], rows: Iterable[Any], results: list[Any]
+    call: Call,
+    context: Any,
+    slots: Iterable[int],
+    rows: Iterable[Any],
+    take: Take,
+    results: list[Any],
 ) -> None:
     """The same for a function of the row alone."""
-    extend = results.extend
     for context.slot, row in zip(slots, rows):
         context.row = row
-        result = call(row)
-        if result is not None:
-            if type(result) in MANY:
-                extend(result)
-            else:
-                collect(result, results)
+        collect(call(row), take, results)
 
 
-def collect(result: Any, results: list[Any]) -> None:
-    """Adds what a call returned that is neither a list nor a generator."""
-    # Asked of its class: a dict whose keys are attributes too may say yes to everything.
-    if hasattr(type(result), "__next__"):
-        results.extend(result)
+def collect(result: Any, take: Take, results: list[Any]) -> None:
+    """Adds what a call returned to the results: many of a list or an iterator, else one or none."""
+    if result is None:
+        return
+    # An iterator is asked of its class: a dict whose keys are attributes too may say yes to all.
+    if type(result) is list or hasattr(type(result), "__next__"):
+        for each in result:
+            results.append(take(each))
     else:
-        results.append(result)
+        results.append(take(result))

@@ -14,7 +14,8 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._compiled.plain import MANY, collect
+from keystate._compiled import collect
+from keystate._compiled.plain import Take
 from keystate._spec import OperatorSpec
 from keystate._worker.async_context import AsyncRowContext, Call
 from keystate._worker.context import RowContext, WorkerRuntimeContext
@@ -26,7 +27,7 @@ from keystate._worker.plan import FunctionPlan
 from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
 
-#: What a call emitted, and what it raised.
+#: What a call emitted, as it was then, and what it raised.
 _Outcome = tuple[list[Any], Exception | None]
 
 
@@ -145,7 +146,7 @@ class AsyncOperator(KeyedOperator):
     async def _process(self, call: Call) -> list[Any]:
         outcome = await self._in_time(self._attempts(call))
         if outcome is None:
-            return await _results_of(self._on_timeout(call.row, self._context))
+            return await _results_of(self._on_timeout(call.row, self._context), self._results.take)
         results, error = outcome
         if error is not None:
             raise error
@@ -167,16 +168,23 @@ class AsyncOperator(KeyedOperator):
         while True:
             attempt += 1
             results: list[Any] = []
+            emitted: list[Any] = []  # as the function gave them: a strategy looks at them
+
+            def take(result: Any, emitted: list[Any] = emitted) -> Any:
+                emitted.append(result)
+                return self._results.take(result)
+
             error: Exception | None = None
             try:
-                results = await _results_of(self._call(call.row, self._context))
+                taking = self._results.take if retry is None else take
+                results = await _results_of(self._call(call.row, self._context), taking)
             except KeystateError:
                 raise
             except Exception as e:
                 error = e
             if retry is None or not retry.can_retry(attempt):
                 return results, error
-            if not retry.should_retry(results, error):
+            if not retry.should_retry(emitted, error):
                 return results, error
             await asyncio.sleep(retry.get_backoff_time_millis(attempt) / 1000)
 
@@ -187,19 +195,15 @@ class AsyncOperator(KeyedOperator):
         # Not before its turn: another timer of the key may have deleted it.
         if not self._timers.take(call.slot, domain, time):
             return []
-        return await _results_of(self._on_timer(time, self._context))
+        return await _results_of(self._on_timer(time, self._context), self._results.take)
 
 
-async def _results_of(returned: Any) -> list[Any]:
+async def _results_of(returned: Any, take: Take) -> list[Any]:
     """All results of a call, whatever kind of function it was of."""
     if hasattr(type(returned), "__aiter__"):
-        return [result async for result in returned]
+        return [take(result) async for result in returned]
     if hasattr(type(returned), "__await__"):
         returned = await returned
-    if returned is None:
-        return []
-    if type(returned) in MANY:
-        return list(returned)
     results: list[Any] = []
-    collect(returned, results)
+    collect(returned, take, results)
     return results

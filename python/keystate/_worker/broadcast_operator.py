@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import codec, shorten
-from keystate._compiled.plain import collect
+from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.broadcast_state import (
@@ -96,11 +96,7 @@ class BroadcastOperator(KeyedOperator):
         context, call = self._elements, self._on_broadcast
         context.apply = self._apply_to_keyed_state if self._keyed else None
         for context.row in rows:
-            result = call(context.row, context)
-            if isinstance(result, list):
-                results.extend(result)
-            elif result is not None:
-                collect(result, results)
+            collect(call(context.row, context), self._results.take, results)
         context.row = None
 
     def _broadcast_batch(self, results: list[Any], last: bool) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +33,7 @@ class RowContext(Cursor):
         self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
         self.timers: WorkerTimers | None = None
         self.keys: list[Any] = []
+        self.key_copy: Callable[[Any], Any] | None = None  # where keys can change in place
         self.control: dict[str, Any] = {}
         self.field_names: list[str] | None = None  # of rows that are no tuples
         self._streaming = True
@@ -51,12 +53,13 @@ class RowContext(Cursor):
     def get_current_key(self) -> Any:
         """The key: the bare value for one key column, a Row for several."""
         try:
-            return self.keys[self.slot]  # type: ignore[index]
+            key = self.keys[self.slot]  # type: ignore[index]
         except TypeError:
             raise StateAccessError(
                 "there is no current key outside of a call, nor in a function of batches, which "
                 "has batch.keys"
             ) from None
+        return key if self.key_copy is None else self.key_copy(key)
 
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""

@@ -27,7 +27,8 @@ class InitialStateOperator(TwoInputOperator):
                 raise _emitted(result)
         context.input = 0
         of_rows = slots[len(rows.second) :]
-        LOOPS[self._plan.style](self._call, context, of_rows, rows.first, results)
+        loop = LOOPS[self._plan.style]
+        loop(self._call, context, of_rows, rows.first, self._results.take, results)
 
     def _of_input(self) -> str:
         return " of the initial state" if self._context.input else ""

@@ -186,7 +186,11 @@ class SnapshotContext:
 
 
 class InstanceListState(ListState[Any]):
-    """Elements as they are read; encoded for a snapshot."""
+    """Elements as they are read; encoded for a snapshot.
+
+    They are its own: what is added is copied, and so is what is read. Else a change in place would
+    be stored without an update.
+    """
 
     def __init__(self, spec: StateSpec) -> None:
         self._spec = spec
@@ -194,7 +198,7 @@ class InstanceListState(ListState[Any]):
         self._elements: list[Any] = []
 
     def get(self) -> Iterable[Any]:
-        return list(self._elements)
+        return self._codec.all_as_read(self._elements)
 
     def add(self, value: Any) -> None:
         self._elements += self._as_read([value])
@@ -216,7 +220,10 @@ class InstanceListState(ListState[Any]):
 
     def _as_read(self, values: Iterable[Any]) -> list[Any]:
         try:
-            return self._codec.all_as_read(list(values))
+            if isinstance(values, (list, tuple)):
+                return self._codec.all_as_read(values)
+            # One by one: a generator may yield the same object again with another content.
+            return list(map(self._codec.as_read, values))
         except Misfit as e:
             raise self._misfit(e) from None
 

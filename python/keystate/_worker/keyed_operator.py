@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec, shorten
-from keystate._compiled.plain import MANY, collect
+from keystate._codec import codec, shorten, struct_codec
+from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
@@ -49,9 +49,12 @@ class KeyedOperator:
         self._rows = codec(row_type, spec.row_shape)
         if spec.row_shape is not None:
             self._context.field_names = row_type.names
-        self._keys = codec(key_type)
+        self._keys = struct_codec(key_type)
         self._bare_key = len(key_type.fields) == 1
-        self._results = make_results(output_type, spec.side_outputs)
+        if self._keys.mutable:
+            of_one = self._keys.fields[0] if self._bare_key else self._keys
+            self._context.key_copy = of_one.copy
+        self._results = make_results(output_type, spec.side_outputs, self._where)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
         self._context.hear(control)
         self._keeper: InstanceKeeper | None = None
@@ -239,7 +242,8 @@ class KeyedOperator:
     # -- calling the user's function ------------------------------------------------------------
 
     def _run(self, slots: Any, rows: Any, results: list[Any]) -> None:
-        LOOPS[self._plan.style](self._call, self._context, slots, rows, results)
+        loop = LOOPS[self._plan.style]
+        loop(self._call, self._context, slots, rows, self._results.take, results)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
@@ -247,11 +251,7 @@ class KeyedOperator:
         for slot, domain, time in message.due():
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
-                result = self._on_timer(time, context)
-                if type(result) in MANY:
-                    results.extend(result)
-                elif result is not None:
-                    collect(result, results)
+                collect(self._on_timer(time, context), self._results.take, results)
 
     def _guard(self, call: Callable[[], None]) -> None:
         """Runs the user's code; an error of it is reported with its own traceback first."""

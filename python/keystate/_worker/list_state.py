@@ -62,7 +62,7 @@ class WorkerListState(WorkerState, ListState[Any]):
             cell.elements = stored + cell.elements
             cell.stored = len(stored)
             cell.remote = False
-        return cell.elements.copy()
+        return self._codec.all_copied(cell.elements)
 
     def add(self, value: Any) -> None:
         slot = self._cursor.slot
@@ -94,10 +94,15 @@ class WorkerListState(WorkerState, ListState[Any]):
         self.update(())
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        checked = list(values)
-        if any(value is None for value in checked):
-            self._refuse_none("a list can't hold None")
-        return self._all_as_read(checked)
+        if type(values) is list and all(value is not None for value in values):
+            return self._all_as_read(values)
+        # One by one, as each is when it comes: a generator may fill the same object again.
+        checked = []
+        for value in values:
+            if value is None:
+                self._refuse_none("a list can't hold None")
+            checked.append(self._as_read(value))
+        return checked
 
     def _decode(self, message: Columns) -> list[Any]:
         lists = message.elements(state_column(self.index))

@@ -52,20 +52,27 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
 
 
 class MapCopy(ReadOnlyMapCopy, BroadcastState[Any, Any]):
-    """Entries that can be changed, in a loop over them too."""
+    """Entries that can be changed, in a loop over them too.
+
+    Its values are its own: what is put is copied, and so is what is read. Else a change in place
+    would be stored without a put.
+    """
 
     def __init__(self, what: str, keys: Codec, values: Codec) -> None:
         super().__init__(what, keys, {})
         self._values = values
 
+    def get(self, key: Any) -> Any:
+        return self._values.as_read(super().get(key))
+
     def items(self) -> Iterable[tuple[Any, Any]]:
-        return list(self._entries.items())
+        return list(zip(self._entries, self.values()))
 
     def keys(self) -> Iterable[Any]:
         return list(self._entries)
 
     def values(self) -> Iterable[Any]:
-        return list(self._entries.values())
+        return self._values.all_as_read(list(self._entries.values()))
 
     def put(self, key: Any, value: Any) -> None:
         self._put(key, value)

@@ -65,7 +65,8 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         self._key_codec = spec.key_codec()
         self._hashable = self._key_codec.as_key
         self._key_class = self._key_codec.key_class
-        self._whole = self._cell_class
+        # Compiled code hands out what a cell has; what can change in place must be copied.
+        self._whole = None if self._codec.mutable else self._cell_class
 
     def _cell(self) -> MapCell:
         try:
@@ -89,7 +90,7 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
             key = self._as_key(key)
         if cell.remote:
             self._fetch(cell, key)
-        return cell.get(key)
+        return self._codec.copy(cell.get(key)) if self._codec.mutable else cell.get(key)
 
     def contains(self, key: Any) -> bool:
         cell = self._cell()
@@ -105,7 +106,7 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
             self._refuse_none("a map can't have the key None", code="KEYSTATE_NULL_KEY")
         if type(key) is not self._key_class:
             key = self._as_key(key)
-        if type(value) is not self._plain:
+        if not self._codec.is_plain(value):
             value = self._as_read(value)
         cell[key] = value
         cell.changed.add(key)
@@ -136,11 +137,19 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         cell = self._cell()
-        return self._remote_items(cell) if cell.remote else list(cell.items())
+        items = self._remote_items(cell) if cell.remote else list(cell.items())
+        return self._copied(items) if self._codec.mutable else items
+
+    def _copied(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Entries that are handed out."""
+        return ((key, self._codec.copy(value)) for key, value in entries)
+
+    def _copied_one(self, key: Any, value: Any) -> tuple[Any, Any]:
+        return key, self._codec.copy(value) if self._codec.mutable else value
 
     def keys(self) -> Iterable[Any]:
         cell = self._cell()
-        return [key for key, _ in self.items()] if cell.remote else list(cell)
+        return [key for key, _ in self._remote_items(cell)] if cell.remote else list(cell)
 
     def is_empty(self) -> bool:
         cell = self._cell()

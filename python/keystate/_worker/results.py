@@ -15,14 +15,30 @@ from keystate._spec import MAIN_OUTPUT
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
 
+#: Says what is being processed; empty where no row is at hand.
+Where = Callable[[], str]
+
 
 class Results:
-    """Results of one schema. Those for side outputs are dropped: nobody reads them."""
+    """Results of one schema. Those for side outputs are dropped: nobody reads them.
 
-    def __init__(self, output_type: T.StructType, place: str = "the output schema") -> None:
+    A result is taken when it comes, as it is then, and encoded with the others of its message.
+
+    Args:
+        output_type: the schema.
+        where: says in messages what is being processed.
+        place: what the schema is of, for messages.
+    """
+
+    def __init__(
+        self, output_type: T.StructType, where: Where, place: str = "the output schema"
+    ) -> None:
         self._codec = struct_codec(output_type)
         self._bare = len(output_type.fields) == 1
         self._is_row = row_test(output_type)
+        self._where = where
+        #: What a result is now: it does not change with it.
+        self.take = self._codec.taker(self._take)
         self.place = f"{place} {self._codec.name}"
         self.arrow = self._codec.arrow
         self._fields = list(self.arrow)
@@ -39,10 +55,27 @@ class Results:
             main = [result for result in results if not _is_tagged(result)]
             if len(main) < len(results):
                 return self.encode(main)
-            raise OutputTypeError(
-                f"a result does not fit {self.place}: {e}{self._hint(e)}"
-            ) from None
+            raise self._misfit(e) from None
         return pa.StructArray.from_arrays(columns, fields=self._fields)
+
+    def _take(self, result: Any) -> Any:
+        if _is_tagged(result):
+            return result
+        try:
+            if self._bare and not self._is_row(result):
+                result = (result,)
+            elif result is None:
+                raise Misfit(None, self._codec.name)
+            return self._codec.as_read(result)
+        except Misfit as e:
+            raise self._misfit(e) from None
+
+    def _misfit(self, error: Misfit) -> OutputTypeError:
+        where = self._where()
+        return OutputTypeError(
+            f"a result{where and ', ' + where + ','} does not fit {self.place}: "
+            f"{error}{self._hint(error)}"
+        )
 
     def _as_rows(self, results: list[Any]) -> list[Any]:
         return [r if self._is_row(r) else (r,) for r in results] if self._bare else results
@@ -70,10 +103,21 @@ class Results:
 class TaggedResults:
     """Results of the main output and of side outputs: a column for each, one of them not null."""
 
-    def __init__(self, output_type: T.StructType) -> None:
-        self._outputs = [_output(field) for field in output_type.fields]
+    def __init__(self, output_type: T.StructType, where: Where) -> None:
+        self._outputs = [_output(field, where) for field in output_type.fields]
+        main = output_type.fields[0].dataType
+        assert isinstance(main, T.StructType)
+        #: What a result is now: it does not change with it.
+        self.take = struct_codec(main).taker(self._take)
         self._of_tag = {name: i for i, name in enumerate(output_type.names) if i > 0}
         self._fields = list(struct_codec(output_type).arrow)
+
+    def _take(self, result: Any) -> Any:
+        if not _is_tagged(result):
+            return self._outputs[0].take(result)
+        tag, value = result
+        output = self._of_tag.get(tag.tag_id)
+        return result if output is None else (tag, self._outputs[output].take(value))
 
     def encode(self, results: list[Any]) -> pa.Array:
         """The results in their order; those with other tags are dropped."""
@@ -94,15 +138,15 @@ class TaggedResults:
         return pa.StructArray.from_arrays(columns, fields=self._fields)
 
 
-def make_results(output_type: T.StructType, tagged: bool) -> Results | TaggedResults:
-    """What encodes the results of an operator, with or without side outputs."""
-    return TaggedResults(output_type) if tagged else Results(output_type)
+def make_results(output_type: T.StructType, tagged: bool, where: Where) -> Results | TaggedResults:
+    """What takes and encodes the results of an operator, with or without side outputs."""
+    return TaggedResults(output_type, where) if tagged else Results(output_type, where)
 
 
-def _output(field: T.StructField) -> Results:
+def _output(field: T.StructField, where: Where) -> Results:
     place = "the output schema" if field.name == MAIN_OUTPUT else f"side output '{field.name}'"
     assert isinstance(field.dataType, T.StructType)
-    return Results(field.dataType, place)
+    return Results(field.dataType, where, place)
 
 
 def _spread(values: pa.Array, here: Iterable[bool]) -> pa.Array:

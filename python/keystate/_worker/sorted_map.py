@@ -168,7 +168,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         if not cell.order:
             return None
         key = cell.order[0]
-        return key, cell[key]
+        return self._copied_one(key, cell[key])
 
     def last_entry(self) -> tuple[Any, Any] | None:
         cell: Any = self._cell()
@@ -177,7 +177,7 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         if not cell.order:
             return None
         key = cell.order[-1]
-        return key, cell[key]
+        return self._copied_one(key, cell[key])
 
     def floor_entry(self, key: Any) -> tuple[Any, Any] | None:
         key = self._as_key(key)
@@ -188,6 +188,10 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
     def sub_iterator(
         self, start: Any, end: Any, *, reverse: bool = False
     ) -> Iterator[tuple[Any, Any]]:
+        entries = self._between(start, end, reverse)
+        return self._copied(entries) if self._codec.mutable else entries
+
+    def _between(self, start: Any, end: Any, reverse: bool) -> Iterator[tuple[Any, Any]]:
         cell: Any = self._cell()
         start, end = self._as_key(start), self._as_key(end)
         first = 0 if start is None else self._find(cell, start)

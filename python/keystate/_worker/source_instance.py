@@ -23,6 +23,9 @@ from keystate.state import StateDescriptor
 
 _ROWS_PER_ARROW_BATCH = 10_000
 
+#: Of these types a value in a tuple can be changed; of binary a bytearray.
+_CHANGEABLE = (T.ArrayType, T.MapType, T.StructType, T.BinaryType)
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -95,6 +98,7 @@ class Instance:
         self._output = struct_codec(row_type)
         self._bare = len(row_type.fields) == 1
         self._is_row = row_test(row_type)
+        self._flat = not any(isinstance(field.dataType, _CHANGEABLE) for field in row_type.fields)
         self._schema = pa.schema(self._output.arrow)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._states: InstanceStates | None = None
@@ -163,10 +167,11 @@ class Instance:
     # -- what the function calls ----------------------------------------------------------------
 
     def collect(self, row: Any) -> None:
-        """Emits a row."""
+        """Emits a row, as it is now."""
+        taken = self._taken(row)
         with self._lock as lock:
             if not lock.cancelled:
-                lock.rows.append(row)
+                lock.rows.append(taken)
             self._idle = False
 
     def get_checkpoint_lock(self) -> CheckpointLock:
@@ -186,22 +191,33 @@ class Instance:
             self._error = e
         self._ended = True
 
+    def _taken(self, row: Any) -> Any:
+        if self._flat and isinstance(row, tuple):
+            return row  # nobody can change it
+        if self._bare and not self._is_row(row):
+            row = (row,)
+        try:
+            if row is None:
+                raise Misfit(None, self._output.name)
+            return self._output.as_read(row)
+        except Misfit as e:
+            raise self._misfit(e) from None
+
+    def _misfit(self, error: Misfit) -> OutputTypeError:
+        return OutputTypeError(
+            f"a row of source {self._name} does not fit its schema {shorten(self._output.name)}: "
+            f"{error}"
+        )
+
     def _encode(self, rows: list[Any]) -> bytes:
-        if self._bare:
-            rows = [row if self._is_row(row) else (row,) for row in rows]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._schema) as writer:
             for at in range(0, len(rows), _ROWS_PER_ARROW_BATCH):
                 part = rows[at : at + _ROWS_PER_ARROW_BATCH]
                 try:
-                    if None in part:
-                        raise Misfit(None, self._output.name)
                     columns = self._output.encode_columns(part)
                 except Misfit as e:
-                    raise OutputTypeError(
-                        f"a row of source {self._name} does not fit its schema "
-                        f"{shorten(self._output.name)}: {e}"
-                    ) from None
+                    raise self._misfit(e) from None
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         data: bytes = sink.getvalue().to_pybytes()
         return data

@@ -3,6 +3,9 @@
 A key is known by its slot, a small integer. A state keeps what it holds in a list indexed by slot,
 and the slot of the row being processed in `cursor.slot`; between rows that is ``None``, so that a
 state used where there is no key fails instead of giving another key's data.
+
+What is handed over is taken as it is at that moment, and what is handed out is a copy if it can
+change in place: so results do not depend on how many rows a micro-batch has.
 """
 
 from __future__ import annotations
@@ -206,9 +209,13 @@ class _ValueCells(WorkerState):
         except TypeError:
             self._no_key()
 
+    def _copied(self) -> Any:
+        """What is handed out: a change of it in place is none of the state."""
+        return self._codec.copy(self._get()) if self._codec.mutable else self._get()
+
     def _set(self, value: Any) -> None:
         slot = self._cursor.slot
-        if type(value) is not self._plain:
+        if not self._codec.is_plain(value):
             value = self._as_read(value)
         try:
             self._cells[slot] = value
@@ -222,15 +229,14 @@ class _PlainValueState(_ValueCells, ValueState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
     ) -> None:
         super().__init__(spec, index, cursor)
+        self._mutable = self._codec.mutable
         if isinstance(self._codec, StructCodec):
-            self._plain = tuple
             self._tuple_as_read = self._codec.tuple_as_read
         # As a stored one would be: a struct with its field names.
         self._default = self._codec.decode(self._codec.encode([descriptor.default]))[0]
         self._shared_default = _is_immutable(self._default)
 
-    # value and update repeat _get and _set: a call costs as much as what they do. A tuple becomes a
-    # row when it is read: most are overwritten or encoded before that.
+    # value and update repeat _get and _set: a call costs as much as what they do.
 
     def value(self) -> Any:
         slot = self._cursor.slot
@@ -240,16 +246,11 @@ class _PlainValueState(_ValueCells, ValueState[Any]):
             self._no_key()
         if value is None:
             return self._default if self._shared_default else copy.deepcopy(self._default)
-        if type(value) is tuple:
-            try:
-                value = self._cells[slot] = self._tuple_as_read(value)
-            except Misfit as error:
-                self._misfit(error, self._slot())
-        return value
+        return self._codec.copy(value) if self._mutable else value
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
-        if type(value) is not self._plain:
+        if not self._codec.is_plain(value):
             value = self._as_read(value)
         try:
             self._cells[slot] = value
@@ -270,7 +271,7 @@ class WorkerReducingState(Cells, _ValueCells, ReducingState[Any]):
         self._reduce = descriptor.reduce_function
 
     def get(self) -> Any:
-        return self._get()
+        return self._copied()
 
     def add(self, value: Any) -> None:
         if value is None:
@@ -292,7 +293,7 @@ class WorkerAggregatingState(Cells, _ValueCells, AggregatingState[Any, Any]):
         self._function = descriptor.agg_function
 
     def get(self) -> Any:
-        accumulator = self._get()
+        accumulator = self._copied()
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
@@ -314,7 +315,7 @@ class WorkerFoldingState(Cells, _ValueCells, FoldingState[Any, Any]):
         self._fold = descriptor.fold_function
 
     def get(self) -> Any:
-        return self._get()
+        return self._copied()
 
     def add(self, value: Any) -> None:
         if value is None:

@@ -86,15 +86,16 @@ class TwoInputOperator(KeyedOperator):
         return TwoInputRows(first, second, inputs)
 
     def _run(self, slots: Any, rows: TwoInputRows, results: list[Any]) -> None:
-        loop, context = LOOPS[self._plan.style], self._context
+        loop, context, take = LOOPS[self._plan.style], self._context, self._results.take
         if not rows.second:
             context.input = 0
-            loop(self._call, context, slots, rows.first, results)
+            loop(self._call, context, slots, rows.first, take, results)
         elif not rows.first:
             context.input = 1
-            loop(self._call_second, context, slots, rows.second, results)
+            loop(self._call_second, context, slots, rows.second, take, results)
         else:
-            loop(self._call_either(), context, self._moving(slots, rows), _mixed(rows), results)
+            moving, mixed = self._moving(slots, rows), _mixed(rows)
+            loop(self._call_either(), context, moving, mixed, take, results)
 
     def _call_either(self) -> Call:
         """Calls the method for the row at hand."""

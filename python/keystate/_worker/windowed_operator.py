@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import codec
+from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.context import RowContext
@@ -37,6 +38,8 @@ class WindowedContext(RowContext):
         self.event_times: list[int | None] = []
         #: By which rows are late, in ms.
         self.late_watermark = NO_WATERMARK
+        #: Takes a result as it is now: a call of several windows' functions has results of each.
+        self.take: Take = lambda result: result
 
     def hear(self, control: dict[str, Any]) -> None:
         super().hear(control)
@@ -67,6 +70,7 @@ class WindowedOperator(KeyedOperator):
     ) -> None:
         self._time_column: int | None = plan.function.time_column
         super().__init__(plan, spec, key_type, row_type, output_type, control)
+        self._context.take = self._results.take
 
     def _make_context(self) -> RowContext:
         return WindowedContext()

@@ -125,7 +125,7 @@ class KeyedProcessHarness(OperatorHarness):
         self._rows = InputRows(
             settings.input_schema, settings.event_time_column, settings.order_columns
         )
-        self._initial = _encoded(list(initial_state), settings)
+        self._initial = _encoded(initial_state, settings)
         self._set_up(fn, settings, parallelism)
 
     def _no_rows(self) -> Rows:
@@ -226,7 +226,7 @@ class KeyedProcessHarness(OperatorHarness):
             processing_time: this micro-batch's time, in ms.
         """
         clock = self._clock_at(watermark, processing_time)
-        return self._run_rows(self._rows.encode(list(rows)), clock, self._encode(list(broadcast)))
+        return self._run_rows(self._rows.encode(rows), clock, self._encode(broadcast))
 
     def _run_rows(
         self, rows: pa.Array, clock: Clock, elements: pa.Array | None = None
@@ -237,22 +237,24 @@ class KeyedProcessHarness(OperatorHarness):
         ordered = self._with_initial_state(self._rows.ordered(rows))
         return self._run(ordered, [late], clock, elements)
 
-    def _encode(self, elements: list[Any]) -> pa.Array | None:
-        if not elements:
-            return None
+    def _encode(self, elements: Iterable[Any]) -> pa.Array | None:
         if self._settings.broadcast is None:
-            raise DeclarationError(
-                "there are no broadcast elements: give the harness broadcast_schema and "
-                "broadcast_states"
-            )
+            if list(elements):
+                raise DeclarationError(
+                    "there are no broadcast elements: give the harness broadcast_schema and "
+                    "broadcast_states"
+                )
+            return None
         row_type = self._settings.broadcast.row_type
-        return Encoder(row_type, "an element does not fit the broadcast schema").encode(elements)
+        encoder = Encoder(row_type, "an element does not fit the broadcast schema")
+        encoded = encoder.encode(elements)
+        return encoded if len(encoded) else None
 
 
-def _encoded(initial: list[Any], settings: Settings) -> pa.Array | None:
+def _encoded(initial: Iterable[Any], settings: Settings) -> pa.Array | None:
     """The initial state, if there is one."""
     if settings.initial_type is None:
-        if initial:
+        if list(initial):
             raise DeclarationError("give the harness initial_state_schema too")
         return None
     misfit = "a row does not fit the initial state schema"

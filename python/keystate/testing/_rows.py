@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -64,12 +64,13 @@ class Encoder:
         self._is_row = row_test(row_type)
         self._misfit = misfit
 
-    def encode(self, rows: list[Any]) -> pa.Array:
+    def encode(self, rows: Iterable[Any]) -> pa.Array:
         """Rows, tuples, dicts, dataclasses, or bare values if there is one column."""
         if len(self._codec.names) == 1:
-            rows = [row if self._is_row(row) else (row,) for row in rows]
+            rows = (row if self._is_row(row) else (row,) for row in rows)
         try:
-            return self._codec.encode(rows)
+            # One by one: a generator may yield the same object again with another content.
+            return self._codec.encode(list(map(self._codec.as_read, rows)))
         except Misfit as e:
             raise TypeError(f"{self._misfit} {self._codec.name}: {e}") from None
 

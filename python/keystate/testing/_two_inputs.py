@@ -152,7 +152,7 @@ class KeyedTwoInputHarness(OperatorHarness):
             processing_time: this micro-batch's time, in ms.
         """
         clock = self._clock_at(watermark, processing_time)
-        arrays = [each.encode(list(rows)) for each, rows in zip(self._inputs, (rows1, rows2))]
+        arrays = [each.encode(rows) for each, rows in zip(self._inputs, (rows1, rows2))]
         return self._run(*self._arranged(arrays), clock)
 
     def _process(self, index: int, row: Any, timestamp: int | None) -> list[Row]:

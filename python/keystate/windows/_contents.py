@@ -17,7 +17,6 @@ from keystate.aggregates import AggregateFunction
 from keystate.errors import OutputTypeError, StateTypeError
 from keystate.runtime import KeyedStateStore
 from keystate.state import TypeLike, ValueStateDescriptor
-from keystate.windows._copies import copies_of
 from keystate.windows._evictors import TimestampedValue
 from keystate.windows._window import LAST_TIME, WindowKey
 
@@ -32,10 +31,7 @@ class Fold(ABC):
 
     def open(self, ctx: Any) -> None:
         """Opens the user's function."""
-        of = resolve_type(self.acc_type, "an accumulator")
-        self._codec = codec(*of)
-        #: Copies an accumulator that a function is to have, while the window keeps its own.
-        self.copy = copies_of(*of)
+        self._codec = codec(*resolve_type(self.acc_type, "an accumulator"))
 
     @abstractmethod
     def close(self) -> None:
@@ -219,12 +215,10 @@ class ListedContents(Contents):
     """The rows of each window: an entry for each, numbered as they came."""
 
     def __init__(self, row_type: T.StructType) -> None:
-        self._row_type = row_type
         fields = [T.StructField("row", row_type), T.StructField("time", T.LongType())]
         self._element_type = T.StructType(fields)
 
     def open(self, ctx: KeyedStateStore) -> None:
-        self._copy = copies_of(self._row_type)
         names = ("end", "start", "number")
         self._rows = ctx.get_sorted_map_state(
             WindowMapDescriptor("window-elements", names, self._element_type, own_values=True)
@@ -237,10 +231,9 @@ class ListedContents(Contents):
         self._rows.put((*window, number), (row, time))
 
     def elements(self, window: WindowKey) -> list[tuple[int, TimestampedValue]]:
-        """The rows of a window as they came, each with its number; copies of what it keeps."""
-        copy = self._copy
+        """The rows of a window as they came, each with its number."""
         return [
-            (key[2], TimestampedValue(copy(row), time))
+            (key[2], TimestampedValue(row, time))
             for key, (row, time) in self._rows.sub_iterator(*_range(window))
         ]
 

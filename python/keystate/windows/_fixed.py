@@ -44,8 +44,8 @@ class FixedWindowOperator(WindowedFunction):
         self._contents.open(runtime_context)
         self._windows = self._contents.state
         self._add = add = self._contents.fold.add
-        if self._copies and self._slide < self._size:
-            copy = self._copy
+        copy = self._copy
+        if copy is not None and self._slide < self._size:
             self._add = lambda row, accumulator: add(copy(row), accumulator)
         # Also what a WindowOperator has emptied can have states.
         states = self._at.function_context.has_window_states()

@@ -92,9 +92,8 @@ class WindowOperator(WindowedFunction):
         assert holder is not None
         end = window.max_timestamp()
         past = self._by_event_time and end <= at.row.late_watermark
-        self._contents.add(
-            holder, self._copy(row), at.row.event_time, past or self._merging is not None
-        )
+        own = row if self._copy is None else self._copy(row)
+        self._contents.add(holder, own, at.row.event_time, past or self._merging is not None)
         at.window = key
         result = self._trigger.on_element(row, time, window, at)
         self._act(result, key, holder, results)
@@ -163,7 +162,7 @@ class WindowOperator(WindowedFunction):
         if isinstance(contents, FoldedContents):
             accumulator = contents.accumulator(holder)
             if accumulator is not None:
-                self._call([contents.fold.result(contents.fold.copy(accumulator))], results)
+                self._call([contents.fold.result(accumulator)], results)
             return
         assert isinstance(contents, ListedContents)
         numbered = contents.elements(holder)

@@ -7,13 +7,13 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._compiled.plain import collect
+from keystate._codec import codec
+from keystate._compiled import collect
 from keystate.functions import KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
-from keystate.windows._copies import can_change, copies_of
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME
 from keystate.windows._window import window_of
@@ -54,9 +54,9 @@ class WindowedFunction(KeyedProcessFunction):
         self._merges = isinstance(assigner, MergingWindowAssigner)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        #: Copies a row for each window that it is in; whether that is another object.
-        self._copy = copies_of(self._row_type)
-        self._copies = can_change(self._row_type)
+        #: Copies a row for a function that may change it: the trigger and other windows see it too.
+        rows = codec(self._row_type)
+        self._copy = rows.copy if rows.mutable else None
         at = self._at = WindowCallContext()
         at.function_context = FunctionContext(runtime_context, at, self._merges)
         self._context = WorkerWindowContext(at)
@@ -97,15 +97,13 @@ class WindowedFunction(KeyedProcessFunction):
 
     def _call(self, elements: list[Any], results: list[Any]) -> None:
         """Has the function make results of the window's rows, or of its one result."""
-        function, key = self._function, self._at.row.get_current_key()
+        function, row = self._function, self._at.row
+        key = row.get_current_key()
+        result: Any
         if function is None:
-            results.extend(elements)
-            return
-        if isinstance(function, ProcessWindowFunction):
+            result = elements
+        elif isinstance(function, ProcessWindowFunction):
             result = function.process(key, self._context, elements)
         else:
             result = function.apply(key, window_of(self._at.window), elements)
-        if isinstance(result, list):
-            results.extend(result)
-        elif result is not None:
-            collect(result, results)
+        collect(result, row.take, results)

@@ -24,7 +24,7 @@ trait FilterFunction[T] extends Serializable {
 /** Combines two values into one of the same type. */
 trait ReduceFunction[T] extends Serializable {
 
-  /** The two as one.
+  /** The two as one. It may be either of them, changed.
     *
     * @param first
     *   the result so far, or the first value; not null
@@ -39,7 +39,7 @@ trait ReduceFunction[T] extends Serializable {
   */
 trait AggregateFunction[IN, ACC, OUT] extends Serializable {
 
-  /** A new accumulator, before the first value of a key. */
+  /** An accumulator of no values. A copy of it is used, so it may be the same object each time. */
   def createAccumulator(): ACC
 
   /** The accumulator with the value, which is not null. It may be `accumulator` itself, changed. */
@@ -56,8 +56,8 @@ trait AggregateFunction[IN, ACC, OUT] extends Serializable {
 @deprecated("use AggregateFunction", "Flink 1.4")
 trait FoldFunction[T, ACC] extends Serializable {
 
-  /** The accumulator with the value, which is not null. The first accumulator of a key is the
-    * descriptor's initial value, which must not be changed in place.
+  /** The accumulator with the value, which is not null. It may be `accumulator` itself, changed. The
+    * first accumulator of a key is a copy of the descriptor's initial value.
     */
   def fold(accumulator: ACC, value: T): ACC
 }

@@ -10,7 +10,9 @@ import java.util.Map.Entry
   * `KEYSTATE_NO_CURRENT_KEY`. A value that does not fit the state's type is refused when it is
   * written, `KEYSTATE_STATE_TYPE`.
   *
-  * A value that was read and then changed in place is kept only if it is written back.
+  * A value is taken as it is when it is handed over: the object may be changed and used again.
+  * Likewise each read gives an object of its own, and a change in place is kept only if it is
+  * written back.
   */
 trait State {
 

@@ -1,6 +1,7 @@
 package keystate.windows
 
 import scala.collection.mutable.ArrayBuffer
+import scala.util.Try
 
 import keystate.{
   AggregateFunction,
@@ -15,6 +16,7 @@ import keystate.{
   ValueState,
   ValueStateDescriptor
 }
+import org.apache.spark.sql.keystate.encoding.ValueCopies
 
 /** Makes one accumulator of elements; null is that of no elements. */
 private[keystate] sealed abstract class Fold(val accumulatorType: TypeInformation[_])
@@ -53,13 +55,23 @@ private[keystate] final class ReduceFold(
   override def result(accumulator: Any): Any = accumulator
 }
 
-/** Aggregates elements. */
+/** Aggregates elements. To be made on the driver. */
 private[keystate] final class AggregateFold(
     function: AggregateFunction[Any, Any, Any],
     accumulatorType: TypeInformation[_]
 ) extends Fold(accumulatorType) {
+  // None of a type without encoder, which a state refuses. Evictors need no state of it.
+  private val copies = Try(ValueCopies(accumulatorType.encoder)).toOption
+
   override def add(element: Any, accumulator: Any): Any =
-    function.add(element, if (accumulator == null) function.createAccumulator() else accumulator)
+    function.add(element, if (accumulator == null) first() else accumulator)
+
+  // A copy: the function may give all windows one object.
+  private def first(): Any = {
+    val created = function.createAccumulator()
+    copies.fold[Any](created)(_(created))
+  }
+
   override def merge(a: Any, b: Any): Any = function.merge(a, b)
   override def result(accumulator: Any): Any = function.getResult(accumulator)
 }
@@ -69,6 +81,9 @@ private[keystate] sealed abstract class Contents extends Serializable {
 
   /** Gets the states. */
   def open(store: KeyedStateStore): Unit
+
+  /** Whether `add` gives elements to a function of the user's, which may change them. */
+  def changesElements: Boolean
 
   /** Adds an element with its event time, if it has one.
     *
@@ -108,6 +123,8 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
         fold.accumulatorType.asInstanceOf[TypeInformation[Any]]
       )
     )
+
+  override def changesElements: Boolean = true
 
   /** Adds an element; returns whether it is the window's first. */
   def addTo(window: ContentsKey, element: Any): Boolean = {
@@ -183,6 +200,8 @@ private[keystate] final class ListedContents(elementType: TypeInformation[_]) ex
     )
     next = store.getState(ValueStateDescriptor("window-next-number", 0L))
   }
+
+  override def changesElements: Boolean = false
 
   override def add(
       window: WindowKey,

@@ -40,8 +40,10 @@ private[keystate] final class FixedWindowOperator(
     var end = TimeWindow.getWindowStartWithOffset(time, offset, slide) + size
     var late = true
     while (end > time && end > closed) {
+      // The windows before this one may have changed the element.
+      val own = if (late) element else anew(ctx)
       late = false
-      if (contents.addTo(ContentsKey(1, end, end - size), element)) {
+      if (contents.addTo(ContentsKey(1, end, end - size), own)) {
         if (byEventTime) service.registerEventTimeTimer(end - 1)
         else service.registerProcessingTimeTimer(end - 1)
       }

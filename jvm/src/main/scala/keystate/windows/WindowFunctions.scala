@@ -6,8 +6,7 @@ import keystate.{Collector, KeyedStateStore, OutputTag, RichFunction, RuntimeCon
 trait WindowRuntimeContext extends RuntimeContext {
 
   /** Gives states of a key and a window: value, list, map, reducing and aggregating ones. Not where
-    * windows are merged, as sessions are: `KEYSTATE_DECLARATION`. A default is given as it is, not
-    * as a copy.
+    * windows are merged, as sessions are: `KEYSTATE_DECLARATION`.
     */
   def windowState: KeyedStateStore
 

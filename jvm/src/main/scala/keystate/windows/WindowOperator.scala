@@ -52,7 +52,7 @@ private[keystate] final class WindowOperator(
       val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
       if (!isLate(key.window, watermark)) {
         late = false
-        add(key, element, time, watermark, out)
+        add(key, element, time, ctx, out)
       } else if (merging != null) merging.retire(key)
     }
     if (late && byEventTime && time + lateness <= watermark) emitLate(element, ctx)
@@ -62,12 +62,14 @@ private[keystate] final class WindowOperator(
       key: WindowKey,
       element: Any,
       time: Long,
-      watermark: Long,
+      ctx: Context,
       out: Collector[Any]
   ): Unit = {
     val (window, holder) = (key.window, holderOf(key))
-    val past = byEventTime && window.maxTimestamp <= watermark
-    contents.add(holder, element, at.row.timestamp(), past || merging != null)
+    val past = byEventTime && window.maxTimestamp <= lateWatermark(ctx)
+    // The trigger and other windows see the element too.
+    val own = if (contents.changesElements) anew(ctx) else element
+    contents.add(holder, own, at.row.timestamp(), past || merging != null)
     at.window = key
     act(trigger.onElement(element, time, window, at), key, holder, out)
     setTimer(if (past) cleanupTime(window) else window.maxTimestamp, key)

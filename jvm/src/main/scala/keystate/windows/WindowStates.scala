@@ -28,6 +28,7 @@ import keystate.{
   ValueStateDescriptor
 }
 import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.jvm.CopiesValues
 
 /** The window at hand. */
 private[windows] trait WindowCursor {
@@ -148,9 +149,12 @@ private final class WindowValue(
     default: Any
 ) extends OfWindow
     with ValueState[Any] {
+  private val copies = entries.asInstanceOf[CopiesValues]
+  private val taken = copies.copyOf(default)
+
   override def value(): Any = {
     val value = entries.get(cursor.window)
-    if (value == null) default else value
+    if (value == null) copies.copyOf(taken) else value
   }
   override def update(value: Any): Unit =
     if (value == null) clear() else entries.put(cursor.window, value)
@@ -216,7 +220,12 @@ private final class WindowAggregated(
     with AggregatingState[Any, Any] {
   override protected def combined(a: Any, b: Any): Any = function.merge(a, b)
   override protected def folded(current: Any, value: Any): Any =
-    function.add(value, if (current == null) function.createAccumulator() else current)
+    function.add(value, if (current == null) first() else current)
+
+  // A copy: the function may give all windows one object.
+  private def first(): Any =
+    entries.asInstanceOf[CopiesValues].copyOf(function.createAccumulator())
+
   override def get(): Any = {
     val accumulator = stored
     if (accumulator == null) null else function.getResult(accumulator)
@@ -232,11 +241,13 @@ private final class WindowList(entries: SortedMapState[NumberedKey, Any], cursor
     .map(_.getValue)
     .toVector
 
+  private def next(window: WindowKey): Long = entries
+    .subIterator(NumberedKey.first(window), NumberedKey.last(window), reverse = true)
+    .nextOption()
+    .fold(0L)(_.getKey.number + 1)
+
   private def append(window: WindowKey, values: IterableOnce[Any]): Unit = {
-    val last = entries
-      .subIterator(NumberedKey.first(window), NumberedKey.last(window), reverse = true)
-      .nextOption()
-    var number = last.fold(0L)(_.getKey.number + 1)
+    var number = next(window)
     values.iterator.foreach { value =>
       entries.put(NumberedKey(window.end, window.start, number), value)
       number += 1
@@ -250,9 +261,11 @@ private final class WindowList(entries: SortedMapState[NumberedKey, Any], cursor
   override def add(value: Any): Unit = append(cursor.window, Iterator.single(value))
   override def addAll(values: IterableOnce[Any]): Unit = append(cursor.window, values)
   override def update(values: IterableOnce[Any]): Unit = {
-    val all = values.iterator.toVector
-    clear()
-    addAll(all)
+    // Put one by one: an iterator may give the same object again with another content.
+    val window = cursor.window
+    val kept = NumberedKey(window.end, window.start, next(window))
+    append(window, values)
+    entries.removeRange(NumberedKey.first(window), kept)
   }
   override def clear(): Unit = remove(cursor.window)
 

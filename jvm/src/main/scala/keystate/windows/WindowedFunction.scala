@@ -99,6 +99,9 @@ private[keystate] abstract class WindowedFunction private[windows] (
     case None => late(ctx).dropped()
   }
 
+  /** The element for a function that may change it: what others see of it stays as it is. */
+  protected def anew(ctx: Context): Any = late(ctx).elementAnew
+
   private def late(ctx: ProcessContext[Any]) = ctx.asInstanceOf[LateRowsContext]
 
   /** Has the function make results of the window's elements, or of its one result. */

@@ -26,6 +26,9 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
   private val nullRow =
     if (isStruct) null else UnsafeProjection.create(schema)(new GenericInternalRow(1)).copy()
 
+  /** Whether values need no copy, see [[PlainValues]]. */
+  val isPlain: Boolean = PlainValues.areAllOf(encoder.encoder)
+
   /** The row of a value; the same object at every call. Null for a null struct. */
   def row(value: Any): UnsafeRow =
     if (value == null) nullRow else toRow(value).asInstanceOf[UnsafeRow]
@@ -47,6 +50,9 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       StateRows.point(stored, bytes)
       fromRow(stored)
     }
+
+  /** The value as it is read once it was written: nobody else can change it. */
+  def copy(value: Any): Any = if (value == null || isPlain) value else decode(encode(value))
 
   /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
   def field(value: Any): Any = {

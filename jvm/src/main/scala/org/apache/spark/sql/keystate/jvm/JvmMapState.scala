@@ -19,7 +19,8 @@ private[keystate] final class JvmMapState(
     valueCodec: ObjectCodec,
     cursor: CurrentKey
 ) extends JvmState(spec, index, cursor)
-    with SortedMapState[Any, Any] {
+    with SortedMapState[Any, Any]
+    with CopiesValues {
   private val userKeys = new MapKeyCodec(spec, keyCodec)
   private val live = ArrayBuffer.empty[Entries]
 
@@ -51,6 +52,9 @@ private[keystate] final class JvmMapState(
   }
 
   override def contains(key: Any): Boolean = stored(entryKey(key)) != null
+
+  override def copyOf(value: Any): Any =
+    KeystateErrors.inState(spec.name, spec.describe)(valueCodec.copy(value))
 
   override def put(key: Any, value: Any): Unit = {
     val at = entryKey(key)

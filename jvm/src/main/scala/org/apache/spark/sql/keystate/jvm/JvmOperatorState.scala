@@ -148,7 +148,9 @@ private[keystate] final class JvmOperatorState(
   }
 }
 
-/** The current elements of one list. They are encoded, and so checked, only for a snapshot. */
+/** The current elements of one list, in the form that rows have: so each is what it was when it was
+  * added, whatever becomes of the function's object.
+  */
 private[keystate] final class InstanceList(declared: DeclaredState, restored: Seq[String] = Nil)
     extends ListState[Any] {
   private val format = new OperatorElements(declared)
@@ -156,10 +158,15 @@ private[keystate] final class InstanceList(declared: DeclaredState, restored: Se
 
   def encoded: Seq[String] = format.encode(elements)
 
-  override def get(): Iterable[Any] = elements
-  override def add(value: Any): Unit = elements :+= value
-  override def addAll(values: IterableOnce[Any]): Unit = elements ++= values
-  override def update(values: IterableOnce[Any]): Unit = elements = values.iterator.toVector
+  override def get(): Iterable[Any] = elements.view.map(format.toObject)
+  override def add(value: Any): Unit = elements :+= format.fromObject(value)
+  override def addAll(values: IterableOnce[Any]): Unit = elements ++= taken(values)
+  override def update(values: IterableOnce[Any]): Unit = elements = taken(values)
+
+  // Each value at once: an iterator may give the same object again with another content.
+  private def taken(values: IterableOnce[Any]): Vector[Any] =
+    values.iterator.map(format.fromObject).toVector
+
   override def clear(): Unit = elements = Vector.empty
 }
 
@@ -174,16 +181,18 @@ private[keystate] final class OperatorElements(declared: DeclaredState) {
 
   private def schema(element: DataType) = new StructType().add("element", element)
 
-  def encode(elements: Iterable[Any]): Seq[String] = {
-    val fields =
-      KeystateErrors.inState(spec.name, spec.describe)(elements.iterator.map(codec.field).toVector)
-    fields.map { field =>
-      val stream = format.write(schema(spec.valueType)) { writers =>
-        writers.head.write(InternalRow(field), 0)
-        1
-      }
-      Base64.getEncoder.encodeToString(stream)
+  /** The element as a row's field has it. */
+  def fromObject(element: Any): Any =
+    KeystateErrors.inState(spec.name, spec.describe)(codec.field(element))
+
+  def toObject(field: Any): Any = codec.fromField(InternalRow(field), 0)
+
+  def encode(fields: Seq[Any]): Seq[String] = fields.map { field =>
+    val stream = format.write(schema(spec.valueType)) { writers =>
+      writers.head.write(InternalRow(field), 0)
+      1
     }
+    Base64.getEncoder.encodeToString(stream)
   }
 
   def decode(encoded: Seq[String]): Seq[Any] = encoded.map { element =>
@@ -192,7 +201,7 @@ private[keystate] final class OperatorElements(declared: DeclaredState) {
       val stored = ArrowUtils.fromArrowField(vector.getField)
       val field = new ColumnarArray(new ArrowColumnVector(vector), 0, 1).get(0, stored)
       val read = readers.getOrElseUpdate(stored, reader(stored))
-      codec.fromField(read(InternalRow(field)), 0)
+      read(InternalRow(field)).copy().get(0, spec.valueType)
     }
   }
 

@@ -44,7 +44,17 @@ private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: C
   }
 }
 
-/** Value state. It keeps the object that it read until the next element. */
+/** A state that can tell how a value is read once it was written. */
+trait CopiesValues {
+
+  /** A copy that nobody else has, or the value itself if it can't be changed. */
+  def copyOf(value: Any): Any
+}
+
+/** Value state. Until the next element it keeps what it read or wrote: the object, if that can't be
+  * changed, else its bytes, of which each read makes an object. So what the function does to an
+  * object changes no state.
+  */
 private[keystate] final class JvmValueState(
     spec: StateSpec,
     index: Int,
@@ -52,17 +62,23 @@ private[keystate] final class JvmValueState(
     cursor: CurrentKey,
     default: Any
 ) extends JvmState(spec, index, cursor)
-    with ValueState[Any] {
+    with ValueState[Any]
+    with CopiesValues {
   private var readFor = -1L
-  private var current: Any = _
-  // Encoded, so that each key can get an object of its own: a function may change that in place.
-  private lazy val encodedDefault =
-    KeystateErrors.inState(spec.name, spec.describe)(codec.encode(default))
+  private var plain: Any = _ // the value, if the codec says that values are plain
+  private var bytes: Array[Byte] = _ // else its stored form; null if there is none
+  private val encodedDefault = if (default == null || codec.isPlain) null else encode(default)
 
-  /** The default, as an object of this key's own. Null if there is none. */
+  private def encode(value: Any): Array[Byte] =
+    KeystateErrors.inState(spec.name, spec.describe)(codec.encode(value))
+
+  private def decode(bytes: Array[Byte]): Any = if (bytes == null) null else codec.decode(bytes)
+
+  override def copyOf(value: Any): Any =
+    KeystateErrors.inState(spec.name, spec.describe)(codec.copy(value))
+
   private def newDefault(): Any =
-    if (default == null || JvmValueState.isImmutable(default)) default
-    else codec.decode(encodedDefault)
+    if (encodedDefault == null) default else codec.decode(encodedDefault)
 
   override def value(): Any = {
     val stored = read()
@@ -73,23 +89,26 @@ private[keystate] final class JvmValueState(
   def read(): Any = {
     check()
     if (readFor != cursor.element) {
-      val bytes = store.get(family, cursor.group, cursor.key)
-      current = if (bytes == null) null else codec.decode(bytes)
+      keep(store.get(family, cursor.group, cursor.key))
       wasRead(cursor.key)
-      readFor = cursor.element
     }
-    current
+    if (codec.isPlain) plain else decode(bytes)
+  }
+
+  private def keep(stored: Array[Byte]): Unit = {
+    if (codec.isPlain) plain = decode(stored) else bytes = stored
+    readFor = cursor.element
   }
 
   override def update(value: Any): Unit =
     if (value == null) clear()
     else {
       check()
-      val bytes = KeystateErrors.inState(spec.name, spec.describe)(codec.encode(value))
-      store.put(family, cursor.group, cursor.key, bytes)
+      val encoded = encode(value)
+      store.put(family, cursor.group, cursor.key, encoded)
       wasWritten(cursor.key)
       cursor.updated += 1
-      current = value
+      if (codec.isPlain) plain = value else bytes = encoded
       readFor = cursor.element
     }
 
@@ -97,16 +116,7 @@ private[keystate] final class JvmValueState(
     check()
     store.remove(family, cursor.group, cursor.key)
     cursor.removed += 1
-    current = null
-    readFor = cursor.element
-  }
-}
-
-private object JvmValueState {
-  private def isImmutable(value: Any): Boolean = value match {
-    case _: java.lang.Number | _: String | _: java.lang.Boolean | _: java.lang.Character => true
-    case _: java.time.temporal.TemporalAccessor => true
-    case _ => false
+    keep(null)
   }
 }
 
@@ -123,7 +133,7 @@ private[keystate] final class JvmReducingState(
 }
 
 private[keystate] final class JvmAggregatingState(
-    accumulator: ValueState[Any],
+    accumulator: JvmValueState,
     function: AggregateFunction[Any, Any, Any]
 ) extends AggregatingState[Any, Any] {
   override def get(): Any = {
@@ -134,10 +144,12 @@ private[keystate] final class JvmAggregatingState(
     if (added == null) clear()
     else {
       val current = accumulator.value()
-      accumulator.update(
-        function.add(added, if (current == null) function.createAccumulator() else current)
-      )
+      accumulator.update(function.add(added, if (current == null) first() else current))
     }
+
+  // A copy: the function may give all keys one object.
+  private def first(): Any = accumulator.copyOf(function.createAccumulator())
+
   override def clear(): Unit = accumulator.clear()
 }
 
@@ -163,23 +175,28 @@ private[keystate] final class JvmListState(
 
   override def add(value: Any): Unit = addAll(Iterator.single(value))
 
-  override def addAll(values: IterableOnce[Any]): Unit = {
+  override def addAll(values: IterableOnce[Any]): Unit = append(encoded(values))
+
+  // Each value at once: an iterator may give the same object again with another content.
+  private def encoded(values: IterableOnce[Any]): Array[Any] = {
     check()
-    val elements = KeystateErrors.inState(spec.name, spec.describe)(
+    KeystateErrors.inState(spec.name, spec.describe)(
       values.iterator.map(codec.field).toArray[Any]
     )
+  }
+
+  private def append(elements: Array[Any]): Unit =
     if (elements.nonEmpty) {
       val list = new GenericArrayData(elements)
       wasWritten(chunks.append(store, family, cursor.group, cursor.key, list, time))
       cursor.updated += 1
     }
-  }
 
   override def update(values: IterableOnce[Any]): Unit = {
     // Read before the list is cleared: `values` may be the elements of this list.
-    val replacing = values.iterator.toArray[Any]
+    val replacing = encoded(values)
     clear()
-    addAll(replacing)
+    append(replacing)
   }
 
   override def clear(): Unit = {

@@ -20,6 +20,7 @@ import keystate.{
   TimerService
 }
 import keystate.errors.{KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.encoding.PlainValues
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
@@ -32,9 +33,12 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val cursor = new CurrentKey
   private val toInput = function.inputs.map(_.createDeserializer()).toArray
   private val toKey = function.key.createDeserializer()
+  private val plainKey = PlainValues.areAllOf(function.key.encoder)
+  private val plainInput = function.inputs.map(own => PlainValues.areAllOf(own.encoder)).toArray
   private val writer = function.outputs.writer(opening.spec.name)
   private var context = opening
   private var row: InternalRow = _ // of the current element; null for a timer
+  private var value: Any = _ // the current element
   private var input = 0 // the index of its input
   private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
@@ -171,7 +175,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       val reader = readers(input)
       cursor.moveTo(reader.keys.key(whole), reader.keys.group(whole))
       row = reader.toColumns(whole)
-      val value = toInput(input)(row)
+      value = toInput(input)(row)
       try
         if (input == 0) calls.processElement(value, element, collector)
         else calls.processSecond(value, element, collector)
@@ -227,7 +231,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def getCurrentKey: Any = {
       if (!cursor.isOpen)
         throw KeystateErrors.declaration("there is no current key outside of a call")
-      if (keyOf != cursor.element) {
+      if (keyOf != cursor.element || !plainKey) {
         currentKey = key
         keyOf = cursor.element
       }
@@ -270,6 +274,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
+
+    override def elementAnew: Any = if (plainInput(input)) value else toInput(input)(row)
 
     override def dropped(): Unit = lateDropped += 1
 

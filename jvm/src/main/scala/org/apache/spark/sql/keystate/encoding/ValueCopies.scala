@@ -1,0 +1,19 @@
+package org.apache.spark.sql.keystate.encoding
+
+import org.apache.spark.sql.Encoder
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+
+/** Copies values of one type, on a driver and where it was sent to. For one thread at a time. */
+final class ValueCopies private (encoder: ExpressionEncoder[Any]) extends Serializable {
+  @transient private lazy val codec = new ObjectCodec(encoder)
+
+  /** The value as a state that stored it would give it. */
+  def apply(value: Any): Any = codec.copy(value)
+}
+
+object ValueCopies {
+
+  /** To be made on the driver: an unbound encoder does not survive serialisation. */
+  def apply(encoder: Encoder[_]): ValueCopies =
+    new ValueCopies(ObjectCodec.expression(encoder).resolveAndBind())
+}

@@ -507,3 +507,156 @@ def test_rows_without_event_time_and_bad_gaps() -> None:
     harness = harness_of(by_list(fired))
     harness.process(("a", 1, None))
     assert harness.process(("a", 1, None)) == [("a", 2, None, None)]
+
+
+# -- what a function is handed is its own ----------------------------------------------------------
+
+LISTS = "key string, xs array<long>, time timestamp"
+
+
+class Takes(ProcessWindowFunction):
+    """Emits what the elements have, and then changes them."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        seen = [x for each in elements for x in (each if isinstance(each, list) else each.xs)]
+        for each in elements:
+            (each if isinstance(each, list) else each.xs).append(-1)
+        yield key, context.window().start, seen
+
+
+class Steals(AggregateFunction[Any, Any, Any]):
+    """Keeps the row's own list as accumulator, and changes it."""
+
+    def create_accumulator(self) -> Any:
+        return []
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        if accumulator:
+            value.xs[:0] = accumulator
+        return value.xs
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def steal(a: Any, b: Any) -> Any:
+    b.xs[:0] = a.xs
+    return b
+
+
+@pytest.mark.parametrize("lateness", [0, 60_000])
+@pytest.mark.parametrize("one_batch", [False, True])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda windows: windows.process(Takes()),
+        lambda windows: windows.reduce(steal, Takes()),
+        lambda windows: windows.aggregate(Steals(), "array<long>", Takes()),
+    ],
+    ids=["process", "reduce", "aggregate"],
+)
+def test_changes_in_place_stay_where_they_are(build: Any, one_batch: bool, lateness: int) -> None:
+    """Not in other windows of the row, nor in later firings, however rows come."""
+    sliding = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5))
+    harness = KeyedProcessHarness(
+        build(window(sliding).allowed_lateness(lateness)),
+        LISTS,
+        "key",
+        "key string, start long, seen array<long>",
+        event_time="time",
+    )
+    rows = [("a", [1], at(6000)), ("a", [2], at(7000)), ("a", [3], at(11_000))]
+    for batch in [rows] if one_batch else [[row] for row in rows]:
+        harness.process_batch(batch)
+    found = harness.advance_watermark(9999)
+    found += harness.advance_watermark(30_000)
+    if lateness:
+        late = [("a", [4], at(12_000)), ("a", [5], at(12_000))]
+        for batch in [late] if one_batch else [[row] for row in late]:
+            found += harness.process_batch(batch)
+    check_seen(found, lateness)
+
+
+def check_seen(found: list[Any], lateness: int) -> None:
+    seen = [(row.start // 1000, row.seen) for row in found]
+    expected = [(0, [1, 2]), (5, [1, 2, 3]), (10, [3])]
+    if lateness:
+        expected += [(5, [1, 2, 3, 4]), (10, [3, 4]), (5, [1, 2, 3, 4, 5]), (10, [3, 4, 5])]
+    assert sorted(seen) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "build", [by_list, by_reduce, by_aggregate], ids=["process", "reduce", "aggregate"]
+)
+def test_a_window_that_began_after_its_end_fires_once_by_new_rules(build: Any) -> None:
+    """Its first row came in the micro-batch whose watermark passed its end."""
+    plain = build(window(TUMBLING))
+    late = build(window(TUMBLING).allowed_lateness(60_000))
+    for before, after in ((plain, late), (late, plain), (late, late)):
+        harness = harness_of(before)
+        assert harness.process_batch([("a", 1, at(5000))], watermark=20_000) == []
+        harness = KeyedProcessHarness.restore(harness.snapshot(), after)
+        assert harness.process_batch([]) == [("a", 1, 0, 9999)]
+        assert harness.advance_watermark(200_000) == []
+        assert harness.num_keys == 0
+
+
+class Clears(Total):
+    """Has a state of each window, which only ``clear`` removes."""
+
+    def open(self, ctx: Any) -> None:
+        self.seen = ctx.window_state().get_state(ValueStateDescriptor("seen", "long"))
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        self.seen.update(1)
+        yield from super().process(key, context, elements)
+
+    def clear(self, context: Any) -> None:
+        self.seen.clear()
+
+
+@pytest.mark.parametrize("purging", [False, True])
+def test_states_of_windows_that_a_shorter_lateness_ends(purging: bool) -> None:
+    trigger = EventTimeTrigger.create()
+    late = window(TUMBLING).allowed_lateness(60_000)
+    if purging:
+        late = late.trigger(PurgingTrigger.of(trigger))
+    harness = harness_of(late.aggregate(Sum(), "long", Clears()))
+    harness.process_batch([("a", 1, at(5000)), ("a", 2, at(25_000))])
+    assert len(harness.advance_watermark(20_000)) == 1
+    plain = window(TUMBLING).aggregate(Sum(), "long", Clears())
+    harness = KeyedProcessHarness.restore(harness.snapshot(), plain)
+    assert harness.advance_watermark(40_000) == [("a", 2, 20_000, 29_999)]
+    assert harness.advance_watermark(200_000) == []
+    assert harness.num_keys == 0
+
+
+def test_windows_by_the_clock_go_on_by_new_triggers() -> None:
+    by_clock = window(TumblingProcessingTimeWindows.of(10_000))
+    often = ContinuousProcessingTimeTrigger.of(3000)
+    rules = [by_clock, by_clock.trigger(often), by_clock.trigger(CountTrigger.of(100))]
+    for build in (by_list, by_reduce, by_aggregate):
+        for before in rules:
+            for after in rules:
+                harness = harness_of(build(before))
+                harness.process(("a", 1, None), 1000)
+                harness = KeyedProcessHarness.restore(harness.snapshot(), build(after))
+                fires = [0, 1][before is after is rules[1]]
+                assert len(harness.set_processing_time(4000)) == fires
+                fires = [1, 0][after is rules[2]]
+                assert len(harness.set_processing_time(9999)) == fires
+                assert harness.set_processing_time(30_000) == []
+                assert "CountTrigger" in str(after._trigger) or harness.num_keys == 0
+
+
+def test_a_session_that_grows_past_its_end_fires_once_for_a_late_row() -> None:
+    sessions = window(EventTimeSessionWindows.with_gap(3000)).allowed_lateness(20_000)
+    harness = harness_of(by_aggregate(sessions.trigger(ContinuousEventTimeTrigger.of(2000))))
+    harness.process(("a", 1, None), 1000)
+    assert [row.total for row in harness.advance_watermark(3999)] == [1, 1]
+    harness.advance_watermark(9000)
+    # Both of its ends are past: it fires for the row, and not again without one.
+    assert harness.process(("a", 2, None), 3000) == [("a", 3, 1000, 5999)]
+    assert harness.advance_watermark(9500) == []
+    assert harness.advance_watermark(60_000) == []
+    assert harness.num_keys == 0

@@ -59,6 +59,12 @@ class Restart(NamedTuple):
     parallelism: int
 
 
+class NewRules(NamedTuple):
+    """A restart with another trigger and lateness."""
+
+    windows: Windows
+
+
 STEPS = {"row": Row, "watermark": Watermark, "clock": Clock, "restart": Restart}
 
 
@@ -90,21 +96,37 @@ def made(name: str, *arguments: Any) -> Any:
     return next(maker for maker in makers if maker is not None)(*arguments)
 
 
-def _case(json: dict[str, Any]) -> Case:
+def _windows(json: dict[str, Any]) -> Windows:
     windowed = window(made(*json["assigner"])).allowed_lateness(json.get("lateness", 0))
     if "trigger" in json:
         windowed = windowed.trigger(made(*json["trigger"]))
     if "evictor" in json:
         windowed = windowed.evictor(made(*json["evictor"]))
-    steps = []
+    return windowed
+
+
+def case_of(json: dict[str, Any]) -> Case:
+    """A case of a table."""
+    windowed = _windows(json)
+    steps: list[tuple[Any, list[Emitted]]] = []
     for kind, *arguments in json["steps"]:
+        if kind == "rules":
+            steps.append((NewRules(_windows({**json, **arguments[0]})), []))
+            continue
         emitted = arguments.pop() if isinstance(arguments[-1], list) else []
         steps.append((STEPS[kind](*arguments), [tuple(each) for each in emitted]))
     return Case(json["name"], windowed, steps, [tuple(row) for row in json.get("late", [])])
 
 
-TABLE = json.loads(Path(__file__).with_suffix(".json").read_text())
-CASES = [_case(each) for each in TABLE["cases"]]
+def table(name: str) -> list[dict[str, Any]]:
+    """The cases of a table."""
+    cases: list[dict[str, Any]] = json.loads(Path(__file__).with_name(f"{name}.json").read_text())[
+        "cases"
+    ]
+    return cases
+
+
+CASES = list(map(case_of, table("window_cases")))
 
 
 def by_list(windows: Windows) -> Any:

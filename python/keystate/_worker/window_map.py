@@ -93,17 +93,17 @@ class WorkerWindowMapState(WorkerSortedMapState):
         self._dirty[self._cursor.slot] = 1
         return old is None
 
-    def take_first(self, until: int) -> tuple[Any, Any] | None:
-        """Takes out the first entry if its first long is at most `until`; else ``None``."""
+    def take_first(self, before: tuple[int, ...]) -> tuple[Any, Any] | None:
+        """Takes out the first entry if its key is less than `before`; else ``None``."""
         cell: Any = self._cell()
         if cell.remote:
             first = self.first_entry()
-            if first is None or first[0][0] > until:
+            if first is None or first[0] >= before:
                 return None
             self.remove(first[0])
             return first
         order = cell.order
-        if not order or order[0][0] > until:
+        if not order or order[0] >= before:
             return None
         if cell.live:
             cell.changing()

@@ -132,8 +132,11 @@ class Contents(ABC):
         """Gets the states."""
 
     @abstractmethod
-    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
-        """Adds a row with its event time."""
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
+        """Adds a row with its event time; `past` is whether the window's end has passed.
+
+        A window that can be merged counts as past, for its end is not that of its contents.
+        """
 
     @abstractmethod
     def clear(self, window: WindowKey) -> None:
@@ -143,13 +146,20 @@ class Contents(ABC):
     def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
         """Moves what some windows hold into another one."""
 
-    @abstractmethod
+    def ended(self, window: WindowKey) -> None:  # noqa: B027 - only what others read tells it
+        """Notes that the end of a window has passed."""
+
     def ending(self, end: int) -> list[WindowKey]:
-        """The windows with this end that hold something."""
+        """The windows that end until then and whose end has not passed, as far as that is noted."""
+        return []
 
 
 class FoldedContents(Contents):
-    """An accumulator for each window."""
+    """An accumulator for each window.
+
+    Those whose end has passed are noted as such, for at a restart a FixedWindowOperator can follow
+    on a WindowOperator, or the other way round, and neither knows the other's timers.
+    """
 
     state: WorkerWindowMapState
 
@@ -157,33 +167,48 @@ class FoldedContents(Contents):
         self.fold = fold
 
     def open(self, ctx: KeyedStateStore) -> None:
-        descriptor = WindowMapDescriptor("window-contents", ("end", "start"), self.fold.acc_type)
+        names = ("open", "end", "start")
+        descriptor = WindowMapDescriptor("window-contents", names, self.fold.acc_type)
         state: Any = ctx.get_sorted_map_state(descriptor)
         self.state = state
 
-    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
-        self.state.fold(window, self.fold.add, row)
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
+        self.state.fold((int(not past), *window), self.fold.add, row)
 
     def accumulator(self, window: WindowKey) -> Any:
         """What a window holds; ``None`` if that is nothing."""
-        return self.state.get(window)
+        return self.state.get(self._key(window))
+
+    def _key(self, window: WindowKey) -> tuple[int, int, int]:
+        key = (1, *window)
+        return key if self.state.contains(key) else (0, *window)
 
     def clear(self, window: WindowKey) -> None:
-        self.state.remove(window)
+        self.state.remove(self._key(window))
 
     def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
-        merged = self.state.get(target)
+        into = self._key(target)
+        merged = self.state.get(into)
         for source in sources:
-            mine = self.state.get(source)
-            self.state.remove(source)
+            key = self._key(source)
+            mine = self.state.get(key)
+            self.state.remove(key)
             if mine is not None:
                 merged = mine if merged is None else self.fold.merge(merged, mine)
         if merged is not None:
-            self.state.put(target, merged)
+            self.state.put(into, merged)
+
+    def ended(self, window: WindowKey) -> None:
+        key = (1, *window)
+        accumulator = self.state.get(key)
+        if accumulator is not None:
+            self.state.remove(key)
+            self.state.put((0, *window), accumulator)
 
     def ending(self, end: int) -> list[WindowKey]:
-        found = self.state.sub_iterator((end, _FIRST_TIME), (end + 1, _FIRST_TIME))
-        return [(each, start) for (each, start), _ in found]
+        after = (1, min(end + 1, LAST_TIME), _FIRST_TIME)
+        found = self.state.sub_iterator((1, _FIRST_TIME, _FIRST_TIME), after)
+        return [(each, start) for (_, each, start), _ in found]
 
 
 class ListedContents(Contents):
@@ -200,7 +225,7 @@ class ListedContents(Contents):
         )
         self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
 
-    def add(self, window: WindowKey, row: Any, time: int | None) -> None:
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
         number = self._next.value() or 0
         self._next.update(number + 1)
         self._rows.put((*window, number), (row, time))
@@ -226,9 +251,6 @@ class ListedContents(Contents):
             for (_, _, number), element in self._rows.sub_iterator(*_range(source)):
                 self._rows.put((*target, number), tuple(element))
                 self._rows.remove((*source, number))
-
-    def ending(self, end: int) -> list[WindowKey]:
-        return []  # nobody else could have left any
 
 
 def _range(window: WindowKey) -> tuple[tuple[int, int, int], tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.state import StateDescriptor
 from keystate.windows._functions import WindowRuntimeContext
 from keystate.windows._states import WindowCursor, WindowStates
-from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, WindowTimers
+from keystate.windows._timers import EVENT_TIME, FOR_TRIGGER, PROCESSING_TIME, WindowTimers
 from keystate.windows._window import Window, WindowKey, window_of
 
 
@@ -36,16 +36,24 @@ class WindowCallContext(WindowCursor):
         return watermark
 
     def register_processing_time_timer(self, time: int) -> None:
-        self.timers.set(PROCESSING_TIME, time, self.window, self.row)
+        self.timers.set(PROCESSING_TIME, time, self.window, FOR_TRIGGER, self.row)
 
     def register_event_time_timer(self, time: int) -> None:
-        self.timers.set(EVENT_TIME, time, self.window, self.row)
+        self.timers.set(EVENT_TIME, time, self.window, FOR_TRIGGER, self.row)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self.timers.delete(PROCESSING_TIME, time, self.window, self.row)
+        self.timers.delete(PROCESSING_TIME, time, self.window, FOR_TRIGGER, self.row)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self.timers.delete(EVENT_TIME, time, self.window, self.row)
+        self.timers.delete(EVENT_TIME, time, self.window, FOR_TRIGGER, self.row)
+
+    def has_timer(self, domain: int, time: int) -> bool:
+        """Whether the window has a timer."""
+        return self.timers.contains(domain, time, self.window)
+
+    def had_timer(self, domain: int, time: int) -> bool:
+        """Whether one of the windows that are merged has a timer."""
+        return any(self.timers.contains(domain, time, each) for each in self.merged)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         return self.trigger_states.find(state_descriptor)
@@ -94,6 +102,10 @@ class FunctionContext(WindowRuntimeContext):
 
     def global_state(self) -> KeyedStateStore:
         return self
+
+    def has_window_states(self) -> bool:
+        """Whether the function has asked for states of windows."""
+        return not self._of_window.is_empty()
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
         if descriptor.name not in self._states:

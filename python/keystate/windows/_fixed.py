@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._contents import Fold, FoldedContents
 from keystate.windows._functions import ProcessWindowFunction
-from keystate.windows._timers import EVENT_TIME
+from keystate.windows._timers import EVENT_TIME, WindowTimers
+from keystate.windows._window import WindowKey
 from keystate.windows._windowed_function import UserFunction, WindowedFunction
 
 _NEVER = -(2**63)
@@ -18,7 +21,9 @@ _NEVER = -(2**63)
 class FixedWindowOperator(WindowedFunction):
     """Tumbling and sliding windows with their default trigger, no evictor and no late firings.
 
-    A window's one timer is at its end, so which windows are due is told by their ends.
+    A window's one timer is at its end, so which windows are due is told by their ends. Those that a
+    WindowOperator left before a restart have a timer there too; and one when their lateness would
+    be over, if their end has passed. These are gone by the new rules, and do not fire again.
     """
 
     def __init__(
@@ -28,8 +33,9 @@ class FixedWindowOperator(WindowedFunction):
         fold: Fold,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type)
         self._size, self._slide, self._offset = assigner.size, assigner.slide, assigner.offset
         self._contents = FoldedContents(fold)
 
@@ -37,7 +43,13 @@ class FixedWindowOperator(WindowedFunction):
         super().open(runtime_context)
         self._contents.open(runtime_context)
         self._windows = self._contents.state
-        self._add = self._contents.fold.add
+        self._add = add = self._contents.fold.add
+        copy = self._copy
+        if copy is not None and self._slide < self._size:
+            self._add = lambda row, accumulator: add(copy(row), accumulator)
+        # Also what a WindowOperator has emptied can have states.
+        states = self._at.function_context.has_window_states()
+        self._left = WindowTimers(runtime_context) if states else None
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         if self._by_event_time:
@@ -52,7 +64,7 @@ class FixedWindowOperator(WindowedFunction):
         late = True
         while end > time and end > closed:
             late = False
-            window = (end, end - size)
+            window = (1, end, end - size)
             if windows.fold(window, self._add, row):
                 if self._by_event_time:
                     ctx.register_event_time_timer(end - 1)
@@ -69,12 +81,19 @@ class FixedWindowOperator(WindowedFunction):
         at.row = ctx
         results: list[Any] = []
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
-        over = max(timestamp, clock) + 1
-        result_of = self._contents.fold.result
-        function = self._function
-        while (first := self._windows.take_first(over)) is not None:
-            at.window, accumulator = first
-            self._call([result_of(accumulator)], results)
-            if isinstance(function, ProcessWindowFunction):
-                function.clear(self._context)
+        until = max(timestamp, clock)
+        windows, result_of = self._windows, self._contents.fold.result
+        gone: dict[WindowKey, None] = {}
+        while (first := windows.take_first((1, until + 2))) is not None:
+            (is_open, end, start), accumulator = first
+            at.window = end, start
+            if is_open:
+                self._call([result_of(accumulator)], results)
+            gone[at.window] = None
+        if self._left is not None:
+            while (left := self._left.pop(domain, until, ctx)) is not None:
+                gone[left[1]] = None
+        if isinstance(self._function, ProcessWindowFunction):
+            for at.window in gone:
+                self._function.clear(self._context)
         return results

@@ -29,6 +29,11 @@ class MergingWindowSet:
         found = self._state.get(window)
         return None if found is None else (found[0], found[1])
 
+    def first(self) -> WindowKey | None:
+        """The window that ends first; ``None`` if there is none."""
+        found = self._state.first_entry()
+        return None if found is None else (found[0][0], found[0][1])
+
     def retire(self, window: WindowKey) -> None:
         """Removes a window."""
         self._state.remove(window)

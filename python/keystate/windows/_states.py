@@ -261,6 +261,10 @@ class WindowStates(KeyedStateStore):
         self._prefix = prefix
         self._states: dict[str, Any] = {}
 
+    def is_empty(self) -> bool:
+        """Whether no state was asked for."""
+        return not self._states
+
     def find(self, descriptor: StateDescriptor) -> Any:
         """The state of a descriptor."""
         state = self._states.get(descriptor.name)

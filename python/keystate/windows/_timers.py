@@ -1,4 +1,9 @@
-"""Timers of windows. A key has one timer for a time; which windows it is for is in a state."""
+"""Timers of windows. A key has one timer for a time; which windows it is for is in a state.
+
+A timer is known by whom it was set for: a window's trigger, the operator, or both. The operator has
+one for each window: at its end, and then, if it is kept for late rows, when that is over by the
+rules at that time. So a restart with another trigger or another lateness finds each window again.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,10 @@ from keystate.windows._window import LAST_TIME, WindowKey
 EVENT_TIME = TimeDomain.EVENT_TIME.value
 PROCESSING_TIME = TimeDomain.PROCESSING_TIME.value
 
+#: For whom a timer is. They can be added.
+FOR_TRIGGER = 1
+FOR_OPERATOR = 2
+
 _FIRST = -LAST_TIME - 1
 
 
@@ -20,28 +29,32 @@ class WindowTimers:
 
     def __init__(self, ctx: KeyedStateStore) -> None:
         names = ("domain", "time", "end", "start")
-        self._state = ctx.get_sorted_map_state(
-            WindowMapDescriptor("window-timers", names, "boolean")
-        )
+        self._state = ctx.get_sorted_map_state(WindowMapDescriptor("window-timers", names, "int"))
 
-    def set(self, domain: int, time: int, window: WindowKey, ctx: Any) -> None:
-        """Sets a timer; one that is set already stays as it is."""
+    def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
+        """Sets a timer; harmless if it is set already."""
         key = (domain, time, *window)
-        if not self._state.contains(key):
-            self._state.put(key, True)
+        known = self._state.get(key) or 0
+        if known & whose:
+            return
+        self._state.put(key, known | whose)
+        if not known:
             if domain == EVENT_TIME:
                 ctx.register_event_time_timer(time)
             else:
                 ctx.register_processing_time_timer(time)
 
     def contains(self, domain: int, time: int, window: WindowKey) -> bool:
-        """Whether a timer is set."""
+        """Whether a timer is set, for whomever."""
         return self._state.contains((domain, time, *window))
 
-    def delete(self, domain: int, time: int, window: WindowKey, ctx: Any) -> None:
+    def delete(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Deletes a timer; harmless if it is not set."""
         key = (domain, time, *window)
-        if self._state.contains(key):
+        known = self._state.get(key) or 0
+        if known & ~whose:
+            self._state.put(key, known & ~whose)
+        elif known:
             self._state.remove(key)
             others = self._state.sub_iterator(
                 (domain, time, _FIRST, _FIRST), (domain, time, LAST_TIME, LAST_TIME)
@@ -49,8 +62,8 @@ class WindowTimers:
             if next(others, None) is None:
                 _delete(domain, time, ctx)
 
-    def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey] | None:
-        """Takes out the first timer up to a time: the timer's time, and its window."""
+    def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
+        """Takes out the first timer up to a time: its time, its window, and for whom it is."""
         end = domain + 1 if until == LAST_TIME else domain
         after = _FIRST if until == LAST_TIME else until + 1
         start = (domain, _FIRST, _FIRST, _FIRST)
@@ -58,11 +71,11 @@ class WindowTimers:
         first = next(self._state.sub_iterator(start, (end, after, _FIRST, _FIRST)), None)
         if first is None:
             return None
-        _, time, *window = first[0]
+        (_, time, end, begin), whose = first
         self._state.remove(first[0])
         # Others at this time come next: the key's timer is not needed any more.
         _delete(domain, time, ctx)
-        return time, (window[0], window[1])
+        return time, (end, begin), whose
 
 
 def _delete(domain: int, time: int, ctx: Any) -> None:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from keystate.errors import DeclarationError
+from keystate.functions import TimeDomain
 from keystate.runtime import KeyedStateStore
 from keystate.state import ReducingStateDescriptor, StateDescriptor
 from keystate.windows._window import Duration, Window, millis
@@ -168,7 +169,7 @@ class ProcessingTimeTrigger(_QuietTrigger):
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.FIRE
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
 
     def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
         if window.max_timestamp() > ctx.get_current_processing_time():
@@ -230,6 +231,8 @@ class CountTrigger(_QuietTrigger):
 class _ContinuousTrigger(_QuietTrigger):
     """Fires again and again: at the multiples of an interval."""
 
+    _domain: int
+
     def __init__(self, interval: Duration) -> None:
         self._interval = millis(interval, "the interval of a trigger")
         if self._interval <= 0:
@@ -247,11 +250,28 @@ class _ContinuousTrigger(_QuietTrigger):
         start = time - time % self._interval
         return min(start + self._interval, window.max_timestamp())
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def _begin(self, time: int, ctx: Any) -> None:
+        """Sets the next time if there is none, or if another trigger had its timer."""
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        known = fire_time.get()
+        if known is None:
+            self._set(time, ctx)
+        elif not ctx.has_timer(self._domain, known):
+            fire_time.clear()
+            self._set(time, ctx)
+
+    def _result(self, time: int) -> TriggerResult:
+        """Times between are the end of a window that has grown, or of another interval."""
+        return TriggerResult.CONTINUE if time % self._interval else TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Any) -> None:
         ctx.merge_partitioned_state(self._fire_time)
-        time = ctx.get_partitioned_state(self._fire_time).get()
-        if time is not None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        time = fire_time.get()
+        if time is not None and ctx.had_timer(self._domain, time):
             self._register(time, ctx)
+        else:
+            fire_time.clear()
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         fire_time = ctx.get_partitioned_state(self._fire_time)
@@ -273,6 +293,8 @@ class _ContinuousTrigger(_QuietTrigger):
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires by event time at the multiples of an interval, and at the end of the window."""
 
+    _domain = TimeDomain.EVENT_TIME.value
+
     @staticmethod
     def of(interval: Duration) -> ContinuousEventTimeTrigger:
         """A trigger that fires at the multiples of this interval."""
@@ -284,19 +306,19 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        if ctx.get_partitioned_state(self._fire_time).get() is None:
-            self._set(self._next(timestamp, window), ctx)
+        self._begin(self._next(timestamp, window), ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            return TriggerResult.FIRE
         fire_time = ctx.get_partitioned_state(self._fire_time)
+        if time == window.max_timestamp():
+            fire_time.clear()
+            return TriggerResult.FIRE
         if fire_time.get() != time:
             return TriggerResult.CONTINUE
         fire_time.clear()
         self._set(self._next(time, window), ctx)
-        return TriggerResult.FIRE
+        return self._result(time)
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         super().clear(window, ctx)
@@ -312,6 +334,8 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires by processing time at the multiples of an interval."""
 
+    _domain = TimeDomain.PROCESSING_TIME.value
+
     @staticmethod
     def of(interval: Duration) -> ContinuousProcessingTimeTrigger:
         """A trigger that fires at the multiples of this interval."""
@@ -320,19 +344,20 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
     ) -> TriggerResult:
-        if ctx.get_partitioned_state(self._fire_time).get() is None:
-            self._set(self._next(ctx.get_current_processing_time(), window), ctx)
+        self._begin(self._next(ctx.get_current_processing_time(), window), ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
         fire_time = ctx.get_partitioned_state(self._fire_time)
+        if time == window.max_timestamp():
+            fire_time.clear()
+            return TriggerResult.FIRE
         if fire_time.get() != time:
             return TriggerResult.CONTINUE
         fire_time.clear()
-        if time != window.max_timestamp():
-            # From now on, not from the timer's time: micro-batches can be further apart.
-            self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
-        return TriggerResult.FIRE
+        # From now on, not from the timer's time: micro-batches can be further apart.
+        self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
+        return self._result(time)
 
     def _register(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_processing_time_timer(time)

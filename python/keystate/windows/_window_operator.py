@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
@@ -12,7 +14,7 @@ from keystate.windows._evictors import Evictor
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._merging import MergingWindowSet
 from keystate.windows._states import WindowStates
-from keystate.windows._timers import EVENT_TIME, WindowTimers
+from keystate.windows._timers import EVENT_TIME, FOR_OPERATOR, FOR_TRIGGER, WindowTimers
 from keystate.windows._triggers import Trigger, TriggerResult
 from keystate.windows._window import LAST_TIME, Window, WindowKey, key_of, window_of
 from keystate.windows._windowed_function import UserFunction, WindowedFunction
@@ -39,8 +41,9 @@ class WindowOperator(WindowedFunction):
         fold: Fold | None,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type)
         self._trigger = trigger
         self._evictor = evictor
         self._lateness = lateness if self._by_event_time else 0
@@ -65,6 +68,8 @@ class WindowOperator(WindowedFunction):
         if self._by_event_time and time <= ctx.late_watermark + 1:
             # What the watermark has passed in the last micro-batch fires before its late rows.
             self._pass(EVENT_TIME, ctx.late_watermark, results)
+            if self._merging is not None:
+                self._remove_late(ctx)
         late = True
         for each in self._assigner.assign_windows(row, time, at):
             window = key_of(each)
@@ -85,13 +90,19 @@ class WindowOperator(WindowedFunction):
         at, window = self._at, window_of(key)
         holder = self._holder(key)
         assert holder is not None
-        self._contents.add(holder, row, at.row.event_time)
+        end = window.max_timestamp()
+        past = self._by_event_time and end <= at.row.late_watermark
+        own = row if self._copy is None else self._copy(row)
+        self._contents.add(holder, own, at.row.event_time, past or self._merging is not None)
         at.window = key
         result = self._trigger.on_element(row, time, window, at)
         self._act(result, key, holder, results)
-        cleanup = self._cleanup_time(window)
-        if cleanup != LAST_TIME:
-            self._timers.set(self._domain, cleanup, key, at.row)
+        self._set_timer(self._cleanup_time(window) if past else end, key)
+
+    def _set_timer(self, time: int, key: WindowKey) -> None:
+        """Sets the operator's own timer for a window; there is none at the end of all time."""
+        if time != LAST_TIME:
+            self._timers.set(self._domain, time, key, FOR_OPERATOR, self._at.row)
 
     def on_timer(self, timestamp: int, ctx: Any) -> list[Any] | None:
         self._at.row = ctx
@@ -99,32 +110,42 @@ class WindowOperator(WindowedFunction):
         domain: int = ctx.time_domain().value
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
         self._pass(domain, max(timestamp, clock), results)
-        if domain == self._domain and self._merging is None:
-            # Windows of FixedWindowOperator, before a restart, have no timers of their own.
-            for key in self._contents.ending(timestamp + 1):
-                cleanup = self._cleanup_time(window_of(key))
-                if not self._timers.contains(domain, cleanup, key):
-                    self._fire(domain, timestamp, key, results)
-                    if cleanup > timestamp:
-                        self._timers.set(domain, cleanup, key, ctx)
         return results or None
 
     def _pass(self, domain: int, until: int, results: list[Any]) -> None:
         """Lets the timers of the key's windows fire up to a time, those too that these set."""
+        if domain == self._domain and self._merging is None:
+            # Windows of a FixedWindowOperator, before a restart, have no timers here.
+            for key in self._contents.ending(until + 1):
+                self._set_timer(key[0] - 1, key)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
 
-    def _fire(self, domain: int, time: int, key: WindowKey, results: list[Any]) -> None:
+    def _fire(self, domain: int, time: int, key: WindowKey, whose: int, results: list[Any]) -> None:
         at, window = self._at, window_of(key)
         at.window = key
         holder = self._holder(key)
         if holder is None:
             return
-        trigger = self._trigger
-        on_time = trigger.on_event_time if domain == EVENT_TIME else trigger.on_processing_time
-        self._act(on_time(time, window, at), key, holder, results)
-        if domain == self._domain and time == self._cleanup_time(window):
+        end, cleanup = window.max_timestamp(), self._cleanup_time(window)
+        is_own = domain == self._domain
+        if self._by_event_time and cleanup < (time if is_own else at.row.late_watermark + 1):
+            # Lateness was longer before a restart: the window is gone.
+            if is_own and whose & FOR_OPERATOR:
+                self._remove(key, window, holder)
+            return
+        # The operator's timer is from before a restart if it is at neither of these.
+        if whose & FOR_TRIGGER or time in (end, cleanup):
+            trigger = self._trigger
+            on_time = trigger.on_event_time if domain == EVENT_TIME else trigger.on_processing_time
+            self._act(on_time(time, window, at), key, holder, results)
+        if not is_own or time < end:
+            return
+        if time == cleanup:
             self._remove(key, window, holder)
+        else:
+            self._contents.ended(holder)
+            self._set_timer(cleanup, key)
 
     def _act(
         self, result: TriggerResult, key: WindowKey, holder: WindowKey, results: list[Any]
@@ -162,6 +183,15 @@ class WindowOperator(WindowedFunction):
                 if id(element) not in kept:
                     contents.remove(holder, number)
 
+    def _remove_late(self, ctx: Any) -> None:
+        """Removes windows that are still there only because lateness was longer before."""
+        assert self._merging is not None
+        while (key := self._merging.first()) is not None and self._is_late(window_of(key), ctx):
+            holder = self._holder(key)
+            assert holder is not None
+            self._at.window = key
+            self._remove(key, window_of(key), holder)
+
     def _remove(self, key: WindowKey, window: Window, holder: WindowKey) -> None:
         """Removes a window with all that it has."""
         self._contents.clear(holder)
@@ -180,7 +210,8 @@ class WindowOperator(WindowedFunction):
         for each in merged:
             at.window = each
             self._trigger.clear(window_of(each), at)
-            self._timers.delete(self._domain, self._cleanup_time(window_of(each)), each, at.row)
+            for time in (window_of(each).max_timestamp(), self._cleanup_time(window_of(each))):
+                self._timers.delete(self._domain, time, each, FOR_OPERATOR, at.row)
         self._contents.merge(holder, old)
 
     def _holder(self, key: WindowKey) -> WindowKey | None:

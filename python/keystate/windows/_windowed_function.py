@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from pyspark.sql import types as T
+
+from keystate._codec import codec
 from keystate._compiled import collect
 from keystate.functions import KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
@@ -28,6 +31,7 @@ class WindowedFunction(KeyedProcessFunction):
         fold: makes one result of a window's rows; ``None`` if the function takes all of them.
         late_output: where rows go that are too late for all of their windows.
         time_column: the index of the column that has the event time; ``None`` if there is none.
+        row_type: of the rows.
     """
 
     def __init__(
@@ -37,17 +41,22 @@ class WindowedFunction(KeyedProcessFunction):
         fold: Fold | None,
         late_output: OutputTag | None,
         time_column: int | None,
+        row_type: T.StructType,
     ) -> None:
         self._assigner = assigner
         self._function = function
         self._fold = fold
         self._late_output = late_output
         self.time_column = time_column
+        self._row_type = row_type
         self._by_event_time = assigner.is_event_time()
         self._domain = EVENT_TIME if self._by_event_time else PROCESSING_TIME
         self._merges = isinstance(assigner, MergingWindowAssigner)
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        #: Copies a row for a function that may change it: the trigger and other windows see it too.
+        rows = codec(self._row_type)
+        self._copy = rows.copy if rows.mutable else None
         at = self._at = WindowCallContext()
         at.function_context = FunctionContext(runtime_context, at, self._merges)
         self._context = WorkerWindowContext(at)

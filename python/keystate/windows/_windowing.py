@@ -151,7 +151,7 @@ class WindowedRows:
         fold = ReduceFold(self.fold, row_type) if isinstance(self.fold, FunctionPlan) else self.fold
         windows = self.windowing
         assigner, trigger = windows._assigner, windows._trigger
-        ends = (fold, windows._late_output, time_column)
+        ends = (fold, windows._late_output, time_column, row_type)
         is_plain = (
             type(trigger) is type(assigner.get_default_trigger())
             and windows._evictor is None

@@ -85,8 +85,13 @@ private[keystate] sealed abstract class Contents extends Serializable {
   /** Whether `add` gives elements to a function of the user's, which may change them. */
   def changesElements: Boolean
 
-  /** Adds an element with its event time, if it has one. */
-  def add(window: WindowKey, element: Any, time: java.lang.Long): Unit
+  /** Adds an element with its event time, if it has one.
+    *
+    * @param past
+    *   whether the window's end has passed. A window that can be merged counts as past, for its end
+    *   is not that of its contents.
+    */
+  def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit
 
   /** Empties a window. */
   def clear(window: WindowKey): Unit
@@ -94,20 +99,27 @@ private[keystate] sealed abstract class Contents extends Serializable {
   /** Moves what some windows hold into another one. */
   def merge(target: WindowKey, sources: Seq[WindowKey]): Unit
 
-  /** The windows with this end that hold something. */
-  def ending(end: Long): Seq[WindowKey]
+  /** Notes that the end of a window has passed; only what others read tells it. */
+  def ended(window: WindowKey): Unit = ()
+
+  /** The windows that end until then and whose end has not passed, as far as that is noted. */
+  def ending(end: Long): Seq[WindowKey] = Nil
 }
 
-/** An accumulator for each window. */
+/** An accumulator for each window.
+  *
+  * Those whose end has passed are noted as such, for at a restart a [[FixedWindowOperator]] can
+  * follow on a [[WindowOperator]], or the other way round, and neither knows the other's timers.
+  */
 private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
-  @transient private var accumulators: SortedMapState[WindowKey, Any] = _
+  @transient private var accumulators: SortedMapState[ContentsKey, Any] = _
 
   override def open(store: KeyedStateStore): Unit =
     accumulators = store.getSortedMapState(
       new SortedMapStateDescriptor(
         "window-contents",
         KeyOrder.NATURAL,
-        WindowStates.Key,
+        WindowStates.Contents,
         fold.accumulatorType.asInstanceOf[TypeInformation[Any]]
       )
     )
@@ -115,32 +127,56 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
   override def changesElements: Boolean = true
 
   /** Adds an element; returns whether it is the window's first. */
-  def addTo(window: WindowKey, element: Any): Boolean = {
+  def addTo(window: ContentsKey, element: Any): Boolean = {
     val accumulator = accumulators.get(window)
     accumulators.put(window, fold.add(element, accumulator))
     accumulator == null
   }
 
-  override def add(window: WindowKey, element: Any, time: java.lang.Long): Unit = {
-    addTo(window, element)
+  override def add(
+      window: WindowKey,
+      element: Any,
+      time: java.lang.Long,
+      past: Boolean
+  ): Unit = {
+    addTo(ContentsKey(if (past) 0 else 1, window.end, window.start), element)
     ()
   }
 
   /** What a window holds; null if that is nothing. */
-  def accumulator(window: WindowKey): Any = accumulators.get(window)
+  def accumulator(window: WindowKey): Any = accumulators.get(keyOf(window))
 
-  /** The window that ends first, and what it holds; null if there is none. */
-  def first: java.util.Map.Entry[WindowKey, Any] = accumulators.firstEntry()
+  private def keyOf(window: WindowKey): ContentsKey = {
+    val key = ContentsKey(1, window.end, window.start)
+    if (accumulators.contains(key)) key else key.copy(open = 0)
+  }
 
-  override def clear(window: WindowKey): Unit = accumulators.remove(window)
+  /** Of the windows whose end has passed, and then of the others, the one that ends first, and what
+    * it holds; null if there is none.
+    */
+  def first: java.util.Map.Entry[ContentsKey, Any] = accumulators.firstEntry()
+
+  /** Removes what [[first]] gave. */
+  def removeFirst(key: ContentsKey): Unit = accumulators.remove(key)
+
+  override def clear(window: WindowKey): Unit = accumulators.remove(keyOf(window))
 
   override def merge(target: WindowKey, sources: Seq[WindowKey]): Unit =
-    MergedEntries.move(accumulators, target, sources)(fold.merge)
+    MergedEntries.move(accumulators, keyOf(target), sources.map(keyOf))(fold.merge)
+
+  override def ended(window: WindowKey): Unit = {
+    val key = ContentsKey(1, window.end, window.start)
+    val accumulator = accumulators.get(key)
+    if (accumulator != null) {
+      accumulators.remove(key)
+      accumulators.put(key.copy(open = 0), accumulator)
+    }
+  }
 
   override def ending(end: Long): Seq[WindowKey] = accumulators
-    .tailIterator(WindowKey(end, Long.MinValue))
-    .map(_.getKey)
-    .takeWhile(_.end == end)
+    .tailIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
+    .map(_.getKey.window)
+    .takeWhile(window => window.end <= end && window.end != Long.MaxValue)
     .toVector
 }
 
@@ -167,7 +203,12 @@ private[keystate] final class ListedContents(elementType: TypeInformation[_]) ex
 
   override def changesElements: Boolean = false
 
-  override def add(window: WindowKey, element: Any, time: java.lang.Long): Unit = {
+  override def add(
+      window: WindowKey,
+      element: Any,
+      time: java.lang.Long,
+      past: Boolean
+  ): Unit = {
     val number = next.value()
     next.update(number + 1)
     stored.put(NumberedKey(window.end, window.start, number), StoredElement(element, time))
@@ -198,6 +239,4 @@ private[keystate] final class ListedContents(elementType: TypeInformation[_]) ex
       stored.remove(entry.getKey)
     }
   }
-
-  override def ending(end: Long): Seq[WindowKey] = Nil // nobody else could have left any
 }

@@ -1,11 +1,15 @@
 package keystate.windows
 
+import scala.collection.mutable
+
 import keystate.{Collector, OutputTag, RuntimeContext}
 
 /** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
   *
   * A window's one timer is at its end, so which windows are due is told by their ends: without a
-  * trigger's states and timers.
+  * trigger's states and timers. Those that a [[WindowOperator]] left before a restart have a timer
+  * there too; and one when their lateness would be over, if their end has passed. These are gone by
+  * the new rules, and do not fire again.
   */
 private[keystate] final class FixedWindowOperator(
     assigner: FixedWindows,
@@ -20,9 +24,13 @@ private[keystate] final class FixedWindowOperator(
     ) {
   private val (size, slide, offset) = (assigner.size, assigner.slide, assigner.offset)
 
+  @transient private var left: Option[WindowTimers] = None
+
   override def open(runtime: RuntimeContext): Unit = {
     super.open(runtime)
     contents.open(runtime)
+    // Also what a WindowOperator has emptied can have states.
+    left = if (hasWindowStates) Some(new WindowTimers(runtime)) else None
   }
 
   override def processElement(element: Any, ctx: Context, out: Collector[Any]): Unit = {
@@ -35,7 +43,7 @@ private[keystate] final class FixedWindowOperator(
       // The windows before this one may have changed the element.
       val own = if (late) element else anew(ctx)
       late = false
-      if (contents.addTo(WindowKey(end, end - size), own)) {
+      if (contents.addTo(ContentsKey(1, end, end - size), own)) {
         if (byEventTime) service.registerEventTimeTimer(end - 1)
         else service.registerProcessingTimeTimer(end - 1)
       }
@@ -50,13 +58,26 @@ private[keystate] final class FixedWindowOperator(
       clock: Long,
       out: Collector[Any]
   ): Unit = if (of == domain) {
+    val gone = mutable.LinkedHashSet.empty[WindowKey]
     var first = contents.first
     while (first != null && first.getKey.end - 1 <= clock) {
-      at.window = first.getKey
-      call(contents.fold.result(first.getValue) :: Nil, out)
-      clearFunction()
-      contents.clear(at.window)
+      val key = first.getKey
+      at.window = key.window
+      if (key.open == 1) call(contents.fold.result(first.getValue) :: Nil, out)
+      contents.removeFirst(key)
+      gone += at.window
       first = contents.first
+    }
+    left.foreach { timers =>
+      val service = at.row.timerService()
+      Iterator
+        .continually(timers.pop(domain, clock, service))
+        .takeWhile(_ != null)
+        .foreach { case (timer, _) => gone += timer.window }
+    }
+    gone.foreach { window =>
+      at.window = window
+      clearFunction()
     }
   }
 }

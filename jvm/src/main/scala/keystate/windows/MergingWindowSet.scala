@@ -21,6 +21,12 @@ private[windows] final class MergingWindowSet(
   /** The window that has its contents; null if there is no such window. */
   def stateWindow(window: WindowKey): WindowKey = windows.get(window)
 
+  /** The window that ends first; null if there is none. */
+  def first: WindowKey = {
+    val entry = windows.firstEntry()
+    if (entry == null) null else entry.getKey
+  }
+
   /** Removes a window. */
   def retire(window: WindowKey): Unit = windows.remove(window)
 

@@ -41,12 +41,18 @@ trait TriggerContext {
   /** Deletes a timer; harmless when it is not set. */
   def deleteEventTimeTimer(time: Long): Unit
 
+  /** Whether the window has a timer; only Keystate's own contexts know. */
+  private[windows] def hasTimer(domain: Long, time: Long): Boolean = true
+
   /** A state of the key and the window, which `open` got by this descriptor. */
   def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S
 }
 
 /** The same when windows are merged. */
 trait OnMergeContext extends TriggerContext {
+
+  /** Whether one of the windows that are merged has a timer; as `hasTimer`. */
+  private[windows] def hadTimer(domain: Long, time: Long): Boolean = true
 
   /** Merges what the windows have in this state into what the new window has. It must be a list,
     * reducing or aggregating state, else `KEYSTATE_DECLARATION`.

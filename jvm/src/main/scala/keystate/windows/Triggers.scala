@@ -59,7 +59,7 @@ class ProcessingTimeTrigger extends QuietTrigger {
   }
 
   override def onProcessingTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    TriggerResult.FIRE
+    if (time == window.maxTimestamp) TriggerResult.FIRE else TriggerResult.CONTINUE
 
   override def onMerge(window: Window, ctx: OnMergeContext): Unit =
     if (window.maxTimestamp > ctx.getCurrentProcessingTime)
@@ -150,6 +150,20 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
   /** When it fires next; null if that is not set. */
   protected def next(ctx: TriggerContext): java.lang.Long = ctx.getPartitionedState(fireTime).get()
 
+  /** Sets when it fires next if that is not set, or if another trigger had its timer. */
+  protected def begin(time: Long, ctx: TriggerContext): Unit = {
+    val known = next(ctx)
+    if (known == null) setNext(time, ctx)
+    else if (!ctx.hasTimer(domain, known)) {
+      clearNext(ctx)
+      setNext(time, ctx)
+    }
+  }
+
+  /** Times between are the end of a window that has grown, or of another interval. */
+  protected def resultAt(time: Long): TriggerResult =
+    if (Math.floorMod(time, interval) == 0) TriggerResult.FIRE else TriggerResult.CONTINUE
+
   protected def setNext(time: Long, ctx: TriggerContext): Unit = {
     ctx.getPartitionedState(fireTime).add(time)
     register(time, ctx)
@@ -157,12 +171,15 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
 
   protected def clearNext(ctx: TriggerContext): Unit = ctx.getPartitionedState(fireTime).clear()
 
+  protected def domain: Long
   protected def register(time: Long, ctx: TriggerContext): Unit
   protected def delete(time: Long, ctx: TriggerContext): Unit
 
   override def onMerge(window: Window, ctx: OnMergeContext): Unit = {
     ctx.mergePartitionedState(fireTime)
-    if (next(ctx) != null) register(next(ctx), ctx)
+    val time = next(ctx)
+    if (time != null && ctx.hadTimer(domain, time)) register(time, ctx)
+    else clearNext(ctx)
   }
 
   override def clear(window: Window, ctx: TriggerContext): Unit = if (next(ctx) != null) {
@@ -182,17 +199,19 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     if (window.maxTimestamp <= ctx.getCurrentWatermark) TriggerResult.FIRE
     else {
       ctx.registerEventTimeTimer(window.maxTimestamp)
-      if (next(ctx) == null) setNext(nextAfter(timestamp, window), ctx)
+      begin(nextAfter(timestamp, window), ctx)
       TriggerResult.CONTINUE
     }
 
   override def onEventTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    if (time == window.maxTimestamp) TriggerResult.FIRE
-    else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
+    if (time == window.maxTimestamp) {
+      clearNext(ctx)
+      TriggerResult.FIRE
+    } else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
     else {
       clearNext(ctx)
       setNext(nextAfter(time, window), ctx)
-      TriggerResult.FIRE
+      resultAt(time)
     }
 
   override def clear(window: Window, ctx: TriggerContext): Unit = {
@@ -200,6 +219,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     ctx.deleteEventTimeTimer(window.maxTimestamp)
   }
 
+  override protected def domain: Long = WindowTimers.EventTime
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerEventTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =
@@ -221,20 +241,23 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
       window: Window,
       ctx: TriggerContext
   ): TriggerResult = {
-    if (next(ctx) == null) setNext(nextAfter(ctx.getCurrentProcessingTime, window), ctx)
+    begin(nextAfter(ctx.getCurrentProcessingTime, window), ctx)
     TriggerResult.CONTINUE
   }
 
   override def onProcessingTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
+    if (time == window.maxTimestamp) {
+      clearNext(ctx)
+      TriggerResult.FIRE
+    } else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
     else {
       clearNext(ctx)
       // From now on, not from the timer's time: micro-batches can be further apart.
-      if (time != window.maxTimestamp)
-        setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
-      TriggerResult.FIRE
+      setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
+      resultAt(time)
     }
 
+  override protected def domain: Long = WindowTimers.ProcessingTime
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerProcessingTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =

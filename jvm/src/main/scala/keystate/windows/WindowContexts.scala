@@ -51,13 +51,19 @@ private[windows] final class CurrentWindow
   override def getCurrentWatermark: Long = watermark
 
   override def registerProcessingTimeTimer(time: Long): Unit =
-    timers.set(WindowTimers.ProcessingTime, time, window, row.timerService())
+    timers.set(WindowTimers.ProcessingTime, time, window, WindowTimers.ForTrigger, row.timerService())
   override def registerEventTimeTimer(time: Long): Unit =
-    timers.set(WindowTimers.EventTime, time, window, row.timerService())
+    timers.set(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
   override def deleteProcessingTimeTimer(time: Long): Unit =
-    timers.delete(WindowTimers.ProcessingTime, time, window, row.timerService())
+    timers.delete(WindowTimers.ProcessingTime, time, window, WindowTimers.ForTrigger, row.timerService())
   override def deleteEventTimeTimer(time: Long): Unit =
-    timers.delete(WindowTimers.EventTime, time, window, row.timerService())
+    timers.delete(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
+
+  override private[windows] def hasTimer(domain: Long, time: Long): Boolean =
+    timers.contains(domain, time, window)
+
+  override private[windows] def hadTimer(domain: Long, time: Long): Boolean =
+    merged.exists(timers.contains(domain, time, _))
 
   override def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S =
     triggerStates.find(descriptor)
@@ -94,6 +100,9 @@ private[windows] final class FunctionStates(
       )
 
   override def globalState: KeyedStateStore = this
+
+  /** Whether the function has asked for states of windows. */
+  def hasWindowStates: Boolean = !ofWindow.isEmpty
 
   private def kept[S <: State](descriptor: StateDescriptor[S])(get: => S): S =
     states.getOrElseUpdate(descriptor.name, get).asInstanceOf[S]

@@ -43,7 +43,10 @@ private[keystate] final class WindowOperator(
     at.enter(ctx, watermark)
     val time = timeOf(ctx)
     // What the watermark has passed in the last micro-batch fires before its late rows.
-    if (byEventTime && time <= watermark + 1) pass(WindowTimers.EventTime, watermark, out)
+    if (byEventTime && time <= watermark + 1) {
+      pass(WindowTimers.EventTime, watermark, out)
+      if (merging != null) removeLate(watermark)
+    }
     var late = true
     assigner.assignWindows(element, time, at).foreach { assigned =>
       val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
@@ -63,53 +66,80 @@ private[keystate] final class WindowOperator(
       out: Collector[Any]
   ): Unit = {
     val (window, holder) = (key.window, holderOf(key))
+    val past = byEventTime && window.maxTimestamp <= lateWatermark(ctx)
     // The trigger and other windows see the element too.
     val own = if (contents.changesElements) anew(ctx) else element
-    contents.add(holder, own, at.row.timestamp())
+    contents.add(holder, own, at.row.timestamp(), past || merging != null)
     at.window = key
     act(trigger.onElement(element, time, window, at), key, holder, out)
-    val cleanup = cleanupTime(window)
-    if (cleanup != Long.MaxValue) timers.set(domain, cleanup, key, at.row.timerService())
+    setTimer(if (past) cleanupTime(window) else window.maxTimestamp, key)
   }
+
+  /** Sets the operator's own timer for a window; there is none at the end of all time. */
+  private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
+    timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
 
   override protected def fire(
       of: Long,
       timestamp: Long,
       clock: Long,
       out: Collector[Any]
-  ): Unit = {
-    pass(of, clock, out)
-    if (of == domain && merging == null) {
-      // Windows of FixedWindowOperator, before a restart, have no timers of their own.
-      contents.ending(timestamp + 1).foreach { key =>
-        val cleanup = cleanupTime(key.window)
-        if (!timers.contains(of, cleanup, key)) {
-          fireWindow(of, timestamp, key, out)
-          if (cleanup > timestamp) timers.set(of, cleanup, key, at.row.timerService())
-        }
-      }
-    }
-  }
+  ): Unit = pass(of, clock, out)
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
   private def pass(of: Long, until: Long, out: Collector[Any]): Unit = {
+    if (of == domain && merging == null) {
+      // Windows of a FixedWindowOperator, before a restart, have no timers here.
+      val last = if (until == Long.MaxValue) until else until + 1
+      contents.ending(last).foreach(key => setTimer(key.end - 1, key))
+    }
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)
     while (due != null) {
-      fireWindow(of, due.time, due.window, out)
+      val (timer, whose) = due
+      fireWindow(of, timer.time, timer.window, whose, out)
       due = timers.pop(of, until, service)
     }
   }
 
-  private def fireWindow(of: Long, time: Long, key: WindowKey, out: Collector[Any]): Unit = {
+  private def fireWindow(
+      of: Long,
+      time: Long,
+      key: WindowKey,
+      whose: Int,
+      out: Collector[Any]
+  ): Unit = {
     val (window, holder) = (key.window, holderOf(key))
     at.window = key
-    if (holder != null) {
-      val result =
-        if (of == WindowTimers.EventTime) trigger.onEventTime(time, window, at)
-        else trigger.onProcessingTime(time, window, at)
-      act(result, key, holder, out)
-      if (of == domain && time == cleanupTime(window)) remove(key, window, holder)
+    val (end, cleanup, isOwn) = (window.maxTimestamp, cleanupTime(window), of == domain)
+    def isFor(who: Int) = (whose & who) != 0
+    if (holder == null) ()
+    else if (byEventTime && (if (isOwn) cleanup < time else cleanup <= lateWatermark(at.row))) {
+      // Lateness was longer before a restart: the window is gone.
+      if (isOwn && isFor(WindowTimers.ForOperator)) remove(key, window, holder)
+    } else {
+      // The operator's timer is from before a restart if it is at neither of these.
+      if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
+        val result =
+          if (of == WindowTimers.EventTime) trigger.onEventTime(time, window, at)
+          else trigger.onProcessingTime(time, window, at)
+        act(result, key, holder, out)
+      }
+      if (isOwn && time == cleanup) remove(key, window, holder)
+      else if (isOwn && time >= end) {
+        contents.ended(holder)
+        setTimer(cleanup, key)
+      }
+    }
+  }
+
+  /** Removes windows that are still there only because lateness was longer before. */
+  private def removeLate(watermark: Long): Unit = {
+    var key = merging.first
+    while (key != null && isLate(key.window, watermark)) {
+      at.window = key
+      remove(key, key.window, holderOf(key))
+      key = merging.first
     }
   }
 
@@ -178,7 +208,9 @@ private[keystate] final class WindowOperator(
     merged.foreach { each =>
       at.window = each
       trigger.clear(each.window, at)
-      timers.delete(domain, cleanupTime(each.window), each, at.row.timerService())
+      Seq(each.window.maxTimestamp, cleanupTime(each.window)).foreach(
+        timers.delete(domain, _, each, WindowTimers.ForOperator, at.row.timerService())
+      )
     }
     contents.merge(holder, old)
   }

@@ -54,6 +54,9 @@ private[windows] final class WindowStates(
 ) extends KeyedStateStore {
   private val states = mutable.HashMap.empty[String, OfWindow]
 
+  /** Whether no state was asked for. */
+  def isEmpty: Boolean = states.isEmpty
+
   /** The state of a descriptor. */
   def find[S <: State](descriptor: StateDescriptor[S]): S =
     states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
@@ -125,6 +128,7 @@ private[windows] final class WindowStates(
 
 private[windows] object WindowStates {
   val Key: TypeInformation[WindowKey] = implicitly
+  val Contents: TypeInformation[ContentsKey] = implicitly
   val Numbered: TypeInformation[NumberedKey] = implicitly
   val Time: TypeInformation[Long] = implicitly
 }
@@ -181,10 +185,10 @@ private sealed abstract class Folded(
 private object MergedEntries {
 
   /** Makes one entry of those of several windows. */
-  def move(
-      entries: SortedMapState[WindowKey, Any],
-      target: WindowKey,
-      sources: Iterable[WindowKey]
+  def move[K](
+      entries: SortedMapState[K, Any],
+      target: K,
+      sources: Iterable[K]
   )(combined: (Any, Any) => Any): Unit = {
     var merged = entries.get(target)
     sources.foreach { source =>

@@ -9,33 +9,60 @@ private[keystate] final case class WindowTimer(domain: Long, time: Long, end: Lo
 
 /** The timers of a key's windows, in order of time. A key has one timer for a time; which windows it
   * is for is told here.
+  *
+  * A timer is known by whom it was set for: a window's trigger, the operator, or both. The operator
+  * has one for each window: at its end, and then, if it is kept for late elements, when that is over
+  * by the rules at that time. So a restart with another trigger or another lateness finds each
+  * window again.
   */
 private[windows] final class WindowTimers(store: KeyedStateStore) {
   import WindowTimers._
 
-  private val timers: SortedMapState[WindowTimer, Boolean] =
+  private val timers: SortedMapState[WindowTimer, java.lang.Integer] =
     store.getSortedMapState(
-      SortedMapStateDescriptor[WindowTimer, Boolean]("window-timers", KeyOrder.NATURAL)
+      SortedMapStateDescriptor[WindowTimer, java.lang.Integer]("window-timers", KeyOrder.NATURAL)
     )
 
-  /** Sets a timer; one that is set already stays as it is. */
-  def set(domain: Long, time: Long, window: WindowKey, service: TimerService): Unit = {
+  private def whose(timer: WindowTimer): Int = {
+    val known = timers.get(timer)
+    if (known == null) 0 else known
+  }
+
+  /** Sets a timer; harmless if it is set already. */
+  def set(
+      domain: Long,
+      time: Long,
+      window: WindowKey,
+      own: Int,
+      service: TimerService
+  ): Unit = {
     val timer = WindowTimer(domain, time, window.end, window.start)
-    if (!timers.contains(timer)) {
-      timers.put(timer, true)
-      if (domain == EventTime) service.registerEventTimeTimer(time)
-      else service.registerProcessingTimeTimer(time)
+    val known = whose(timer)
+    if ((known & own) == 0) {
+      timers.put(timer, known | own)
+      if (known == 0) {
+        if (domain == EventTime) service.registerEventTimeTimer(time)
+        else service.registerProcessingTimeTimer(time)
+      }
     }
   }
 
-  /** Whether a timer is set. */
+  /** Whether a timer is set, for whomever. */
   def contains(domain: Long, time: Long, window: WindowKey): Boolean =
     timers.contains(WindowTimer(domain, time, window.end, window.start))
 
   /** Deletes a timer; harmless if it is not set. */
-  def delete(domain: Long, time: Long, window: WindowKey, service: TimerService): Unit = {
+  def delete(
+      domain: Long,
+      time: Long,
+      window: WindowKey,
+      own: Int,
+      service: TimerService
+  ): Unit = {
     val timer = WindowTimer(domain, time, window.end, window.start)
-    if (timers.contains(timer)) {
+    val known = whose(timer)
+    if ((known & ~own) != 0) timers.put(timer, known & ~own)
+    else if (known != 0) {
       timers.remove(timer)
       val next = timers.ceilingEntry(WindowTimer(domain, time, Long.MinValue, Long.MinValue))
       if (next == null || next.getKey.domain != domain || next.getKey.time != time)
@@ -43,8 +70,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore) {
     }
   }
 
-  /** Takes out the first timer up to a time; null if there is none. */
-  def pop(domain: Long, until: Long, service: TimerService): WindowTimer = {
+  /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
+  def pop(domain: Long, until: Long, service: TimerService): (WindowTimer, Int) = {
     val first =
       timers.ceilingEntry(WindowTimer(domain, Long.MinValue, Long.MinValue, Long.MinValue))
     if (first == null || first.getKey.domain != domain || first.getKey.time > until) null
@@ -52,7 +79,7 @@ private[windows] final class WindowTimers(store: KeyedStateStore) {
       timers.remove(first.getKey)
       // Others at this time come next: the key's timer is not needed any more.
       deleteOfKey(domain, first.getKey.time, service)
-      first.getKey
+      (first.getKey, first.getValue)
     }
   }
 
@@ -64,4 +91,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore) {
 private[windows] object WindowTimers {
   val EventTime = 0L
   val ProcessingTime = 1L
+
+  // For whom a timer is. They can be added.
+  val ForTrigger = 1
+  val ForOperator = 2
 }

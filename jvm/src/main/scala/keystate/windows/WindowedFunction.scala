@@ -4,6 +4,7 @@ import keystate.{
   Collector,
   KeyedProcessFunction,
   OutputTag,
+  ProcessContext,
   RichFunction,
   RuntimeContext,
   TimeDomain
@@ -37,6 +38,9 @@ private[keystate] abstract class WindowedFunction private[windows] (
   @transient protected var at: CurrentWindow = _
   @transient private var context: FunctionContext = _
 
+  /** Whether the function has asked for states of windows. */
+  @transient protected var hasWindowStates: Boolean = _
+
   override def adapted: AnyRef = function.getOrElse(this)
 
   override def open(runtime: RuntimeContext): Unit = {
@@ -51,6 +55,7 @@ private[keystate] abstract class WindowedFunction private[windows] (
         own.open(states: WindowRuntimeContext)
       case other => RichFunction.open(other, runtime)
     }
+    hasWindowStates = states.hasWindowStates
   }
 
   override def close(): Unit = {
@@ -86,7 +91,7 @@ private[keystate] abstract class WindowedFunction private[windows] (
   }
 
   /** By which rows are late. */
-  protected def lateWatermark(ctx: Context): Long = late(ctx).lateWatermark
+  protected def lateWatermark(ctx: ProcessContext[Any]): Long = late(ctx).lateWatermark
 
   /** Emits an element that is too late. */
   protected def emitLate(element: Any, ctx: Context): Unit = lateOutput match {
@@ -97,7 +102,7 @@ private[keystate] abstract class WindowedFunction private[windows] (
   /** The element for a function that may change it: what others see of it stays as it is. */
   protected def anew(ctx: Context): Any = late(ctx).elementAnew
 
-  private def late(ctx: Context) = ctx.asInstanceOf[LateRowsContext]
+  private def late(ctx: ProcessContext[Any]) = ctx.asInstanceOf[LateRowsContext]
 
   /** Has the function make results of the window's elements, or of its one result. */
   protected def call(elements: Iterable[Any], out: Collector[Any]): Unit = function match {

@@ -61,6 +61,11 @@ private[keystate] object WindowKey {
   val Global: WindowKey = WindowKey(Long.MaxValue, 0)
 }
 
+/** A window that has an accumulator; `open` is 1 while its end is to come, and then 0. */
+private[keystate] final case class ContentsKey(open: Long, end: Long, start: Long) {
+  def window: WindowKey = WindowKey(end, start)
+}
+
 /** One of several things that a window has. */
 private[keystate] final case class NumberedKey(end: Long, start: Long, number: Long)
 

@@ -81,6 +81,8 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     (json \ "evictor").toOption.fold(triggered)(e => triggered.evictor(evictor(e)))
   }
 
+  private def name(json: JValue) = (json \ "name").values.toString
+
   private def bought(json: List[JValue]): Purchase = Purchase(
     json(0).values.toString,
     json(1).values.toString.toLong,
@@ -89,8 +91,8 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
 
   /** Runs a case; returns how many entries are left when all time has passed. */
   private def check(json: JValue, build: Build, backend: String): Long = {
-    val subtask =
-      new Subtask[Purchase](build(windows(json)).withSideOutputs(late), backend)
+    def result(rules: JValue) = build(windows(rules)).withSideOutputs(late)
+    val subtask = new Subtask[Purchase](result(json), backend)
     val lateRows = Seq.newBuilder[Row]
     try {
       (json \ "steps").children.foreach { step =>
@@ -102,6 +104,9 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
           case "clock" => subtask.run(Nil, clock = time)
           case "restart" =>
             subtask.restart()
+            Nil
+          case "rules" =>
+            subtask.restart(result(arguments.head.merge(JObject("assigner" -> json \ "assigner"))))
             Nil
           case other => fail(other)
         }
@@ -130,14 +135,21 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
   // What a reduce keeps is like what an aggregate keeps, so one of them will do there.
   for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce"))) {
     for (json <- (table \ "cases").children) {
-      val name = (json \ "name").values.toString
-      test(s"$name, on $backend") {
+      test(s"${name(json)}, on $backend") {
         tried.foreach { case (kind, build) =>
           val left = check(json, build, backend)
           val isEndless = (json \ "assigner")(0).values == "GlobalWindows" ||
             (json \ "trigger").toOption.exists(JsonMethods.compact(_).contains("CountTrigger"))
           if (!isEndless) assert(left == 0, s"by $kind state is left behind")
         }
+      }
+    }
+  }
+
+  for ((backend, kind) <- Seq("hashmap" -> "aggregate", "rocksdb" -> "process")) {
+    for (json <- (WindowTable.read("window_rules") \ "cases").children) {
+      test(s"${name(json)}, by $kind, on $backend") {
+        assert(check(json, builds(kind), backend) == 0, "state is left behind")
       }
     }
   }

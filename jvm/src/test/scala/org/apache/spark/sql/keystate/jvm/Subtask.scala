@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate.jvm
 
 import java.nio.file.Files
 
+import scala.collection.mutable
+
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Encoder, Row}
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
@@ -27,26 +29,41 @@ import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, Subtask
 final class Subtask[T: Encoder](result: DataFrame, backendName: String) extends AutoCloseable {
   private val fromInput = ObjectCodec.expression(implicitly[Encoder[T]]).createSerializer()
   private val maxParallelism = 4
-  private val plan = result.queryExecution.analyzed.asInstanceOf[KeyedProcess]
+  private var plan = planOf(result)
   private val folder = Files.createTempDirectory("keystate").toFile
   private val backend =
     StateBackends
       .configured(Some(backendName), _ => Map.empty)
       .create(maxParallelism, () => folder)
-  plan.spec.families.foreach(backend.register)
-  private val columns = OperatorColumns(
-    Seq(InputColumns(plan.child.output, plan.columns, plan.keys)),
-    plan.keys,
-    plan.output
-  )
+  private val registered = mutable.HashMap.empty[String, Int]
+  register()
   private val scope = new SubtaskScope
   private val toRow = ExpressionEncoder(result.schema).resolveAndBind().createDeserializer()
   private var watermark = 0L
   private var clock = 0L
   private var batch = 0L
 
-  /** Entries of all states and timers. */
-  def numEntries: Long = plan.spec.families.map(family => backend.count(family.id)).sum
+  private def planOf(result: DataFrame) =
+    result.queryExecution.analyzed.asInstanceOf[KeyedProcess]
+
+  /** The backend's ids of the function's families; what another function had stays. */
+  private def families: Seq[Int] = plan.spec.families.map(family => registered(family.name))
+
+  private def register(): Unit = plan.spec.families
+    .filterNot(family => registered.contains(family.name))
+    .foreach { family =>
+      backend.register(family.copy(id = registered.size))
+      registered(family.name) = registered.size
+    }
+
+  private def columns = OperatorColumns(
+    Seq(InputColumns(plan.child.output, plan.columns, plan.keys)),
+    plan.keys,
+    plan.output
+  )
+
+  /** Entries of all states and timers of the function. */
+  def numEntries: Long = families.map(backend.count).sum
 
   /** Runs a micro-batch. */
   def run(
@@ -66,7 +83,7 @@ final class Subtask[T: Encoder](result: DataFrame, backendName: String) extends 
         columns,
         BatchInfo(true, false, batch, "run", Some(clock), 1, maxParallelism),
         new BackendLease(backend, () => (), "the test's"),
-        plan.spec.families.map(_.id),
+        families,
         Map.empty,
         scope,
         Some(late),
@@ -92,6 +109,13 @@ final class Subtask[T: Encoder](result: DataFrame, backendName: String) extends 
 
   /** Lets the opened function go: the next micro-batch opens another. */
   def restart(): Unit = scope.close()
+
+  /** The same with another function, which has the same columns. */
+  def restart(result: DataFrame): Unit = {
+    scope.close()
+    plan = planOf(result)
+    register()
+  }
 
   override def close(): Unit = {
     scope.close()

@@ -245,7 +245,8 @@ class KeyOrder(enum.Enum):
     NATURAL = "natural"
     #: The reverse of NATURAL.
     DESCENDING = "descending"
-    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others.
+    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others,
+    #: as do dates and times before 1970 and negative intervals.
     BYTEWISE = "bytewise"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import pickle
 import random
@@ -497,6 +498,53 @@ def test_a_snapshot_is_read_in_another_type() -> None:
     assert restored.state("a", "map") == {1: expected}
     with pytest.raises(CheckpointError, match="field 'n' of the value was int and can't become"):
         KeyedProcessHarness.restore(kept, Typed("n string", ("x",)))
+
+
+@dataclasses.dataclass
+class Limits:
+    low: int
+    high: int = 3
+
+
+@dataclasses.dataclass
+class Plan:
+    inner: Limits = dataclasses.field(default_factory=lambda: Limits(1, 9))
+    listed: list[Limits] = dataclasses.field(default_factory=lambda: [Limits(1, 8)])
+
+
+_NESTED = "inner struct<low: int, high: int>, listed array<struct<low: int, high: int>>"
+
+
+@pytest.mark.parametrize(
+    ("value_type", "default", "expected"),
+    [
+        (_NESTED, ((1, 9), [(1, 8)]), ((2, 9), [(5, None)])),
+        (_NESTED, (None, None), ((2, None), [(5, None)])),
+        (Plan, None, Plan(Limits(2, 9), [Limits(5, 3)])),
+        (Plan, Plan(Limits(1, 7)), Plan(Limits(2, 7), [Limits(5, 3)])),
+    ],
+)
+def test_a_field_added_inside_a_struct_has_its_default(
+    value_type: Any, default: Any, expected: Any
+) -> None:
+    """That of the struct in the whole default; elements of a list have that of their class."""
+
+    class Typed(KeyedProcessFunction):
+        def __init__(self, value_type: Any, default: Any = None) -> None:
+            self.declared = ValueStateDescriptor("one", value_type, default)
+
+        def open(self, ctx: Any) -> None:
+            self.one = ctx.get_state(self.declared)
+
+        def process_element(self, row: Any, ctx: Any) -> None:
+            self.one.update(((2,), [(5,)]))
+
+    before = "inner struct<low: int>, listed array<struct<low: int>>"
+    harness = KeyedProcessHarness(Typed(before), ROWS, "key", "x long")
+    harness.process(("a", 1, None))
+    harness.close()
+    restored = KeyedProcessHarness.restore(harness.snapshot(), Typed(value_type, default))
+    assert restored.state("a", "one") == expected
 
 
 def test_a_close_that_fails_on_the_driver() -> None:

@@ -118,7 +118,7 @@ class Model:
         elif window.past:
             self._fire(window)
         elif rules.trigger == "continuous" and window.next is None:
-            window.next = time - time % rules.limit + rules.limit
+            window.next = self._next(time, window)
 
     def watermark(self, watermark: int) -> list[Fired]:
         """Lets the watermark pass."""
@@ -140,9 +140,12 @@ class Model:
             elif self._rules.trigger != "continuous":
                 window.next = None
             else:
-                window.next = time - time % self._rules.limit + self._rules.limit
-                if time % self._rules.limit == 0:
-                    self._fire(window)
+                window.next = self._next(time, window)
+                self._fire(window)
+
+    def _next(self, time: int, window: Open) -> int:
+        limit = self._rules.limit
+        return min(time - time % limit + limit, window.last)
 
     def _due(self, window: Open) -> tuple[int, str]:
         """What happens to a window next, and when."""

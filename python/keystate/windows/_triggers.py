@@ -260,10 +260,6 @@ class _ContinuousTrigger(_QuietTrigger):
             fire_time.clear()
             self._set(time, ctx)
 
-    def _result(self, time: int) -> TriggerResult:
-        """Times between are the end of a window that has grown, or of another interval."""
-        return TriggerResult.CONTINUE if time % self._interval else TriggerResult.FIRE
-
     def on_merge(self, window: Any, ctx: Any) -> None:
         ctx.merge_partitioned_state(self._fire_time)
         fire_time = ctx.get_partitioned_state(self._fire_time)
@@ -318,7 +314,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
             return TriggerResult.CONTINUE
         fire_time.clear()
         self._set(self._next(time, window), ctx)
-        return self._result(time)
+        return TriggerResult.FIRE
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         super().clear(window, ctx)
@@ -357,7 +353,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
         fire_time.clear()
         # From now on, not from the timer's time: micro-batches can be further apart.
         self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
-        return self._result(time)
+        return TriggerResult.FIRE
 
     def _register(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_processing_time_timer(time)

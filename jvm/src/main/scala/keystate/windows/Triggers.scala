@@ -160,10 +160,6 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
     }
   }
 
-  /** Times between are the end of a window that has grown, or of another interval. */
-  protected def resultAt(time: Long): TriggerResult =
-    if (Math.floorMod(time, interval) == 0) TriggerResult.FIRE else TriggerResult.CONTINUE
-
   protected def setNext(time: Long, ctx: TriggerContext): Unit = {
     ctx.getPartitionedState(fireTime).add(time)
     register(time, ctx)
@@ -211,7 +207,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     else {
       clearNext(ctx)
       setNext(nextAfter(time, window), ctx)
-      resultAt(time)
+      TriggerResult.FIRE
     }
 
   override def clear(window: Window, ctx: TriggerContext): Unit = {
@@ -254,7 +250,7 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
       clearNext(ctx)
       // From now on, not from the timer's time: micro-batches can be further apart.
       setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
-      resultAt(time)
+      TriggerResult.FIRE
     }
 
   override protected def domain: Long = WindowTimers.ProcessingTime

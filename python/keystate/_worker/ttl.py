@@ -7,7 +7,7 @@ on, or where the clock is the watermark, does the worker note what was used, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -113,6 +113,8 @@ class _NotingValue(_Noting):
 class _NotingList(_Noting):
     """Notes a slot, and whether all of the list was used or what was added last."""
 
+    _checked: Callable[[Iterable[Any]], list[Any]]
+
     def get(self) -> list[Any]:
         elements: list[Any] = super().get()  # type: ignore[misc]
         if self._on_read:
@@ -124,13 +126,13 @@ class _NotingList(_Noting):
         self._note((self._cursor.slot, False))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        values = list(values)
+        values = self._checked(values)
         super().add_all(values)  # type: ignore[misc]
         if values:
             self._note((self._cursor.slot, False))
 
     def update(self, values: Iterable[Any]) -> None:
-        values = list(values)
+        values = self._checked(values)
         super().update(values)  # type: ignore[misc]
         if values:
             self._note((self._cursor.slot, False))

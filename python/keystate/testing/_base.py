@@ -22,6 +22,8 @@ H = TypeVar("H", bound="OperatorHarness")
 class OperatorHarness:
     """Runs a keyed function without Spark."""
 
+    _initial: pa.Array | None = None  # rows that the first micro-batch begins with
+
     def _set_up(self, fn: Any, settings: Settings, parallelism: int) -> None:
         settings.check(parallelism)
         self._settings = settings
@@ -44,6 +46,8 @@ class OperatorHarness:
         harness._clock = Clock(**snapshot.clock)
         held = Held(snapshot.states, snapshot.timers, snapshot.operator, snapshot.broadcast)
         harness._job.restore(held, harness._clock)
+        if snapshot.initial is not None:
+            harness._initial = snapshot.initial
         return harness
 
     # -- life cycle ------------------------------------------------------------------------------
@@ -224,4 +228,5 @@ class OperatorHarness:
     def snapshot(self) -> Snapshot:
         """All state as it is now."""
         clock = self._clock._asdict()
-        return Snapshot(self._settings.as_arguments(), clock, *self._job.snapshot())
+        initial = self._initial if self._clock.batch_id < 0 else None
+        return Snapshot(self._settings.as_arguments(), clock, *self._job.snapshot(), initial)

@@ -33,6 +33,7 @@ class Snapshot:
         timers: domain and time of each timer that is set, and their keys.
         operator: the operator state of each subtask, and raw streams.
         broadcast: the copy of the broadcast states that each subtask has.
+        initial: the initial state, if there was no micro-batch yet that takes it.
     """
 
     settings: dict[str, Any]
@@ -41,6 +42,7 @@ class Snapshot:
     timers: StoredTimers
     operator: dict[str, Any]
     broadcast: list[Copy]
+    initial: pa.Array | None = None
 
 
 def readable(

@@ -18,6 +18,9 @@ object Before {
       by: Map[String, Item]
   )
   final case class Count(n: Int)
+  final case class Maybe(n: Option[Int])
+  final case class Range(low: Int)
+  final case class Plan(range: Range, listed: Seq[Range])
 }
 
 /** The same in the next one: with fields in another order, wider, without `gone`, and with others. */
@@ -35,6 +38,9 @@ object After {
       limits: Limits = Limits(1)
   )
   final case class Count(n: Long, limit: Int = 7)
+  final case class Maybe(n: Int)
+  final case class Range(low: Int, high: Int = 3)
+  final case class Plan(range: Range = Range(1, 9), listed: Seq[Range] = Seq(Range(1, 8)))
 }
 
 /** Changes that old state can't be read through. */
@@ -173,6 +179,29 @@ class SchemaEvolutionSuite extends AnyFunSuite with SessionFixture {
     // It is kept: another default later changes nothing that was stored before.
     val later = stream.run(keeper(whole, After.Count(5, 11)))(Seq("a" -> "r"), Seq("c" -> "r"))
     assert(values(later) == Seq("Count(1,99)", "Count(5,11)"))
+  }
+
+  test("a field inside a struct has the default of that struct in the whole value") {
+    Seq(null -> 9, After.Plan(After.Range(1, 7)) -> 7).foreach { case (default, high) =>
+      val stream = new Stream[(String, String)](s"inside-$high")
+      stream.run(keeper(Before.Plan(Before.Range(2), Seq(Before.Range(5)))))(Seq("a" -> "w"))
+      val found = stream.run(keeper[After.Plan](null, default))(Seq("a" -> "r"))
+      // An element of a list in the default stands for no other element.
+      assert(found.toMap.apply("value") == s"Plan(Range(2,$high),List(Range(5,3)))")
+    }
+  }
+
+  test("a stored null of a field that may no longer be null is an error when it is read") {
+    def stored(n: Option[Int]) = {
+      val stream = new Stream[(String, String)](s"maybe-$n")
+      stream.run(keeper(Before.Maybe(n)))(Seq("a" -> "w"))
+      stream
+    }
+    val reads = keeper[After.Maybe](null) _
+    assert(stored(Some(1)).run(reads)(Seq("a" -> "r")).toMap.apply("value") == "Maybe(1)")
+    val failure = intercept[Exception](stored(None).run(reads)(Seq("a" -> "r")))
+    val causes = Iterator.iterate[Throwable](failure)(_.getCause).takeWhile(_ != null)
+    assert(causes.exists(_.getMessage.contains("NOT_NULL_ASSERT_VIOLATION")), failure)
   }
 
   private def declaring(declare: RuntimeContext => Any)(in: Dataset[(String, String)]) =

@@ -12,7 +12,9 @@ import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 
 /** Adds to the type of a JVM function's state which fields may be null, and what their defaults
   * are. These say how a new field is read from old state, see [[SchemaEvolution]]. A field's
-  * default is that in a whole value, if there is one, else that of the case class's parameter.
+  * default is that in a whole value, if there is one, else that of the case class's parameter. A
+  * struct in a whole value is the whole value of its own fields; an element of a collection in it
+  * stands for no other element.
   */
 private[keystate] object FieldDefaults {
 
@@ -30,7 +32,7 @@ private[keystate] object FieldDefaults {
           case _ => parameters(of)
         }
         StructType(struct.zip(of.fields).zip(values).map { case ((field, part), value) =>
-          val typed = field.copy(dataType = in(field.dataType, part.enc, null))
+          val typed = field.copy(dataType = in(field.dataType, part.enc, value))
           encoded(field.dataType, part.enc, value) match {
             case Some(default) =>
               val metadata = new MetadataBuilder().putString(SchemaEvolution.Default, default)
@@ -38,7 +40,8 @@ private[keystate] object FieldDefaults {
             case None => typed.copy(nullable = part.nullable)
           }
         })
-      case (_, option: OptionEncoder[_]) => in(dataType, option.elementEncoder, null)
+      case (_, option: OptionEncoder[_]) =>
+        in(dataType, option.elementEncoder, Option(whole).collect { case Some(v) => v }.orNull)
       case (ArrayType(element, nullable), of: ArrayEncoder[_]) =>
         ArrayType(in(element, of.element, null), nullable)
       case (ArrayType(element, nullable), of: IterableEncoder[_, _]) =>

@@ -182,7 +182,7 @@ class SchemaEvolutionSuite extends AnyFunSuite with SessionFixture {
   }
 
   test("a field inside a struct has the default of that struct in the whole value") {
-    Seq(null -> 9, After.Plan(After.Range(1, 7)) -> 7).foreach { case (default, high) =>
+    Seq[(After.Plan, Int)]((null, 9), (After.Plan(After.Range(1, 7)), 7)).foreach { case (default, high) =>
       val stream = new Stream[(String, String)](s"inside-$high")
       stream.run(keeper(Before.Plan(Before.Range(2), Seq(Before.Range(5)))))(Seq("a" -> "w"))
       val found = stream.run(keeper[After.Plan](null, default))(Seq("a" -> "r"))

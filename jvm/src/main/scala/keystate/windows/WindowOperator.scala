@@ -28,7 +28,7 @@ private[keystate] final class WindowOperator(
   override def open(runtime: RuntimeContext): Unit = {
     super.open(runtime)
     contents.open(runtime)
-    timers = new WindowTimers(runtime)
+    timers = new WindowTimers(runtime, assigner.isInstanceOf[MergingWindowAssigner[_, _]])
     at.timers = timers
     at.triggerStates = new WindowStates(runtime, at, "trigger")
     trigger.open(at.triggerStates)

@@ -2,7 +2,7 @@
 # newer, and Maven or sbt. With SPARK=4.3 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install jar jars demo test lint format bench docs dist smoke clean
+.PHONY: install jar jars demo test sanitize lint format bench docs dist smoke clean
 
 VERSIONS := python/keystate/versions.properties
 include $(VERSIONS)
@@ -95,6 +95,21 @@ test: install
 	  tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
 	exit $$status
 
+# The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
+# at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.
+SANITIZED := $(LOGS)/sanitized
+CHECKED_TESTS := $(addprefix tests/contract/test_,compiled.py slot_values.py harness.py map_keys.py)
+sanitize: $(VENV)/installed
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -rs $(CURDIR)/python/keystate $(SANITIZED)/
+	rm -f $(SANITIZED)/keystate/_compiled/*.so
+	$(CC) -shared -fPIC -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+	  -fno-sanitize-recover=undefined \
+	  -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+	  -o $(SANITIZED)/keystate/_compiled/native.so python/keystate/_compiled/native.c
+	PYTHONPATH=$(SANITIZED) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
+	  $(BIN)/python -m pytest -p no:cacheprovider $(CHECKED_TESTS)
+
 lint: $(VENV)/installed
 	./sbt scalafmtSbtCheck scalafmtCheckAll Test/compile
 	$(BIN)/ruff check
@@ -106,8 +121,11 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# With SCALE=0.01 on a hundredth of the rows and keys, to see that it works.
+SCALE ?= 1
+REPS ?= 3
 bench: install $(VENV)/installed-bench
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --scale $(SCALE) --reps $(REPS)
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs

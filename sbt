@@ -12,9 +12,16 @@ fi
 
 version=$(sed -n 's/^sbt\.version=//p' project/build.properties)
 launcher=project/target/sbt-launch-$version.jar
+checksum=$(sed -n 's/^sbt\.launcher\.sha256=//p' project/build.properties)
 if ! [ -f "$launcher" ]; then
   mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
     -Dartifact="org.scala-sbt:sbt-launch:$version" -DoutputDirectory=project/target >&2
+fi
+found=$( (sha256sum "$launcher" 2> /dev/null || shasum -a 256 "$launcher") | cut -d ' ' -f 1)
+if [ "$found" != "$checksum" ]; then
+  echo "$launcher has the SHA-256 $found, not the one in $PWD/project/build.properties: delete it," \
+    "or put the checksum of another version there" >&2
+  exit 1
 fi
 exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx2g -Xss4m -Dsbt.color=$color -Dsbt.script="$PWD/sbt" \
   -jar "$launcher" "$@"

@@ -23,46 +23,44 @@ WAIT_MS = 10 * 60 * 1000
 
 
 class JoinOrders(KeyedCoProcessFunction):
-    """Emits an order with its payment, or what came alone."""
+    """Emits an order with its payment, or what came alone.
+
+    What it emits does not depend on which comes first, nor on what is in one micro-batch: times are
+    compared, because a timer fires only when the watermark has passed it.
+    """
 
     def open(self, ctx: RuntimeContext) -> None:
-        self.item = ctx.get_state(ValueStateDescriptor("item", "string"))
-        self.paid = ctx.get_state(ValueStateDescriptor("paid", "long"))
-        self.until = ctx.get_state(ValueStateDescriptor("until", "long"))
+        self.order = ctx.get_state(ValueStateDescriptor("order", "item string, time long"))
+        self.payment = ctx.get_state(ValueStateDescriptor("payment", "amount long, time long"))
 
     def process_element1(self, order: Any, ctx: Any) -> Iterator[tuple[str, str]]:
-        if self.paid.value() is None:
-            self.item.update(order.item)
-            self.wait(ctx)
-        else:
-            yield order.order, f"{order.item} for {self.paid.value()}"
-            self.forget(ctx)
+        self.order.update((order.item, ctx.timestamp()))
+        return self.match(ctx)
 
     def process_element2(self, payment: Any, ctx: Any) -> Iterator[tuple[str, str]]:
-        if self.item.value() is None:
-            self.paid.update(payment.amount)
-            self.wait(ctx)
+        self.payment.update((payment.amount, ctx.timestamp()))
+        return self.match(ctx)
+
+    def match(self, ctx: Any) -> Iterator[tuple[str, str]]:
+        """Emits the order with its payment, if both are there and near enough."""
+        order, payment = self.order.value(), self.payment.value()
+        timers = ctx.timer_service()
+        if order and payment and abs(order.time - payment.time) <= WAIT_MS:
+            yield ctx.get_current_key(), f"{order.item} for {payment.amount}"
+            for state in (self.order, self.payment):
+                timers.delete_event_time_timer(state.value().time + WAIT_MS)
+                state.clear()
         else:
-            yield payment.id, f"{self.item.value()} for {payment.amount}"
-            self.forget(ctx)
+            timers.register_event_time_timer(ctx.timestamp() + WAIT_MS)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, str]]:
-        item, paid = self.item.value(), self.paid.value()
-        yield ctx.get_current_key(), f"{item}, not paid" if paid is None else f"{paid} for nothing"
-        self.item.clear()
-        self.paid.clear()
-        self.until.clear()
-
-    def wait(self, ctx: Any) -> None:
-        until = ctx.timestamp() + WAIT_MS
-        self.until.update(until)
-        ctx.timer_service().register_event_time_timer(until)
-
-    def forget(self, ctx: Any) -> None:
-        ctx.timer_service().delete_event_time_timer(self.until.value())
-        self.item.clear()
-        self.paid.clear()
-        self.until.clear()
+        order, payment = self.order.value(), self.payment.value()
+        if order and order.time + WAIT_MS <= timestamp:
+            yield ctx.get_current_key(), f"{order.item}, not paid"
+            self.order.clear()
+        if payment and payment.time + WAIT_MS <= timestamp:
+            yield ctx.get_current_key(), f"{payment.amount} for nothing"
+            self.payment.clear()
 
 
 HOURS = [

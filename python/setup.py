@@ -1,4 +1,5 @@
 import os
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -23,7 +24,10 @@ major, minor = map(int, served[-1].split(".")[:2])
 
 # Compiled if there is a C compiler. Without it, or with KEYSTATE_NATIVE=0, all is done in Python.
 # With KEYSTATE_NATIVE=1 it is an error if it can't be compiled.
+# A Python without its global lock takes what is in Python, and can't have it compiled.
 wanted = os.environ.get("KEYSTATE_NATIVE")
+if wanted != "1" and sysconfig.get_config_var("Py_GIL_DISABLED"):
+    wanted = "0"
 native = Extension(
     "keystate._compiled.native", ["keystate/_compiled/native.c"], optional=wanted != "1"
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -79,7 +81,7 @@ def test_pytest_examples_pass(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text("\n".join(code for code, _ in examples))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "3 passed" in run.stdout, run.stdout
+    assert "4 passed" in run.stdout, run.stdout
 
 
 def test_every_setting_is_documented() -> None:
@@ -113,8 +115,8 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
 
 
-def test_the_nav_names_pages_that_exist() -> None:
-    """Pages that it does not name are put into a section of their own."""
+def test_the_nav_names_all_pages() -> None:
+    """And none that does not exist. Nothing else leads to a page that it does not name."""
     nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
     named = re.findall(r"[\w/-]+\.md", nav)
     assert len(named) == len(set(named))
@@ -122,6 +124,10 @@ def test_the_nav_names_pages_that_exist() -> None:
     for name in named:
         outside = f'"{name}":' in hooks or name.startswith(("python/", "examples/"))
         assert outside or (DOCS / name).exists(), name
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} <= set(named)
+    assert set(re.findall(r'^    "([\w-]+\.md)":', hooks, re.M)) <= set(named)
+    reference = hooks.split("\nREFERENCE = {\n")[1].split("\n}\n")[0]
+    assert {f"python/{page}.md" for page in re.findall(r'"(\w+)": \(', reference)} <= set(named)
 
 
 def test_every_public_module_is_in_the_reference() -> None:
@@ -133,7 +139,65 @@ def test_every_public_module_is_in_the_reference() -> None:
     assert public <= set(re.findall(r'"(\w+)"', pages))
 
 
+def test_the_reference_names_what_exists() -> None:
+    """The site can't be built otherwise."""
+    hooks = (DOCS / "site" / "hooks.py").read_text()
+    pages = hooks.split("\nREFERENCE = {\n")[1].split("\n}\n")[0]
+    named = re.findall(r'"([\w.]+)"', "".join(re.findall(r"\[.*?\]", pages)))
+    assert "session" in named
+    for name in named:
+        assert pydoc.locate(f"keystate.{name}") is not None, name
+
+
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
     named = set(re.findall(r"`make ([a-z]+)`", README.read_text()))
     assert {"demo", "test"} <= named <= targets
+
+
+def test_workflows_run_every_target() -> None:
+    """So that none breaks unseen."""
+    (declared,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    workflows = (ROOT / ".github" / "workflows").glob("*.yml")
+    commands = re.findall(r"\bmake ([a-z ]+)", "\n".join(w.read_text() for w in workflows))
+    assert set(declared.split()) - set(" ".join(commands).split()) <= {"jar"}  # install makes it
+
+
+#: What a page may name in backticks as a file or module of this repository.
+PLACE = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*\.(?:py|scala|md|json|properties|c|toml|yml)")
+MODULE = re.compile(r"(?:keystate|tests|bench|examples|docs)(?:\.[a-z_]\w*)+")
+#: What looks like one and is not: what a command writes, and a value in a checkpoint.
+ELSEWHERE = {"out/bench/results.json", "keystate.default"}
+
+
+def test_pages_name_files_and_modules_that_exist() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    files = [file for file in listed if (ROOT / file).exists()]
+    wrong = []
+    for page in [*PAGES, ROOT / "bench" / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for name in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text())):
+            if name in ELSEWHERE:
+                continue
+            if PLACE.fullmatch(name):
+                found = any(fnmatch.fnmatch(f"/{file}", f"*/{name}") for file in files)
+            elif MODULE.fullmatch(name):
+                found = _is_module(name)
+            else:
+                continue
+            if not found:
+                wrong.append(f"{page.relative_to(ROOT)}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _is_module(name: str) -> bool:
+    """Whether it is a module of Python or Scala, or something in one of Python."""
+    folder = name.replace(".", "/")
+    scala = ROOT / "jvm" / "src" / "main" / "scala" / folder
+    test = ROOT / "jvm" / "src" / "test" / "scala" / folder
+    return scala.is_dir() or test.is_dir() or pydoc.locate(name) is not None

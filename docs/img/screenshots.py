@@ -16,10 +16,10 @@ from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     ValueStateDescriptor,
-    _bridge,
-    _local,
     admin,
 )
+from keystate._jvm import bridge
+from keystate._jvm.local import local_reader
 from keystate._page import document
 from PIL import Image
 from pyspark.sql import SparkSession
@@ -33,9 +33,9 @@ SHOWN = "/data/query/checkpoint"
 def main(checkpoint: str) -> None:
     browser = Browser.find()
     assert browser is not None, "no Chromium is installed"
-    with _local.local_reader(verbose=False) as reader:
+    with local_reader(verbose=False) as reader:
         found = admin.inspect(checkpoint, spark=reader)  # type: ignore[arg-type]
-        statistics = _bridge.statistics(reader, found)  # type: ignore[arg-type]
+        statistics = bridge.statistics(reader, found)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         page, phone = Path(folder, "page.html"), Path(folder, "phone.html")
         page.write_text(document({**found, "checkpoint": SHOWN}, statistics, []))

@@ -34,7 +34,7 @@ REFERENCE = {
     "sources": ("Sources", ["sources"]),
     "runtime": ("Metrics and context", ["runtime", "metrics"]),
     "backends": ("Backends", ["backends"]),
-    "admin": ("Checkpoints", ["admin", "_editor.CheckpointEditor"]),
+    "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),
 }
@@ -65,7 +65,6 @@ def on_files(files: Files, config: Any) -> Files:
     for page, (title, modules) in REFERENCE.items():
         text = f"# {title}\n\n" + "".join(map(_reference, modules))
         files.append(File.generated(config, f"python/{page}.md", content=text))
-    _name_all(config.nav, files)
     return files
 
 
@@ -74,18 +73,6 @@ def _reference(name: str) -> str:
     is_class = name.rpartition(".")[2][0].isupper()
     heading = "    options: {show_root_heading: true}\n" if is_class else ""
     return f"::: keystate.{name}\n{heading}\n"
-
-
-def _name_all(nav: list[Any], files: Files) -> None:
-    """Puts pages that the nav does not name into a section of their own."""
-    named = set(re.findall(r"'([^']+\.md)'", str(nav)))
-    others = [
-        file.src_uri
-        for file in files.documentation_pages()
-        if file.src_uri not in named and not file.src_uri.startswith("examples/")
-    ]
-    if others:
-        nav.append({"More": sorted(others)})
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import secrets
@@ -46,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.run is _examine and not doctor.show(doctor.python_side(), print, as_json=given.json):
         return 1
-    if given.run is _show:
-        print("Starting Spark ...", flush=True)
+    if given.run is _show or given.run is _examine:
+        _say(given, "Starting Spark ...")
     try:
         with _reader(given) as session:
             code: int = given.run(session, given)
@@ -238,6 +239,12 @@ def _serve(spark: SparkSession, given: argparse.Namespace) -> int:
     with StateServer(spark, given.checkpoint, (given.host, given.port), token) as server:
         host, port = server.server_address[:2]
         url = f"http://{host!s}:{port}"
+        if not ipaddress.ip_address(str(host)).is_loopback:
+            print(
+                f"warning: {host!s} is not the loopback interface, and this is plain HTTP: the "
+                "token and the state can be read on the way. Put a proxy with TLS before it",
+                file=sys.stderr,
+            )
         page = f"{url}/" if given.token_file else f"{url}/?token={quote(token)}"
         _tell(
             given,
@@ -295,9 +302,17 @@ def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
     return 0
 
 
+def _say(given: argparse.Namespace, what: str) -> None:
+    """Tells someone who waits what takes so long; not a program, which reads JSON."""
+    if not getattr(given, "json", False):
+        print(what, flush=True)
+
+
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="keystate-doctor-") as folder:
-        findings = doctor.session_side(spark, given.folder or folder)
+        findings = doctor.session_side(
+            spark, given.folder or folder, lambda what: _say(given, what)
+        )
         well = doctor.show(findings, print, as_json=given.json)
     return 0 if well else 1
 

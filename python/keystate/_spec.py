@@ -299,9 +299,11 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
         except Exception as e:
             reason = str(e).strip().splitlines()[0]
             raise DeclarationError(f"{place}: '{declared}' is not a type: {reason}") from e
+    objects = ". NumPy's arrays are kept as 'array<double>', other objects as bytes, in 'binary'"
     raise DeclarationError(
         f"{place}: expected a DDL string such as 'long' or 'count long, total long', a DataType, "
-        f"a dataclass or a Python type such as int or list[str], got {declared!r}"
+        "a dataclass or a Python type such as int or list[str], "
+        f"got {declared!r}{objects if isinstance(declared, type) else ''}"
     )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Shape
 from keystate._jvm import bridge
+from keystate._operators.event_time import time_column
 from keystate._operators.plans import co_plan
 from keystate._operators.task import Declared, check_late_output, task_function
 from keystate._operators.typed import output_schema_of
@@ -23,6 +24,10 @@ from keystate.state import TypeLike
 
 #: A column that both inputs have, or the column of each.
 OrderedBy = str | Column | tuple[str | Column, str | Column]
+
+
+#: A column that both inputs have, or that of each.
+EventTime = str | tuple[str | None, str | None] | None
 
 
 #: Of late rows: one for both inputs, or that of each.
@@ -92,6 +97,7 @@ class ConnectedStreams:
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
         time_mode: str = "auto",
+        event_time: EventTime = None,
         late_output: LateOutput = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
@@ -104,13 +110,18 @@ class ConnectedStreams:
             time_mode: as for :meth:`KeyedStream.process`; with ``"auto"``, event time when either
                 stream has a watermark. There is one watermark, Spark's: the least of those of the
                 query's inputs, unless ``spark.sql.streaming.multipleWatermarkPolicy`` is ``max``.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``: of both, or a
+                pair of the first's and the second's, each of which may be ``None``. Of a stream it
+                is the one that the watermark is defined on, and need not be told; a batch DataFrame
+                has no watermark.
             late_output: the side outputs for late rows of the first and of the second stream, each
                 with that stream's schema or ``None``; or one for both, if they have one schema.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = co_plan(fn, KeyedCoProcessFunction)
+        times = _time_columns(event_time, self._first.df, self._second.df)
+        plan = dataclasses.replace(co_plan(fn, KeyedCoProcessFunction), time_columns=times)
         return self._apply(plan, output_schema, ordered_by, name, time_mode, late_output)
 
     def map(
@@ -181,6 +192,19 @@ class ConnectedStreams:
             )
 
         return ResultDataFrame(run)
+
+
+def _time_columns(
+    event_time: EventTime, first: DataFrame, second: DataFrame
+) -> tuple[int | None, int | None]:
+    """The indexes of the columns of both with the event time."""
+    pair = event_time if isinstance(event_time, tuple) else (event_time, event_time)
+    if len(pair) != 2:
+        raise DeclarationError(
+            "event_time is a column that both inputs have, or a pair of the first input's column "
+            f"and the second's, got {event_time!r}"
+        )
+    return time_column(first, pair[0]), time_column(second, pair[1])
 
 
 def _late_outputs(

@@ -89,7 +89,11 @@ class Context(Protocol[KEY_co]):
         """The key: the bare value for one key column, a Row for several."""
 
     def timestamp(self) -> int | None:
-        """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
+        """The row's event time in ms since the epoch.
+
+        ``None`` if the column is null in this row, if a stream has no watermark, or if for a batch
+        DataFrame no ``event_time`` was told.
+        """
 
     def timer_service(self) -> TimerService:
         """The clocks, and the key's timers."""

@@ -5,8 +5,8 @@ with a descriptor that names it and gives its type: a Spark DDL string (``"long"
 ``"count long, total long"``, ``"array<string>"``), a ``DataType``, a dataclass, or a Python type
 such as ``int``, which is a long, or ``list[str]``. A value is converted when it is written: ``3``
 in a double is read as ``3.0``; what does not fit is refused. After changing a value that was read
-from a state in place, call ``update`` (or ``put``): only then is it kept. A value that is written is
-taken as it is at that moment, and one that is read is a copy if it can change in place.
+from a state in place, call ``update`` (or ``put``): only then is it kept. What is written is taken
+as it is at that moment, and what is read is a copy if it can change in place.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class MapState(State, Generic[K, V]):
 class ReadOnlyBroadcastState(State, Generic[K, V]):
     """A map that every subtask has a copy of, where it can't be changed.
 
-    Reading it costs what a dictionary's lookup does. What is read must not be changed in place.
+    Reading it costs what a dictionary's lookup does, and a copy of what can change in place.
     Iteration is in no particular order, which can differ between subtasks.
     """
 
@@ -245,7 +245,8 @@ class KeyOrder(enum.Enum):
     NATURAL = "natural"
     #: The reverse of NATURAL.
     DESCENDING = "descending"
-    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others.
+    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others,
+    #: as do dates and times before 1970 and negative intervals.
     BYTEWISE = "bytewise"
 
 

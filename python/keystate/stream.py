@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._codec import Shape
 from keystate._jvm import bridge
+from keystate._operators.event_time import time_column
 from keystate._operators.plans import (
     async_calls,
     broadcast_plan,
@@ -242,6 +243,7 @@ class KeyedStream(_RowStream[ROW]):
         *,
         name: str | None = None,
         time_mode: str = "auto",
+        event_time: str | None = None,
         late_output: OutputTag | None = None,
         initial_state: DataFrame | KeyedStream | None = None,
         capacity: int | None = None,
@@ -261,6 +263,9 @@ class KeyedStream(_RowStream[ROW]):
             time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or ``"auto"``: event
                 time when the input has a watermark. In event time, rows behind the watermark are
                 dropped, as by Spark's own stateful operators.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``. Of a stream it
+                is the one that the watermark is defined on, and need not be told; a batch DataFrame
+                has no watermark.
             late_output: a side output with the input's schema, ``OutputTag("late", df.schema)``,
                 to which these rows go instead, if it is read.
             initial_state: a batch DataFrame with the key columns. Each of its rows is given to
@@ -283,10 +288,11 @@ class KeyedStream(_RowStream[ROW]):
         """
         schema = output_schema_of(fn, output_schema)
         calls = async_calls(capacity, timeout, retry, ordered)
+        times = time_column(self._df, event_time), None
         if initial_state is None:
-            plan = process_plan(fn, calls)
+            plan = dataclasses.replace(process_plan(fn, calls), time_columns=times)
             return self._apply(plan, schema, name, time_mode, late_output)
-        plan = initial_state_plan(fn, calls)
+        plan = dataclasses.replace(initial_state_plan(fn, calls), time_columns=times)
         initial = self._initial_rows(initial_state)
         return self._apply(plan, schema, name, time_mode, late_output, initial)
 
@@ -505,6 +511,7 @@ class BroadcastConnectedStream:
         *,
         name: str | None = None,
         time_mode: str = "auto",
+        event_time: str | None = None,
         late_output: OutputTag | None = None,
     ) -> ResultDataFrame:
         """Applies a function of each row and of each broadcast element.
@@ -516,6 +523,7 @@ class BroadcastConnectedStream:
             name: the operator's name.
             time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not that
                 of the broadcast one.
+            event_time: as for :meth:`KeyedStream.process`, of the stream's rows.
             late_output: as for :meth:`KeyedStream.process`, of the stream's rows.
 
         Raises:
@@ -525,7 +533,10 @@ class BroadcastConnectedStream:
         rows = self._rows
         if late_output is not None:
             check_late_output(late_output, rows._df.schema)
-        plan = broadcast_plan(fn, bool(rows._keys))
+        plan = dataclasses.replace(
+            broadcast_plan(fn, bool(rows._keys)),
+            time_columns=(time_column(rows._df, event_time), None),
+        )
         declared = Declared(
             rows._df.schema,
             rows._df.select(*rows._keys).schema,

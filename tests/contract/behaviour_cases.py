@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,11 @@ from keystate import (
 from tests.contract.test_state_model import Mean
 
 TABLE = json.loads(Path(__file__).with_name("behaviour_cases.json").read_text())
+#: Those that tests/fuzz/behaviours.py drew; the environment can name another file.
+DRAWN = os.environ.get("KEYSTATE_BEHAVIOUR_CASES") or Path(__file__).with_name(
+    "random_behaviour_cases.json"
+)
+TABLE["cases"] += json.loads(Path(DRAWN).read_text())["cases"]
 INPUT = "name string, number int, state string, method string, arguments string, time timestamp"
 OUTPUT = "name string, number int, result string"
 #: Micro-batches that the longest case needs.

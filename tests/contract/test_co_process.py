@@ -164,3 +164,11 @@ def test_what_is_wrong_for_the_harness() -> None:
         KeyedTwoInputHarness(fn, FIRST, "key", SECOND, "id", *rest, ordered_by="number")
     with pytest.raises(DeclarationError, match="expected a KeyedCoProcessFunction"):
         KeyedTwoInputHarness(print, FIRST, "key", SECOND, "id", *rest)
+
+
+def test_arguments_of_one_input_say_what_they_are_called_here() -> None:
+    case = next(iter(CASES.values()))
+    with pytest.raises(TypeError, match="event_time1 and event_time2"):
+        KeyedTwoInputHarness(case.fn, FIRST, "key", SECOND, "id", OUTPUT, event_time="time")
+    with pytest.raises(TypeError, match=r"no argument 'colour'$"):
+        KeyedTwoInputHarness(case.fn, FIRST, "key", SECOND, "id", OUTPUT, colour="red")

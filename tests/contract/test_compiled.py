@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import weakref
@@ -78,6 +79,63 @@ def test_rows_are_found_by_equal_ones() -> None:
     rows = native.make_rows(ROW, [[1, 2], ["x", "y"]])
     rows.append(native.RowReader(ROW, tuple, (plain.Field(int, int, True, 0, 9),) * 2)((3, 4)))
     assert [hash(row) for row in rows] == [hash(tuple(row)) for row in rows]
+
+
+@with_both
+def test_rows_are_tuples() -> None:
+    """Values are put into them as into a tuple's memory."""
+    for cls in (object, list, type("Small", (), {"__slots__": ()})):
+        with pytest.raises(TypeError, match="rows are tuples"):
+            native.make_rows(cls, [[1, 2], ["x", "y"]])
+
+
+@with_both
+def test_columns_may_change_while_rows_are_made() -> None:
+    """Up to Python 3.11 any new object can start the garbage collector, and so a user's code."""
+    columns: list[list[Any]] = [[object() for _ in range(2000)] for _ in range(2)]
+
+    class Circle:
+        def __del__(self) -> None:
+            columns.pop().clear()
+
+    circle: Any = Circle()
+    circle.itself = circle
+    del circle
+    usual = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        made = native.make_rows(ROW, columns)
+    except ValueError as e:
+        assert "must not change" in str(e)
+    else:
+        assert len(made) == 2000
+    finally:
+        gc.set_threshold(*usual)
+
+
+@with_both
+def test_chains_of_any_length_are_freed() -> None:
+    """One by one, not each within the one before: C's stack would end."""
+
+    def with_row(last: Any) -> Any:
+        cursor = native.Cursor()
+        cursor.row = last
+        return cursor
+
+    for longer in (with_row, lambda last: native.RowReader(ROW, last, ())):
+        last: Any = None
+        for _ in range(300_000):
+            last = longer(last)
+        del last
+
+
+def test_without_the_global_lock_it_is_python() -> None:
+    code = (
+        "import sys; sys._is_gil_enabled = lambda: False; import keystate._compiled as c; "
+        "print(c.NATIVE, c.Cursor.__module__)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["None", "keystate._compiled.plain"]
 
 
 @with_both

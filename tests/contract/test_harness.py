@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import pickle
 import random
@@ -499,6 +500,53 @@ def test_a_snapshot_is_read_in_another_type() -> None:
         KeyedProcessHarness.restore(kept, Typed("n string", ("x",)))
 
 
+@dataclasses.dataclass
+class Limits:
+    low: int
+    high: int = 3
+
+
+@dataclasses.dataclass
+class Plan:
+    inner: Limits = dataclasses.field(default_factory=lambda: Limits(1, 9))
+    listed: list[Limits] = dataclasses.field(default_factory=lambda: [Limits(1, 8)])
+
+
+_NESTED = "inner struct<low: int, high: int>, listed array<struct<low: int, high: int>>"
+
+
+@pytest.mark.parametrize(
+    ("value_type", "default", "expected"),
+    [
+        (_NESTED, ((1, 9), [(1, 8)]), ((2, 9), [(5, None)])),
+        (_NESTED, (None, None), ((2, None), [(5, None)])),
+        (Plan, None, Plan(Limits(2, 9), [Limits(5, 3)])),
+        (Plan, Plan(Limits(1, 7)), Plan(Limits(2, 7), [Limits(5, 3)])),
+    ],
+)
+def test_a_field_added_inside_a_struct_has_its_default(
+    value_type: Any, default: Any, expected: Any
+) -> None:
+    """That of the struct in the whole default; elements of a list have that of their class."""
+
+    class Typed(KeyedProcessFunction):
+        def __init__(self, value_type: Any, default: Any = None) -> None:
+            self.declared = ValueStateDescriptor("one", value_type, default)
+
+        def open(self, ctx: Any) -> None:
+            self.one = ctx.get_state(self.declared)
+
+        def process_element(self, row: Any, ctx: Any) -> None:
+            self.one.update(((2,), [(5,)]))
+
+    before = "inner struct<low: int>, listed array<struct<low: int>>"
+    harness = KeyedProcessHarness(Typed(before), ROWS, "key", "x long")
+    harness.process(("a", 1, None))
+    harness.close()
+    restored = KeyedProcessHarness.restore(harness.snapshot(), Typed(value_type, default))
+    assert restored.state("a", "one") == expected
+
+
 def test_a_close_that_fails_on_the_driver() -> None:
     class Closes(KeyedProcessFunction):
         def process_element(self, row: Any, ctx: Any) -> Any:
@@ -524,3 +572,32 @@ def test_a_long_error_is_cut() -> None:
         harness.process((1,))
     text = str(raised.value)
     assert len(text) < 50_000 and "ValueError: ab" in text and "bc\n" in text
+
+
+class Told(KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, ctx.timestamp()
+
+
+def test_a_row_without_event_time_is_never_late() -> None:
+    """As docs/concepts/time.md says."""
+    schema = "key string, time timestamp"
+    with KeyedProcessHarness(Told(), schema, "key", "key string, ms long", event_time="time") as h:
+        h.advance_watermark(10)
+        assert h.process_batch([("a", None), ("b", at(5)), ("c", at(20))]) == [
+            ("a", None),
+            ("c", 20),
+        ]
+        assert h.num_late_rows == 1
+
+
+@pytest.mark.parametrize("kind", [object, dict])
+def test_an_object_as_a_state_is_told_how_it_can_be_kept(kind: Any) -> None:
+    class Kept(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.kept = ctx.get_state(ValueStateDescriptor("kept", kind))
+
+        def process_element(self, row: Any, ctx: Any) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"state 'kept': .* as bytes, in 'binary'"):
+        KeyedProcessHarness(Kept(), "key string", "key", "n long")

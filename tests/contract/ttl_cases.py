@@ -102,6 +102,9 @@ CASES = (
         (120, "items", None, [[1, 1]]), (219, "contains", 1, True), (280, "get", 1, 1),
         (400, "get", 1, None),
     ), "read") for kind in ("map", "sorted_map")),
+    *(Case(f"asking whether a {kind} is empty is no read", kind, (
+        (0, "put", [1, 1], None), (60, "is_empty", None, False), (100, "is_empty", None, True),
+    ), "read") for kind in ("map", "sorted_map")),
     Case("the first entry of a sorted map is one that lives", "sorted_map", (
         (0, "put", [1, 1], None), (60, "put", [2, 2], None), (60, "first_entry", None, [1, 1]),
         (100, "first_entry", None, [2, 2]), (100, "last_entry", None, [2, 2]),

@@ -21,6 +21,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate._worker import plain_data
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
@@ -266,10 +267,9 @@ def test_pickle_in_operator_state(
     assert remembered(fed) == ["None"]
 
     def craft(manifest: dict[str, Any], inline: bytes) -> bytes:
-        good = base64.b64encode(pickle.dumps("x" * 300))
-        evil = base64.b64encode(
-            pickle.dumps(Touch(tmp_path / "victim")).ljust(len(pickle.dumps("x" * 300)), b"\0")
-        )
+        data = plain_data.encode("x" * 300)
+        good = base64.b64encode(data)
+        evil = base64.b64encode(pickle.dumps(Touch(tmp_path / "victim")).ljust(len(data), b"\0"))
         assert inline.count(good) == 1 and len(good) == len(evil)
         return inline.replace(good, evil)
 

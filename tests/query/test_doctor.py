@@ -18,11 +18,13 @@ def problems(findings: Any) -> list[doctor.Finding]:
 
 def test_all_is_well(spark: Any, tmp_path: Path) -> None:
     before = spark.conf.get(PARTITIONS)
-    found = [*doctor.python_side(), *doctor.session_side(spark, str(tmp_path))]
+    said: list[str] = []
+    found = [*doctor.python_side(), *doctor.session_side(spark, str(tmp_path), said.append)]
     assert problems(found) == []
     texts = [finding.text for finding in found]
     assert any(text.startswith("Java: ") for text in texts)
     assert "stopped, rescaled from 2 to 3 partitions, right" in texts[-1]
+    assert [what.split()[0] for what in said] == ["Starting", "Running"]  # before it takes seconds
     assert list(tmp_path.iterdir()) == []
     assert spark.conf.get(PARTITIONS) == before
 

@@ -7,7 +7,9 @@ import decimal
 import http.client
 import json
 import re
+import socket
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -124,6 +126,41 @@ def test_lookups_by_http(fed: Any, served: Callable[..., Any]) -> None:
     fed.run(lambda df: keystate.keyed(df, "user", "day").process(Kept(), "x int"))
     assert served(f"/state/last?key={ann}")[1]["value"]["n"] == 9
     assert served("/inspect")[1]["batch"] == 1
+
+
+def test_paths_that_are_none(served: Callable[..., Any], server: StateServer) -> None:
+    for path in ("//[", "//[x]/inspect", "/\\"):
+        with socket.create_connection(server.server_address[:2], timeout=60) as connection:
+            connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            said = connection.makefile("rb").read()
+        assert said.startswith((b"HTTP/1.0 400 ", b"HTTP/1.0 401 ")), (path, said)
+    assert served("/inspect")[0] == 200
+
+
+def test_so_many_requests_at_a_time(served: Callable[..., Any], server: StateServer) -> None:
+    """Others wait; when those before them are gone they are answered."""
+    silent = [
+        socket.create_connection(server.server_address[:2], timeout=60)
+        for _ in range(server.most_requests + 20)
+    ]
+    while threading.active_count() < server.most_requests + 2:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert threading.active_count() < server.most_requests + 15
+    for connection in silent:
+        connection.close()
+    assert served("/inspect")[0] == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_warning_for_other_hosts(
+    spark: Any, fed: Any, capsys: Any, monkeypatch: Any, host: str
+) -> None:
+    monkeypatch.setattr(command, "_reader", lambda given: nullcontext(spark))
+    monkeypatch.setattr(StateServer, "serve_forever", lambda self: None)
+    assert command.main(["serve", str(fed.checkpoint), "--host", host, "--port", "0"]) == 0
+    said = capsys.readouterr().err
+    assert ("is not the loopback interface" in said) == (host != "127.0.0.1")
 
 
 def test_the_page_in_a_browser(fed: Any, served: Callable[..., Any], server: StateServer) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keystate
 import pytest
-from keystate import admin
+from keystate import KeyedProcessFunction, ValueStateDescriptor, admin
 from keystate.errors import CheckpointError
 from keystate.session import FORMAT_KEY
 
@@ -19,6 +20,7 @@ from tests.spark_queries import (
     check_sql,
     python_operators,
     sql_operators,
+    summed,
 )
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -84,6 +86,48 @@ def test_a_query_goes_on(
         metrics = fed.progress[-1].stateOperators[0].customMetrics
         assert "keystateCommitSyncMs" in metrics
     check(spark, emitted)
+
+
+class Summed(KeyedProcessFunction):
+    """What `summed` does, as a function."""
+
+    def open(self, ctx: Any) -> None:
+        self.total = ctx.get_state(ValueStateDescriptor("total", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.total.update(self.total.value() + row.x)
+        yield row.key, self.total.value()
+
+
+def test_an_operator_of_sparks_becomes_a_function(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """As docs/operations.md says: its state and the query's offsets stay."""
+    settings(**{PROVIDER: f"{SPARK}RocksDBStateStoreProvider"})
+
+    def applied(df: Any) -> Any:
+        result = "kind string, key string, result string"
+        return df.groupBy("key").applyInPandasWithState(
+            summed, result, "total long", "append", "NoTimeout"
+        )
+
+    fed = stream("key string, x long")
+    fed.feed([("a", 1), ("b", 2)], [("a", 10)])
+    assert len(fed.run(applied)) == 3
+    imported, fresh = str(tmp_path / "imported"), tmp_path / "fresh"
+    admin.import_checkpoint(str(fed.checkpoint), imported, spark=spark)
+    stored = spark.read.format("statestore").load(imported)
+    old = stored.selectExpr("key.*", "value.groupState.total AS value")
+    editor = admin.edit(imported, spark=spark)
+    editor.drop_operator(0)
+    editor.add_operator(Summed(), key="key string", states={"total": old})
+    editor.write(str(fresh))
+
+    settings(**{PROVIDER: OURS, "spark.sql.shuffle.partitions": "3"})
+    fed.checkpoint = fresh
+    fed.feed([("a", 100), ("b", 200), ("c", 300)])
+    found = fed.run(lambda df: keystate.keyed(df, "key").process(Summed(), "key string, n long"))
+    assert sorted(map(tuple, found)) == [("a", 111), ("b", 202), ("c", 300)]
 
 
 def test_operators_without_keys(

@@ -65,7 +65,8 @@ def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None)
     Args:
         data_type: the type.
         shape: where the dataclasses are that have defaults.
-        whole: a value of the type, whose fields come first.
+        whole: a value of the type, whose fields come first, at any depth; but an element of a list
+            or map in it stands for no other element.
 
     Raises:
         Misfit: a default does not fit its field.
@@ -88,7 +89,8 @@ def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None)
         values = _dataclass_defaults(shape.cls) if shape.cls else [None] * len(data_type.fields)
     fields = []
     for i, (field, value) in enumerate(zip(data_type.fields, values)):
-        inner = with_defaults(field.dataType, shape.part(i))
+        inside = value if isinstance(field.dataType, T.StructType) else None
+        inner = with_defaults(field.dataType, shape.part(i), inside)
         if value is not None:
             encoded = codec(field.dataType, shape.part(i)).encode([value])
             fields.append(T.StructField(field.name, inner, True, {DEFAULT: to_text(encoded)}))

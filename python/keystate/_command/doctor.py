@@ -87,10 +87,20 @@ def java() -> Finding:
     return Finding(f"Java: {version[1]} ({command})")
 
 
-def session_side(spark: SparkSession, folder: str) -> Iterator[Finding]:
-    """Settings, the Python of the executors, and a query with its checkpoint below the folder."""
+def session_side(
+    spark: SparkSession, folder: str, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Finding]:
+    """Settings, the Python of the executors, and a query with its checkpoint below the folder.
+
+    Args:
+        spark: the session.
+        folder: where the checkpoint will be.
+        say: told what is begun that takes seconds.
+    """
     yield from settings(spark)
+    say("Starting a Python worker ...")
     yield workers(spark)
+    say("Running a query, stopping it, rescaling it, verifying its checkpoint ...")
     yield query(spark, folder)
 
 

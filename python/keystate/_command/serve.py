@@ -45,6 +45,7 @@ class StateServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    most_requests = 64  # at a time; others wait to be accepted
 
     def __init__(
         self, session: SparkSession, checkpoint: str, address: tuple[str, int], token: str
@@ -53,6 +54,7 @@ class StateServer(ThreadingHTTPServer):
         self._session = session
         self._checkpoint = checkpoint
         self._token = token.encode()
+        self._free = threading.BoundedSemaphore(self.most_requests)
         # What never changes of a state; threads may make one twice.
         self._targets: dict[tuple[str, int | None], Target] = {}
         # The page of a batch is made once; one thread makes it.
@@ -61,6 +63,22 @@ class StateServer(ThreadingHTTPServer):
         made_of = b"cookie of keystate serve " + self._token
         #: What a browser sends back: a name for each port, for browsers have cookies by host only.
         self.cookie = f"keystate{self.server_address[1]}={hashlib.sha256(made_of).hexdigest()}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a thread, once there are few enough."""
+        self._free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The thread's part."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def knows(self, authorization: str | None, cookies: str | None) -> bool:
         """Whether a request has the token."""
@@ -127,8 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers a question."""
-        parts = urlsplit(self.path)
         try:
+            parts = urlsplit(self.path)  # a ValueError for what is no path
             if self.server.lets_in(parts.path, parts.query):
                 self._to_page()
                 return

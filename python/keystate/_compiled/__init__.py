@@ -1,12 +1,14 @@
 """What is done for every row: compiled, if a C compiler was there when Keystate was installed.
 
 ``native.c`` and ``plain.py`` have the same, and give the same. The environment variable
-``KEYSTATE_NATIVE=0`` chooses the one in Python; workers need it too.
+``KEYSTATE_NATIVE=0`` chooses the one in Python; workers need it too. So does a Python that runs
+without its global lock, for the compiled one is not made for that.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -39,7 +41,8 @@ __all__ = [
 
 
 def _native() -> Any:
-    if os.environ.get("KEYSTATE_NATIVE") == "0":
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)
+    if os.environ.get("KEYSTATE_NATIVE") == "0" or not has_lock():
         return None
     try:
         return import_module("keystate._compiled.native")

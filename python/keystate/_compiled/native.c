@@ -8,6 +8,10 @@
 #include <Python.h>
 #include <structmember.h>
 
+#ifdef Py_GIL_DISABLED
+#error "native.c needs the GIL; in a Python without it, plain.py does all"
+#endif
+
 #define NO_SLOT (-1)
 #define AS_METHOD(function) ((PyCFunction)(void (*)(void))(function))
 
@@ -51,8 +55,10 @@ static void
 cursor_dealloc(Cursor *self)
 {
     PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, cursor_dealloc)
     cursor_clear(self);
     Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
 }
 
 static PyObject *
@@ -198,9 +204,12 @@ usual_row(RowReader *self, PyObject *tuple)
     if (PyTuple_GET_SIZE(tuple) != self->width) return NULL;
     for (Py_ssize_t i = 0; i < self->width; i++)
         if (!fits(&self->fields[i], PyTuple_GET_ITEM(tuple, i))) return NULL;
+    /* Memory for the row may take a garbage collection, which may run code that drops the reader. */
+    Py_INCREF(self);
     PyObject *row = new_row(self->cls, self->width);
     for (Py_ssize_t i = 0; row != NULL && i < self->width; i++)
         PyTuple_SET_ITEM(row, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+    Py_DECREF(self);
     return row;
 }
 
@@ -247,6 +256,7 @@ static void
 reader_dealloc(RowReader *self)
 {
     PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, reader_dealloc)
     Py_XDECREF(self->cls);
     Py_XDECREF(self->plain);
     for (Py_ssize_t i = 0; self->fields != NULL && i < self->width; i++) {
@@ -255,6 +265,7 @@ reader_dealloc(RowReader *self)
     }
     PyMem_Free(self->fields);
     Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
 }
 
 static PyObject *
@@ -384,8 +395,10 @@ static void
 cells_dealloc(Cells *self)
 {
     PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, cells_dealloc)
     cells_clear_refs(self);
     Py_TYPE(self)->tp_free(self);
+    Py_TRASHCAN_END
 }
 
 static PyMemberDef state_members[] = {
@@ -640,6 +653,10 @@ make_rows(PyObject *module, PyObject *args)
     PyTypeObject *cls;
     PyObject *columns;
     if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &cls, &PyList_Type, &columns)) return NULL;
+    if (!PyType_IsSubtype(cls, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "rows are tuples");
+        return NULL;
+    }
     Py_ssize_t width = PyList_GET_SIZE(columns), size = 0;
     for (Py_ssize_t i = 0; i < width; i++) {
         PyObject *column = PyList_GET_ITEM(columns, i);
@@ -658,9 +675,17 @@ make_rows(PyObject *module, PyObject *args)
             Py_DECREF(made);
             return NULL;
         }
-        for (Py_ssize_t i = 0; i < width; i++)
-            PyTuple_SET_ITEM(row, i, Py_NewRef(PyList_GET_ITEM(PyList_GET_ITEM(columns, i), j)));
         PyList_SET_ITEM(made, j, row);
+        for (Py_ssize_t i = 0; i < width; i++) {
+            /* Memory for a row may take a garbage collection, and that run code which changes them. */
+            PyObject *column = i < PyList_GET_SIZE(columns) ? PyList_GET_ITEM(columns, i) : NULL;
+            if (column == NULL || !PyList_CheckExact(column) || j >= PyList_GET_SIZE(column)) {
+                PyErr_SetString(PyExc_ValueError, "columns must not change meanwhile");
+                Py_DECREF(made);
+                return NULL;
+            }
+            PyTuple_SET_ITEM(row, i, Py_NewRef(PyList_GET_ITEM(column, j)));
+        }
     }
     return made;
 }

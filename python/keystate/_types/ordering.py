@@ -1,9 +1,13 @@
-"""The order of map keys in Python, the same as of their encoding in the JVM."""
+"""The order of map keys in Python, the same as of their encoding in the JVM.
+
+That encoding, of the JVM's ``OrderedKeyCodec``, defines the order.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from functools import total_ordering
 from typing import Any
 
@@ -11,19 +15,23 @@ from pyspark.sql import types as T
 
 from keystate.state import KeyOrder
 
-_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+#: What their values are compared with to tell whether they are stored as negative numbers: all
+#: of them are integers in the JVM. A function, because the local time of the epoch can change.
+_ZEROS: dict[type[T.DataType], Callable[[], Any]] = {
+    **dict.fromkeys((T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType), int),
+    T.DateType: lambda: date(1970, 1, 1),
+    T.TimestampType: lambda: datetime.fromtimestamp(0),
+    T.TimestampNTZType: lambda: datetime(1970, 1, 1),
+    T.DayTimeIntervalType: timedelta,
+}
 _FLOATS = (T.FloatType, T.DoubleType)
 # Their Python values compare as the type does: strings by code point, which is the order of UTF-8.
-_COMPARABLE = (
+_COMPARABLE: tuple[type[T.DataType], ...] = (
+    *_ZEROS,
     T.BooleanType,
-    T.DecimalType,
     T.StringType,
     T.BinaryType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
     T.TimeType,
-    T.DayTimeIntervalType,
 )
 
 
@@ -42,13 +50,12 @@ def sort_key(data_type: T.DataType, order: KeyOrder) -> Callable[[Any], Any] | N
 
 
 def _ascending(data_type: T.DataType, bytewise: bool) -> Callable[[Any], Any] | None:
-    if isinstance(data_type, _INTEGERS):
+    if bytewise and type(data_type) in _ZEROS:
         # Two's complement puts negative numbers after the others.
-        return (lambda key: (key < 0, key)) if bytewise else None
+        zero = _ZEROS[type(data_type)]()
+        return lambda key: (key < zero, key)
     if isinstance(data_type, _FLOATS):
         return _float_bits if bytewise else _nan_last
-    if isinstance(data_type, T.DecimalType) and bytewise:
-        return lambda key: (key < 0, key)
     if isinstance(data_type, _COMPARABLE):
         return None
     if isinstance(data_type, T.StructType):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -23,16 +23,7 @@ class ReadBroadcastState(ReadOnlyMapCopy):
     """A view of a subtask's copy, for the function of the rows."""
 
     def __init__(self, spec: StateSpec, entries: dict[Any, Any]) -> None:
-        super().__init__(_named(spec), spec.key_codec(), entries)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._entries.items()
-
-    def keys(self) -> Iterable[Any]:
-        return self._entries.keys()
-
-    def values(self) -> Iterable[Any]:
-        return self._entries.values()
+        super().__init__(_named(spec), spec.key_codec(), spec.value_codec(), entries)
 
     def clear(self) -> None:
         raise _read_only(self._what)

@@ -36,6 +36,7 @@ class RowContext(Cursor):
         self.key_copy: Callable[[Any], Any] | None = None  # where keys can change in place
         self.control: dict[str, Any] = {}
         self.field_names: list[str] | None = None  # of rows that are no tuples
+        self.time_columns: tuple[int | None, int | None] = (None, None)  # of a batch's inputs
         self._streaming = True
         self._event_time_column: int | None = None
         self._watermark: int | None = None
@@ -46,7 +47,9 @@ class RowContext(Cursor):
         """Takes what a message says besides data; rows ask for it often."""
         self.control = control
         self._streaming = control[Control.STREAMING]
-        self._event_time_column = control.get(Control.EVENT_TIME_COLUMN)
+        self._event_time_column = (
+            control.get(Control.EVENT_TIME_COLUMN) if self._streaming else self.time_columns[0]
+        )
         self._watermark = control.get(Control.WATERMARK)
         self._processing_time = control.get(Control.PROCESSING_TIME, 0)
 
@@ -62,7 +65,11 @@ class RowContext(Cursor):
         return key if self.key_copy is None else self.key_copy(key)
 
     def timestamp(self) -> int | None:
-        """The row's event time in ms since the epoch; ``None`` when the input has no watermark."""
+        """The row's event time in ms since the epoch; a timer's time while it fires.
+
+        ``None`` if the column is null in this row, if a stream has no watermark, or if for a batch
+        DataFrame no ``event_time`` was told.
+        """
         if self.timer is not None:
             return self.timer[1]
         column = self._event_time_column

@@ -198,7 +198,7 @@ class InstanceListState(ListState[Any]):
         self._elements: list[Any] = []
 
     def get(self) -> Iterable[Any]:
-        return self._codec.all_as_read(self._elements)
+        return self._codec.all_copied(self._elements)
 
     def add(self, value: Any) -> None:
         self._elements += self._as_read([value])

@@ -46,6 +46,7 @@ class KeyedOperator:
         self._plan = plan
         self._keyed = bool(key_type.fields)
         self._context = self._make_context()
+        self._context.time_columns = plan.time_columns
         self._rows = codec(row_type, spec.row_shape)
         if spec.row_shape is not None:
             self._context.field_names = row_type.names

@@ -11,17 +11,20 @@ from keystate.state import BroadcastState, ReadOnlyBroadcastState
 
 
 class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
-    """A view of entries.
+    """A view of entries. What can change in place is handed out as a copy.
 
     Args:
         what: the state, for messages.
         keys: the codec of the keys.
+        values: the codec of the values.
         entries: by the form of a key in which dictionaries find it.
     """
 
-    def __init__(self, what: str, keys: Codec, entries: dict[Any, Any]) -> None:
+    def __init__(self, what: str, keys: Codec, values: Codec, entries: dict[Any, Any]) -> None:
         self._what = what
         self._keys = keys
+        self._values = values
+        self._mutable = values.mutable
         self._key_class = keys.key_class
         self._entries = entries
 
@@ -30,12 +33,22 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
     def get(self, key: Any) -> Any:
         if type(key) is not self._key_class:
             key = self._as_key(key)
-        return self._entries.get(key)
+        value = self._entries.get(key)
+        return self._values.copy(value) if self._mutable else value
 
     def contains(self, key: Any) -> bool:
         if type(key) is not self._key_class:
             key = self._as_key(key)
         return key in self._entries
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(zip(self._entries, self.values()))
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._entries)
+
+    def values(self) -> Iterable[Any]:
+        return self._values.all_copied(list(self._entries.values()))
 
     def is_empty(self) -> bool:
         return not self._entries
@@ -52,27 +65,10 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
 
 
 class MapCopy(ReadOnlyMapCopy, BroadcastState[Any, Any]):
-    """Entries that can be changed, in a loop over them too.
-
-    Its values are its own: what is put is copied, and so is what is read. Else a change in place
-    would be stored without a put.
-    """
+    """Entries that can be changed, in a loop over them too."""
 
     def __init__(self, what: str, keys: Codec, values: Codec) -> None:
-        super().__init__(what, keys, {})
-        self._values = values
-
-    def get(self, key: Any) -> Any:
-        return self._values.as_read(super().get(key))
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return list(zip(self._entries, self.values()))
-
-    def keys(self) -> Iterable[Any]:
-        return list(self._entries)
-
-    def values(self) -> Iterable[Any]:
-        return self._values.all_as_read(list(self._entries.values()))
+        super().__init__(what, keys, values, {})
 
     def put(self, key: Any, value: Any) -> None:
         self._put(key, value)

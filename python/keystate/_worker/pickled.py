@@ -1,8 +1,9 @@
-"""Elements of a ``ListCheckpointed`` function, which may be of any type, as pickles.
+"""Elements of a ``ListCheckpointed`` function, which may be of any type, as text.
 
-A pickle can name any function and have it called while it is read, and whoever can write into a
-checkpoint can put one there. So those that name anything but plain data are refused, unless a
-setting permits it.
+Plain data has a form of its own, which names nothing. Objects of classes that a setting permits are
+pickles. A pickle can name any function and have it called while it is read, and whoever can write
+into a checkpoint can put one there. So pickles are read by a reader that makes plain data, and
+calls nothing but what the setting permits. Earlier builds wrote plain data as pickles too.
 """
 
 from __future__ import annotations
@@ -11,43 +12,21 @@ import base64
 import importlib
 import io
 import pickle
-import pickletools
+import sys
 import types
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from keystate._worker import plain_data
+from keystate._worker.pickle_reader import PickleReader, Refused
 from keystate.errors import CheckpointError, StateTypeError
 
 #: Classes and functions that pickles of a function's list may name, besides plain data's.
 SETTING = "spark.keystate.pickle.allow"
 
-_PLAIN = frozenset(
-    {
-        *(f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str")),
-        *(f"builtins.{name}" for name in ("complex", "frozenset", "set")),
-        *(f"collections.{name}" for name in ("Counter", "OrderedDict", "defaultdict", "deque")),
-        *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
-        "decimal.Decimal",
-        "numpy._core.multiarray.scalar",
-        "numpy.core.multiarray.scalar",
-        "numpy.dtype",
-        "pyspark.sql.types.Row",
-        "pyspark.sql.types._create_row",
-        "uuid.UUID",
-        "zoneinfo.ZoneInfo",
-    }
-)
-
-
 _PROTOCOL = 4
-_NAMES = b"\x93"  # with which this protocol names classes and functions
+_PICKLE = b"\x80"  # how pickles begin
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
-
-
-class Refused(Exception):
-    """A pickle names what is not permitted."""
 
 
 class Pickles:
@@ -55,12 +34,12 @@ class Pickles:
 
     Args:
         allowed: what may be named besides plain data: ``module.Class``, or ``module.*`` for all
-            classes of a module and of those below it.
+            classes of a module and of those below it that are imported already.
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         names = frozenset(allowed)
-        self._names = _PLAIN | {name for name in names if not name.endswith(".*")}
+        self._names = {name for name in names if not name.endswith(".*")}
         self._modules = tuple(name[:-1] for name in names if name.endswith(".*"))
         self._written: set[Any] = set()  # of which is known that they can be read
 
@@ -85,9 +64,9 @@ class Pickles:
             except Refused as e:
                 raise CheckpointError(
                     f"[KEYSTATE_PICKLE_REFUSED] element {i} of the function's list in the "
-                    f"checkpoint is a pickle that names {e}, and reading it would run that. If the "
-                    f"function put it there, add it to {SETTING}; else somebody else wrote into "
-                    "the checkpoint"
+                    f"checkpoint is a pickle with {e}. It is not read, for it could run anything. "
+                    f"If the function put it there, add it to {SETTING}; else somebody else wrote "
+                    "into the checkpoint"
                 ) from None
             except Exception as e:
                 raise CheckpointError(
@@ -97,92 +76,64 @@ class Pickles:
         return elements
 
     def _dump(self, element: Any) -> bytes:
-        data = pickle.dumps(element, protocol=_PROTOCOL)
-        if _NAMES in data:
-            self._check(element, data)
-        return data
-
-    def _check(self, element: Any, data: bytes) -> None:
-        """Whether it can be read; looked at once for each class."""
-        pickler = _Pickler(io.BytesIO(), protocol=_PROTOCOL)
-        pickler.dump(element)
-        if pickler.kinds <= self._written:
-            return
         try:
-            self._load(data)
-        except Refused as e:
-            raise StateTypeError(
-                f"snapshot_state() returned an element with {e}, which a restart would not read: "
-                "return plain data (numbers, strings, lists, dicts, Rows), or set "
-                f"{SETTING} to {e}",
-                code="KEYSTATE_PICKLE_REFUSED",
-            ) from None
-        self._written |= pickler.kinds
+            return plain_data.encode(element)
+        except plain_data.NotPlain as e:
+            if e.cls is None or not (self._names or self._modules):
+                raise _unreadable(str(e), e.cls) from None
+        stream = io.BytesIO()
+        pickler = _Pickler(stream, protocol=_PROTOCOL)
+        pickler.dump(element)
+        # Whether it can be read is looked at once for each class.
+        if not pickler.kinds <= self._written:
+            try:
+                self._load(stream.getvalue())
+            except (Refused, ValueError) as e:
+                raise _unreadable(str(e), str(e)) from None
+            self._written |= pickler.kinds
+        return stream.getvalue()
 
     def _load(self, data: bytes) -> Any:
-        _check_memo(data)
-        return _Unpickler(io.BytesIO(data), self).load()
+        if data[:1] == _PICKLE:
+            return PickleReader(data, self.find).read()
+        return plain_data.decode(data)
 
     def find(self, module: str, name: str) -> Any:
         """What a pickle names, if that is permitted."""
         full = f"{module}.{name}"
-        if full in _REPLACED:
-            return _REPLACED[full]
         if full in self._names:
             found: Any = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
             return found
         if full.startswith(self._modules):
-            found = getattr(importlib.import_module(module), name, None)
+            # To import a module runs it, so a pickle may not choose one.
+            if module not in sys.modules:
+                raise Refused(
+                    f"{full}, of a module that is not imported: the function's module must import "
+                    "it, or the setting name the class itself"
+                )
+            found = getattr(sys.modules[module], name, None)
             # A module's names are what it has imported too.
             if isinstance(found, type) and f"{found.__module__}.".startswith(self._modules):
                 return found
         raise Refused(full)
 
 
-def _attribute(owner: Any, name: str) -> Any:
-    """The one that time zones are pickled with."""
-    if owner is ZoneInfo and name == "_unpickle":
-        return getattr(owner, name)
-    raise Refused(f"builtins.getattr of {name}")
-
-
-def _bytearray(*data: Any) -> bytearray:
-    """Of what there is: a number would be a length."""
-    if any(isinstance(part, int) for part in data):
-        raise Refused("builtins.bytearray of a number")
-    return bytearray(*data)
-
-
-def _fraction(*parts: Any) -> Fraction:
-    """Without an exponent, which a few bytes would make into a number without end."""
-    if any(isinstance(part, str) and "e" in part.lower() for part in parts):
-        raise Refused("fractions.Fraction with an exponent")
-    return Fraction(*parts)
-
-
-_REPLACED: dict[str, Any] = {
-    "builtins.bytearray": _bytearray,
-    "builtins.getattr": _attribute,
-    "fractions.Fraction": _fraction,
-}
-
-
-def _check_memo(data: bytes) -> None:
-    """Refuses numbers of remembered objects that no pickle of this length has.
-
-    Python's unpickler makes room for as many as it is told. Protocol 4, which Keystate writes, has
-    no such numbers, so the look through the operations is for others.
-    """
-    if b"r" in data or b"p" in data:
-        for operation, argument, _ in pickletools.genops(data):
-            if operation.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(data):
-                raise pickle.UnpicklingError(f"there is no object {argument}")
+def _unreadable(what: str, cls: str | None) -> StateTypeError:
+    setting = "" if cls is None else f", or set {SETTING} to {cls}"
+    return StateTypeError(
+        f"snapshot_state() returned an element with {what}, which a restart would not read: "
+        f"return plain data (numbers, strings, lists, dicts, Rows){setting}",
+        code="KEYSTATE_PICKLE_REFUSED",
+    )
 
 
 class _Pickler(pickle.Pickler):
-    """Notes the classes of what is more than numbers, strings and containers."""
+    """Notes the classes of what is more than numbers, strings and containers.
+
+    Arrays have the form of their own here too: numpy's would give it pointers and data types.
+    """
 
     def __init__(self, stream: io.BytesIO, protocol: int) -> None:
         super().__init__(stream, protocol)
@@ -191,13 +142,6 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         # What is written by its name is a kind of its own.
         self.kinds.add(obj if isinstance(obj, _NAMED) else type(obj))
+        if plain_data.is_array(obj):
+            return plain_data.decode, (plain_data.encode(obj),)
         return NotImplemented
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, pickles: Pickles) -> None:
-        super().__init__(stream)
-        self._pickles = pickles
-
-    def find_class(self, module: str, name: str) -> Any:
-        return self._pickles.find(module, name)

@@ -61,6 +61,8 @@ class FunctionPlan:
         second: the method that takes a row of the second input; empty when there is one input.
         initial: whether the second input is initial state.
         calls: how its calls overlap, if it is an async function.
+        time_columns: in a batch query, for each input the index of the column with the event time,
+            or ``None``. In a stream it is the column with the watermark, which the JVM tells.
     """
 
     function: Any
@@ -71,6 +73,7 @@ class FunctionPlan:
     second: str = ""
     initial: bool = False
     calls: AsyncCalls | None = None
+    time_columns: tuple[int | None, int | None] = (None, None)
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""

@@ -217,7 +217,11 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
         return (value for _, value in self.items())
 
     def is_empty(self) -> bool:
-        return self.first_entry() is None
+        # Not by `first_entry`: it makes an entry with a time to live live on.
+        cell: Any = self._cell()
+        if cell.remote and not cell.order:
+            self._fetch_first(cell)
+        return not cell.order
 
     # -- a map that stays with the JVM ---------------------------------------------------------
 

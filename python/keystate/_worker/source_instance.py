@@ -23,9 +23,6 @@ from keystate.state import StateDescriptor
 
 _ROWS_PER_ARROW_BATCH = 10_000
 
-#: Of these types a value in a tuple can be changed; of binary a bytearray.
-_CHANGEABLE = (T.ArrayType, T.MapType, T.StructType, T.BinaryType)
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -98,7 +95,7 @@ class Instance:
         self._output = struct_codec(row_type)
         self._bare = len(row_type.fields) == 1
         self._is_row = row_test(row_type)
-        self._flat = not any(isinstance(field.dataType, _CHANGEABLE) for field in row_type.fields)
+        self._take = self._output.taker(self._taken)
         self._schema = pa.schema(self._output.arrow)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._states: InstanceStates | None = None
@@ -168,7 +165,7 @@ class Instance:
 
     def collect(self, row: Any) -> None:
         """Emits a row, as it is now."""
-        taken = self._taken(row)
+        taken = self._take(row)
         with self._lock as lock:
             if not lock.cancelled:
                 lock.rows.append(taken)
@@ -192,8 +189,6 @@ class Instance:
         self._ended = True
 
     def _taken(self, row: Any) -> Any:
-        if self._flat and isinstance(row, tuple):
-            return row  # nobody can change it
         if self._bare and not self._is_row(row):
             row = (row,)
         try:

@@ -43,7 +43,11 @@ class TwoInputContext(RowContext):
     def hear(self, control: dict[str, Any]) -> None:
         super().hear(control)
         second = control.get(Control.SECOND_EVENT_TIME_COLUMN)
-        self._event_time_columns = (control.get(Control.EVENT_TIME_COLUMN), second)
+        self._event_time_columns = (
+            (control.get(Control.EVENT_TIME_COLUMN), second)
+            if self._streaming
+            else self.time_columns
+        )
 
     def timestamp(self) -> int | None:
         if self.timer is not None:

@@ -68,7 +68,10 @@ class KeyedTwoInputHarness(OperatorHarness):
         pickle_allow: Sequence[str] = (),
         side_outputs: Sequence[OutputTag] = (),
         late_output: LateOutput = None,
+        **others: Any,
     ) -> None:
+        if others:
+            raise _not_an_argument(next(iter(others)))
         settings = TwoInputSettings(
             resolve_schema(input_schema1, "the first input schema"),
             names_of(key_cols1),
@@ -176,3 +179,10 @@ class KeyedTwoInputHarness(OperatorHarness):
             ]
             order.sort(key=lambda place: times[place[0]][place[1]])
         return Rows(kept, order), [late for _, late in on_time]
+
+
+def _not_an_argument(name: str) -> TypeError:
+    told = f"KeyedTwoInputHarness has no argument '{name}'"
+    if name in ("event_time", "order_by", "input_schema", "key_cols"):
+        told = f"{told}: each input has one of its own, {name}1 and {name}2"
+    return TypeError(told)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
+from keystate._operators.event_time import time_column
 from keystate._operators.task import check_late_output
 from keystate._worker.plan import FunctionPlan
 from keystate.aggregates import AggregateFunction
@@ -22,9 +22,6 @@ from keystate.windows._windowing import WindowedRows, Windowing
 #: Applies a plan: with the output schema, the operator's name and its time mode.
 Apply = Callable[[FunctionPlan, TypeLike, str | None, str], ResultDataFrame]
 
-#: In the metadata of the column that a watermark is defined on. Spark's name.
-_DELAY = "spark.watermarkDelayMs"
-
 
 class WindowedStream(Windowing):
     """A keyed stream whose rows are grouped into windows; made by :meth:`KeyedStream.window`.
@@ -37,7 +34,7 @@ class WindowedStream(Windowing):
     ) -> None:
         super().__init__(assigner)
         self._row_type = df.schema
-        self._time_column = _time_column(df, event_time)
+        self._time_column = time_column(df, event_time)
         self._apply_plan = apply
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
@@ -115,27 +112,3 @@ class WindowedStream(Windowing):
         plan = rows.plan(self._row_type, self._time_column)
         mode = "event_time" if self._assigner.is_event_time() else "auto"
         return self._apply_plan(plan, output_schema, name, mode)
-
-
-def _time_column(df: DataFrame, event_time: str | None) -> int | None:
-    """The index of the column that has a row's event time; ``None`` if there is none.
-
-    Raises:
-        DeclarationError: the column that is named can't be it.
-    """
-    fields = df.schema.fields
-    marked = [i for i, field in enumerate(fields) if _DELAY in field.metadata]
-    if event_time is None:
-        return marked[0] if marked else None
-    named = [i for i, field in enumerate(fields) if field.name == event_time]
-    if not named:
-        raise DeclarationError(f"the event time column '{event_time}' is not in the input")
-    if not isinstance(fields[named[0]].dataType, T.TimestampType):
-        raise DeclarationError(f"the event time column '{event_time}' is not a timestamp")
-    if df.isStreaming and named != marked[:1]:
-        raise DeclarationError(
-            f"the watermark is not defined on the event time column '{event_time}': call "
-            f"df.withWatermark('{event_time}', delay) before keystate.keyed(df, ...)",
-            code="KEYSTATE_NO_WATERMARK",
-        )
-    return named[0]

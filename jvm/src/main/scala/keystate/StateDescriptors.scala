@@ -90,7 +90,7 @@ object KeyOrder {
   case object DESCENDING extends KeyOrder("descending")
 
   /** As Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow the
-    * others.
+    * others, as do dates and times before 1970 and negative intervals.
     */
   case object BYTEWISE extends KeyOrder("bytewise")
 }

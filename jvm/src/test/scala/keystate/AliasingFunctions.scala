@@ -77,7 +77,7 @@ object Changeable {
 }
 
 /** What a check should have found, and what it found. */
-final case class Checked(name: String, wanted: Seq[Long], found: Seq[Long])
+final case class Found(name: String, wanted: Seq[Long], found: Seq[Long])
 
 /** An accumulator that is one object for all keys. */
 class OneAccumulator[T](kind: Changeable[T]) extends AggregateFunction[T, T, T] {
@@ -128,7 +128,7 @@ class ChangedStates[T](kind: Changeable[T], store: KeyedStateStore, operator: Op
   }
 
   /** Writes all states, and reads them within the same call. */
-  def write(): Seq[Checked] = {
+  def write(): Seq[Found] = {
     handedOver(1)(value.update)
     set(value.value(), changed)
     set(unset.value(), changed)
@@ -159,7 +159,7 @@ class ChangedStates[T](kind: Changeable[T], store: KeyedStateStore, operator: Op
     read()
   }
 
-  def read(): Seq[Checked] = Seq(
+  def read(): Seq[Found] = Seq(
     ("value", Seq(1L), one(value.value())),
     ("default", Seq(5L), one(unset.value())),
     ("list", Seq(1L, 2L, 3L), all(list.get())),
@@ -171,30 +171,30 @@ class ChangedStates[T](kind: Changeable[T], store: KeyedStateStore, operator: Op
     ("folding", Seq(7L), one(folding.get())),
     ("operator list", Seq(1L, 2L, 3L), all(kept.get())),
     ("union list", Seq(1L, 2L, 3L), all(union.get()))
-  ).map { case (check, wanted, found) => Checked(s"${kind.name}: $check", wanted, found) }
+  ).map { case (check, wanted, found) => Found(s"${kind.name}: $check", wanted, found) }
 
   /** Replaces lists by what one object was, again and again. */
-  def replace(): Seq[Checked] = Seq("list" -> list, "operator list" -> kept).map {
+  def replace(): Seq[Found] = Seq("list" -> list, "operator list" -> kept).map {
     case (check, own) =>
       own.update(refilled(7, 8))
-      Checked(s"${kind.name}: update of $check", Seq(7, 8), all(own.get()))
+      Found(s"${kind.name}: update of $check", Seq(7, 8), all(own.get()))
   }
 
   /** For another key, which finds nothing of the first one's. */
-  def other(): Seq[Checked] = {
+  def other(): Seq[Found] = {
     aggregating.add(of(4))
     folding.add(of(4))
     Seq(
-      Checked(s"${kind.name}: another key's accumulator", Seq(4), one(aggregating.get())),
-      Checked(s"${kind.name}: another key's initial value", Seq(10), one(folding.get())),
-      Checked(s"${kind.name}: another key's default", Seq(5), one(unset.value()))
+      Found(s"${kind.name}: another key's accumulator", Seq(4), one(aggregating.get())),
+      Found(s"${kind.name}: another key's initial value", Seq(10), one(folding.get())),
+      Found(s"${kind.name}: another key's default", Seq(5), one(unset.value()))
     )
   }
 }
 
 /** Runs the checks of all types. The element says which of them. */
 class ChangesValues
-    extends KeyedProcessFunction[String, (String, String), Checked]
+    extends KeyedProcessFunction[String, (String, String), Found]
     with CheckpointedFunction {
   @transient private var states: Seq[ChangedStates[_]] = _
 
@@ -208,7 +208,7 @@ class ChangesValues
   override def processElement(
       step: (String, String),
       ctx: Context,
-      out: Collector[Checked]
+      out: Collector[Found]
   ): Unit = {
     val checked = step._2 match {
       case "write" => states.flatMap(_.write())
@@ -253,11 +253,11 @@ class ChangesBroadcast(state: MapStateDescriptor[Long, Box])
   }
 }
 
-final case class Reading(key: String, var n: Long, at: Timestamp)
+final case class Measured(key: String, var n: Long, at: Timestamp)
 
 /** Sums into the first, and spoils the second. */
-class SpoilsSecond extends ReduceFunction[Reading] {
-  override def reduce(sum: Reading, added: Reading): Reading = {
+class SpoilsSecond extends ReduceFunction[Measured] {
+  override def reduce(sum: Measured, added: Measured): Measured = {
     sum.n += added.n
     added.n = -1000
     sum
@@ -265,10 +265,10 @@ class SpoilsSecond extends ReduceFunction[Reading] {
 }
 
 /** Sums into one accumulator for all windows, and spoils the elements. */
-class OneSum extends AggregateFunction[Reading, Box, Long] {
+class OneSum extends AggregateFunction[Measured, Box, Long] {
   @transient private lazy val only = Box(0)
   override def createAccumulator(): Box = only
-  override def add(reading: Reading, sum: Box): Box = {
+  override def add(reading: Measured, sum: Box): Box = {
     sum.n += reading.n
     reading.n = -1000
     sum
@@ -278,10 +278,10 @@ class OneSum extends AggregateFunction[Reading, Box, Long] {
 }
 
 /** Changes the default of a window's state, its list and its accumulator. */
-class ChangesWindowStates extends ProcessWindowFunction[Reading, Seq[Long], String, TimeWindow] {
+class ChangesWindowStates extends ProcessWindowFunction[Measured, Seq[Long], String, TimeWindow] {
   @transient private var unset: ValueState[Box] = _
   @transient private var list: ListState[Box] = _
-  @transient private var sum: AggregatingState[Reading, Long] = _
+  @transient private var sum: AggregatingState[Measured, Long] = _
 
   override def open(context: WindowRuntimeContext): Unit = {
     val default = Box(5)
@@ -294,13 +294,13 @@ class ChangesWindowStates extends ProcessWindowFunction[Reading, Seq[Long], Stri
   override def process(
       key: String,
       context: Context,
-      elements: Iterable[Reading],
+      elements: Iterable[Measured],
       out: Collector[Seq[Long]]
   ): Unit = {
     unset.value().n += 1
     list.add(Box(1))
     list.update(Changeable.all.head.asInstanceOf[Changeable[Box]].refilled(7, 8))
-    sum.add(Reading(key, elements.map(_.n).sum, elements.head.at))
+    sum.add(Measured(key, elements.map(_.n).sum, elements.head.at))
     out.collect(Seq(unset.value().n, sum.get()) ++ list.get().map(_.n))
   }
 }

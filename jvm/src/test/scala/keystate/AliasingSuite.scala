@@ -38,7 +38,7 @@ class AliasingSuite extends AnyFunSuite with SessionFixture {
   }
 
   private def readings =
-    Seq(Reading("a", 1, new Timestamp(0)), Reading("a", 2, new Timestamp(15000)))
+    Seq(Measured("a", 1, new Timestamp(0)), Measured("a", 2, new Timestamp(15000)))
       .toDS()
       .coalesce(1)
       .keyBy(_.key)
@@ -50,7 +50,7 @@ class AliasingSuite extends AnyFunSuite with SessionFixture {
   test("windows whose functions change what they are given") {
     val plain = readings.window(sliding, eventTime = "at")
     val kept = plain.allowedLateness(Time.seconds(1))
-    val evicting = plain.evictor(CountEvictor.of[Reading](9))
+    val evicting = plain.evictor(CountEvictor.of[Measured](9))
     for (windowed <- Seq(plain, kept, evicting)) {
       assert(windowed.reduce(new SpoilsSecond).map(_.n).collect().toSeq == Seq(1L, 3L, 2L))
       assert(windowed.aggregate(new OneSum).collect().toSeq == Seq(1L, 3L, 2L))
@@ -65,10 +65,10 @@ class AliasingSuite extends AnyFunSuite with SessionFixture {
 
   test("reduce that changes its arguments") {
     val at = new Timestamp(0)
-    val stream = new Stream[Reading]("reduce")
+    val stream = new Stream[Measured]("reduce")
     val sums = stream.run(_.keyBy(_.key).reduce(new SpoilsSecond))(
-      Seq(Reading("a", 1, at), Reading("a", 2, at)),
-      Seq(Reading("a", 3, at), Reading("a", 4, at))
+      Seq(Measured("a", 1, at), Measured("a", 2, at)),
+      Seq(Measured("a", 3, at), Measured("a", 4, at))
     )
     assert(sums.map(_.n) == Seq(1L, 3L, 6L, 10L))
   }

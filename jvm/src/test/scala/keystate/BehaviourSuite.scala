@@ -19,14 +19,20 @@ private final case class BehaviourCase(
 class BehaviourSuite extends AnyFunSuite with SessionFixture {
   import spark.implicits._
 
-  private val table = {
-    val file = "tests/contract/behaviour_cases.json"
+  private def read(file: String) = {
     // A forked test runs in the build's folder or in that of its project.
     val path = Seq(Path.of(file), Path.of("..", file)).find(Files.exists(_)).get
     JsonMethods.parse(Files.readString(path))
   }
 
-  private val cases = (table \ "cases").children.map { json =>
+  private val table = read("tests/contract/behaviour_cases.json")
+
+  // Those that tests/fuzz/behaviours.py drew; the environment can name another file.
+  private val drawn = read(
+    sys.env.getOrElse("KEYSTATE_BEHAVIOUR_CASES", "tests/contract/random_behaviour_cases.json")
+  )
+
+  private val cases = Seq(table, drawn).flatMap(each => (each \ "cases").children).map { json =>
     def text(field: String) = (json \ field).values.toString
     val (batches, fires) = ((json \ "batches").children, (json \ "fires").children)
     BehaviourCase(text("name"), text("state"), batches, fires)

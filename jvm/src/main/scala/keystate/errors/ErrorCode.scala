@@ -151,7 +151,7 @@ object ErrorCode {
     "KEYSTATE_KEY_CHANGED",
     "XXKST",
     "The query is keyed by other columns than the state in the checkpoint.",
-    "Key it as before, or start with a new checkpoint."
+    "Key it as before, or go on from a copy that keystate.admin.edit has changed."
   )
 
   val KeyNotAColumn: ErrorCode = new ErrorCode(
@@ -179,7 +179,7 @@ object ErrorCode {
     "KEYSTATE_MAX_PARALLELISM_CHANGED",
     "XXKST",
     "max_parallelism is another than the checkpoint was written with.",
-    "Leave it unset, or start with a new checkpoint."
+    "Leave it unset, or go on from a copy that keystate.admin.edit has changed."
   )
 
   val MissingFile: ErrorCode = new ErrorCode(
@@ -390,7 +390,8 @@ object ErrorCode {
     "KEYSTATE_STATE_CHANGED",
     "XXKST",
     "A state is declared in a way that what is stored does not fit.",
-    "Declare it as before, give the new state another name, or start with a new checkpoint."
+    "Declare it as before, give the new state another name, or go on from a copy that " +
+      "keystate.admin.edit has changed."
   )
 
   val StateInUse: ErrorCode = new ErrorCode(

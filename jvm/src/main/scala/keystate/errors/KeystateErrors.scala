@@ -135,7 +135,7 @@ object KeystateErrors {
       ErrorCode.MaxParallelismChanged,
       s"The checkpoint $location was written with max_parallelism=$recorded and can't be read " +
         s"with max_parallelism=$wanted: it is fixed for a checkpoint's life. Leave it unset to " +
-        "take the recorded one, or start with a new checkpoint."
+        "take the recorded one, or go on from a copy that keystate.admin.edit has changed."
     )
 
   def parallelismTooHigh(partitions: Int, maxParallelism: Int): KeystateException =
@@ -155,13 +155,13 @@ object KeystateErrors {
     ErrorCode.StateChanged,
     s"State '$name' is $recorded in the checkpoint but $declared in the function. $reason Fields " +
       "may be added, removed, reordered and widened; else declare it as before, give the new " +
-      "state another name, or start with a new checkpoint."
+      "state another name, or go on from a copy that keystate.admin.edit has changed."
   )
 
   def keyChanged(recorded: String, declared: String): KeystateException = new KeystateException(
     ErrorCode.KeyChanged,
     s"The state in the checkpoint is keyed by ($recorded), but the query is keyed by ($declared). " +
-      "Key it as before, or start with a new checkpoint."
+      "Key it as before, or go on from a copy that keystate.admin.edit has changed."
   )
 
   def damagedState(state: String, cause: Throwable): KeystateException = new KeystateException(

@@ -51,8 +51,15 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       fromRow(stored)
     }
 
-  /** The value as it is read once it was written: nobody else can change it. */
-  def copy(value: Any): Any = if (value == null || isPlain) value else decode(encode(value))
+  /** The value as it is read once it was written: nobody else can change it. An option that is none
+    * stays that, where it would be read as null.
+    */
+  def copy(value: Any): Any =
+    if (value == null || isPlain) value
+    else {
+      val read = decode(encode(value))
+      if (read == null) value else read
+    }
 
   /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
   def field(value: Any): Any = {

@@ -45,17 +45,17 @@ object StateBackends {
     )
     val loader =
       Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
-    val instance =
-      try Class.forName(className, true, loader).getConstructor().newInstance()
-      catch {
-        case e: ClassNotFoundException => unusable("there is no such class", e)
-        case e: NoSuchMethodException =>
-          unusable("its class has no public constructor without parameters", e)
-        case NonFatal(e) => unusable(s"its class cannot be instantiated: $e", e)
-      }
-    instance match {
-      case factory: StateBackendFactory => factory
-      case _ => unusable("its class is not a StateBackendFactory")
+    // No code of another class is run to find out that it is one.
+    val found =
+      try Class.forName(className, false, loader)
+      catch { case e: ClassNotFoundException => unusable("there is no such class", e) }
+    if (!classOf[StateBackendFactory].isAssignableFrom(found))
+      unusable("its class is not a StateBackendFactory")
+    try found.asSubclass(classOf[StateBackendFactory]).getConstructor().newInstance()
+    catch {
+      case e: NoSuchMethodException =>
+        unusable("its class has no public constructor without parameters", e)
+      case NonFatal(e) => unusable(s"its class cannot be instantiated: $e", e)
     }
   }
 }

@@ -21,5 +21,6 @@ class ValueCopiesSuite extends AnyFunSuite {
     assert(copied(Box(1)) && copied(Array(1)) && copied(mutable.Seq(1)))
     assert(copied((1, Array(1))) && copied(Seq(Box(1))) && copied(Map(1 -> Box(1))))
     assert(copied(new java.sql.Timestamp(1)))
+    assert(!copied[Option[Box]](None) && copied(Option(Box(1))))
   }
 }

@@ -27,10 +27,25 @@ class CustomBackendProviderSuite extends KeyGroupStateStoreProviderSuite {
 
   test("a class that is no backend") {
     val setting = Settings.Backend.key
+    val other = classOf[RunsWhenLoaded].getName
+    Seq(other -> "not a StateBackendFactory").foreach { case (name, message) =>
+      val e = intercept[BadSettingException](newProvider(hadoop = Map(setting -> name)))
+      assert(e.getMessage.contains(message))
+    }
+    assert(System.getProperty(RunsWhenLoaded.Property) == null, "no code of it has run")
     Seq("java.lang.String" -> "not a StateBackendFactory", "no.Such" -> "no such class").foreach {
       case (name, message) =>
         val e = intercept[BadSettingException](newProvider(hadoop = Map(setting -> name)))
         assert(Seq(setting, name, message).forall(e.getMessage.contains(_)))
     }
   }
+}
+
+/** What a class that is no backend could do when an object of it is made. */
+class RunsWhenLoaded {
+  System.setProperty(RunsWhenLoaded.Property, "true")
+}
+
+object RunsWhenLoaded {
+  final val Property = "keystate.test.runs-when-loaded"
 }

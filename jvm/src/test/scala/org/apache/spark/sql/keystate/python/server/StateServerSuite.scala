@@ -211,6 +211,34 @@ class StateServerSuite extends AnyFunSuite with TimeLimitedTests with Eventually
     }
   }
 
+  test("who has just come is not cut off for many others") {
+    withServer(mostUnidentified = 4, identifyMillis = 60000) { server =>
+      val secret = server.register(echo)
+      val hasEnded = new java.util.concurrent.atomic.AtomicBoolean
+      val strangers = new java.util.concurrent.ConcurrentLinkedQueue[TestWorker]
+      val crowd = Seq.fill(2)(
+        new Thread(() =>
+          try
+            while (!hasEnded.get && strangers.size < 500)
+              strangers.add(new TestWorker(server.address))
+          catch { case _: java.io.IOException => }
+        )
+      )
+      crowd.foreach(_.start())
+      try
+        for (_ <- 1 to 3) withWorker(server) { worker =>
+          Thread.sleep(20)
+          assert(worker.identify(secret))
+        }
+      finally {
+        hasEnded.set(true)
+        strangers.forEach(_.close())
+        crowd.foreach(_.join(30000))
+      }
+      assert(strangers.size > 4)
+    }
+  }
+
   test("a Unix domain socket that only its owner can reach, and another when it is gone") {
     withFolder { folder =>
       withServer(() => Some(folder)) { server =>

@@ -23,14 +23,12 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   import WindowTimers._
 
   private val name = if (merging) "merging-window-timers" else "window-timers"
-  private val timers: SortedMapState[WindowTimer, java.lang.Integer] = store.getSortedMapState(
-    SortedMapStateDescriptor[WindowTimer, java.lang.Integer](name, KeyOrder.NATURAL)
+  private val timers: SortedMapState[WindowTimer, Int] = store.getSortedMapState(
+    SortedMapStateDescriptor[WindowTimer, Int](name, KeyOrder.NATURAL)
   )
 
-  private def whose(timer: WindowTimer): Int = {
-    val known = timers.get(timer)
-    if (known == null) 0 else known
-  }
+  // 0 if it is not set
+  private def whose(timer: WindowTimer): Int = timers.get(timer)
 
   /** Sets a timer; harmless if it is set already. */
   def set(

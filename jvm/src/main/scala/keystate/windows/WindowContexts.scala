@@ -51,11 +51,23 @@ private[windows] final class CurrentWindow
   override def getCurrentWatermark: Long = watermark
 
   override def registerProcessingTimeTimer(time: Long): Unit =
-    timers.set(WindowTimers.ProcessingTime, time, window, WindowTimers.ForTrigger, row.timerService())
+    timers.set(
+      WindowTimers.ProcessingTime,
+      time,
+      window,
+      WindowTimers.ForTrigger,
+      row.timerService()
+    )
   override def registerEventTimeTimer(time: Long): Unit =
     timers.set(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
   override def deleteProcessingTimeTimer(time: Long): Unit =
-    timers.delete(WindowTimers.ProcessingTime, time, window, WindowTimers.ForTrigger, row.timerService())
+    timers.delete(
+      WindowTimers.ProcessingTime,
+      time,
+      window,
+      WindowTimers.ForTrigger,
+      row.timerService()
+    )
   override def deleteEventTimeTimer(time: Long): Unit =
     timers.delete(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
 

@@ -661,3 +661,20 @@ def test_a_session_that_grows_past_its_end_fires_once_for_a_late_row() -> None:
     assert harness.advance_watermark(9500) == []
     assert harness.advance_watermark(60_000) == []
     assert harness.num_keys == 0
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+def test_sessions_and_other_windows_can_not_go_on_as_each_other(build: Any, back: bool) -> None:
+    """Windows that are open at such a change never fire."""
+    trigger = PurgingTrigger.of(EventTimeTrigger.create())
+    kinds = [window(EventTimeSessionWindows.with_gap(3000)), window(TUMBLING)]
+    for late in (0, 5000):
+        for kind in (kinds[0], kinds[0].trigger(trigger)):
+            rules = [build(each.allowed_lateness(late)) for each in (kind, kinds[1])]
+            before, after = reversed(rules) if back else rules
+            harness = harness_of(before)
+            harness.process(("a", 1, None), 1000)
+            harness = KeyedProcessHarness.restore(harness.snapshot(), after)
+            harness.process(("a", 2, None), 20_000)
+            assert [row.total for row in harness.advance_watermark(60_000)] == [2]

@@ -102,6 +102,33 @@ def test_late_rows_fire_again_and_then_are_late_output(
     assert found == ([("a", 30, 1), ("b", 10, 7), ("c", 30, 1)], [("a", 8)], [])
 
 
+@pytest.mark.parametrize("kind", ["aggregate", "process"])
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (5, 2), (0, 5), (5, 0)])
+def test_another_lateness_at_a_restart(
+    before: int, after: int, kind: str, stream: Callable[..., Any]
+) -> None:
+    """Each window fires once, and a session that is gone takes in no rows."""
+    fed, sessions = stream(SCHEMA), stream(SCHEMA)
+
+    def build(assigner: Any, lateness: int) -> Callable[[Any], Any]:
+        return lambda df: totals(windows(df, assigner).allowed_lateness(lateness * 1000), kind)
+
+    gap = EventTimeSessionWindows.with_gap(Time.seconds(9))
+    # Of key a the end is to come; that of b is 10, and has passed.
+    first = [("a", 7, at(15)), ("b", 1, at(1))], [("c", 0, at(11))]
+    for each, assigner, fired in ((fed, TUMBLING, ("b", 0, 1)), (sessions, gap, ("b", 1, 1))):
+        each.feed(*first)
+        assert tuples(each.run(build(assigner, before))) == [fired]
+        each.feed([("c", 0, at(60))], [("c", 0, at(61))])
+    found = tuples(fed.run(build(TUMBLING, after)))
+    assert found == [("a", 10, 7), ("c", 10, 0)]
+    found = tuples(sessions.run(build(gap, after)))
+    assert found == [("a", 15, 7), ("c", 11, 0)]
+    for each, assigner in ((fed, TUMBLING), (sessions, gap)):
+        each.feed([("a", 1, at(16)), ("b", 1, at(2))], [("c", 0, at(62))])
+        assert tuples(each.run(build(assigner, after))) == []
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["aggregate", "process"])
 def test_sessions_over_restarts(

@@ -25,11 +25,16 @@ _FIRST = -LAST_TIME - 1
 
 
 class WindowTimers:
-    """The timers of a key's windows, in order of time."""
+    """The timers of a key's windows, in order of time.
 
-    def __init__(self, ctx: KeyedStateStore) -> None:
+    Those of windows that are merged are in a state of their own: no other windows can go on with
+    them.
+    """
+
+    def __init__(self, ctx: KeyedStateStore, merging: bool = False) -> None:
+        name = "merging-window-timers" if merging else "window-timers"
         names = ("domain", "time", "end", "start")
-        self._state = ctx.get_sorted_map_state(WindowMapDescriptor("window-timers", names, "int"))
+        self._state = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
 
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""

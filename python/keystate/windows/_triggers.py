@@ -98,7 +98,7 @@ class Trigger(ABC):
 
     @abstractmethod
     def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
-        """Called when a timer by event time fires; also when the window's time is over."""
+        """Called for a timer by event time, at the window's end, and when it is removed."""
 
     def can_merge(self) -> bool:
         """Whether it can be used where windows are merged."""

@@ -53,7 +53,7 @@ class WindowOperator(WindowedFunction):
         super().open(runtime_context)
         at = self._at
         self._contents.open(runtime_context)
-        self._timers = at.timers = WindowTimers(runtime_context)
+        self._timers = at.timers = WindowTimers(runtime_context, self._merges)
         at.trigger_states = WindowStates(runtime_context, at, "trigger")
         self._trigger.open(at.trigger_states)
         self._merging: MergingWindowSet | None = None

@@ -54,7 +54,6 @@ private[keystate] final class FixedWindowOperator(
 
   override protected def fire(
       of: Long,
-      timestamp: Long,
       clock: Long,
       out: Collector[Any]
   ): Unit = if (of == domain) {

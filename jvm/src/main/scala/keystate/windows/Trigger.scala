@@ -80,7 +80,7 @@ abstract class Trigger[-T, -W <: Window] extends Serializable {
   /** Called when a timer by processing time fires. */
   def onProcessingTime(time: Long, window: W, ctx: TriggerContext): TriggerResult
 
-  /** Called when a timer by event time fires; also when the window's time is over. */
+  /** Called for a timer by event time, at the window's end, and when it is removed. */
   def onEventTime(time: Long, window: W, ctx: TriggerContext): TriggerResult
 
   /** Whether it can be used where windows are merged. */

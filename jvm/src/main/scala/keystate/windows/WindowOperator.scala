@@ -28,7 +28,7 @@ private[keystate] final class WindowOperator(
   override def open(runtime: RuntimeContext): Unit = {
     super.open(runtime)
     contents.open(runtime)
-    timers = new WindowTimers(runtime)
+    timers = new WindowTimers(runtime, assigner.isInstanceOf[MergingWindowAssigner[_, _]])
     at.timers = timers
     at.triggerStates = new WindowStates(runtime, at, "trigger")
     trigger.open(at.triggerStates)
@@ -79,12 +79,8 @@ private[keystate] final class WindowOperator(
   private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
     timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
 
-  override protected def fire(
-      of: Long,
-      timestamp: Long,
-      clock: Long,
-      out: Collector[Any]
-  ): Unit = pass(of, clock, out)
+  override protected def fire(of: Long, clock: Long, out: Collector[Any]): Unit =
+    pass(of, clock, out)
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
   private def pass(of: Long, until: Long, out: Collector[Any]): Unit = {

@@ -14,19 +14,21 @@ private[keystate] final case class WindowTimer(domain: Long, time: Long, end: Lo
   * has one for each window: at its end, and then, if it is kept for late elements, when that is over
   * by the rules at that time. So a restart with another trigger or another lateness finds each
   * window again.
+  *
+  * @param merging
+  *   whether they are of windows that are merged. Those are in a state of their own: no other windows
+  *   can go on with them.
   */
-private[windows] final class WindowTimers(store: KeyedStateStore) {
+private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boolean = false) {
   import WindowTimers._
 
-  private val timers: SortedMapState[WindowTimer, java.lang.Integer] =
-    store.getSortedMapState(
-      SortedMapStateDescriptor[WindowTimer, java.lang.Integer]("window-timers", KeyOrder.NATURAL)
-    )
+  private val name = if (merging) "merging-window-timers" else "window-timers"
+  private val timers: SortedMapState[WindowTimer, Int] = store.getSortedMapState(
+    SortedMapStateDescriptor[WindowTimer, Int](name, KeyOrder.NATURAL)
+  )
 
-  private def whose(timer: WindowTimer): Int = {
-    val known = timers.get(timer)
-    if (known == null) 0 else known
-  }
+  // 0 if it is not set
+  private def whose(timer: WindowTimer): Int = timers.get(timer)
 
   /** Sets a timer; harmless if it is set already. */
   def set(

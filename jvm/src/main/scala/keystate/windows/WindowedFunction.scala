@@ -73,11 +73,11 @@ private[keystate] abstract class WindowedFunction private[windows] (
     val clock =
       if (of == WindowTimers.EventTime) service.currentWatermark()
       else service.currentProcessingTime()
-    fire(of, timestamp, math.max(timestamp, clock), out)
+    fire(of, math.max(timestamp, clock), out)
   }
 
   /** Called for a timer; all that are due until `clock` may fire. */
-  protected def fire(of: Long, timestamp: Long, clock: Long, out: Collector[Any]): Unit
+  protected def fire(of: Long, clock: Long, out: Collector[Any]): Unit
 
   /** The row's event time, or if it needs none and has none, the time of the micro-batch. */
   protected def timeOf(ctx: Context): Long = {

@@ -10,16 +10,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
 from keystate._checkpoint.lookup import Target
 from keystate._checkpoint.state_reader import StateReader
+from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
 from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
 from keystate.errors import ConfigurationError
 from keystate.state import TypeLike
+
+__all__ = [
+    "SparkOperatorState",
+    "Successor",
+    "build",
+    "create",
+    "diff",
+    "edit",
+    "import_as",
+    "import_checkpoint",
+    "inspect",
+    "lookup",
+    "read_state",
+    "report",
+    "rescale",
+    "savepoint",
+    "verify",
+]
 
 
 def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> int:
@@ -129,6 +149,49 @@ def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = 
             checkpoint; then there is no target.
     """
     return bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
+
+
+def import_as(
+    source: str,
+    target: str,
+    operators: Mapping[int, Successor],
+    *,
+    spark: SparkSession | None = None,
+) -> int:
+    """Imports a checkpoint, and gives the state of Spark's operators to functions.
+
+    For ``applyInPandasWithState``, ``transformWithState``, ``transformWithStateInPandas`` and the
+    like that a new query has as keyed functions. The new query goes on from the offsets of the old
+    one, which was stopped. Operators without a successor stay Spark's, as
+    :func:`import_checkpoint` moves them. Spark numbers the operators of a query from its sink.
+
+    Args:
+        source: as for :func:`import_checkpoint`.
+        target: a folder that does not exist, or is empty.
+        operators: the functions, by the numbers of the operators that they replace.
+        spark: the session; by default the active one.
+
+    Returns:
+        The last batch that is in the new checkpoint. A pending batch is not in it: its input comes
+        again.
+
+    Raises:
+        CheckpointError: as for :func:`import_checkpoint`; ``[KEYSTATE_TARGET_EXISTS]``,
+            ``[KEYSTATE_NO_SUCH_STATE]`` when there is no such operator. Then there is no target.
+        DeclarationError, StateTypeError: as for :func:`create`.
+    """
+    session = _session(spark, "import_as")
+    path = target.rstrip("/")
+    folder, _, name = path.rpartition("/")
+    imported = f"{folder + '/' if folder or path[:1] == '/' else ''}.{name}.{uuid4()}"
+    bridge.import_checkpoint(session, source, imported)
+    try:
+        editor = edit(imported, spark=session)
+        all_operators = [one["id"] for one in inspect(imported, spark=session)["operators"]]
+        take_over(session, editor, imported, operators, all_operators)
+        return editor.write(target)
+    finally:
+        bridge.discard(session, imported)
 
 
 def create(

@@ -29,6 +29,7 @@ from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 REMOVED = "spark.keystate.removedStates"
+REPLACED = "spark.keystate.replacedStates"
 INPUT = "key string, op string"
 OUTPUT = "key string, state string, value string"
 
@@ -288,8 +289,9 @@ def test_refused_before_the_query_starts(stream: Any, second: str) -> None:
     assert rows(fed.run(states("count"))) == [("a", "count", "2")]
 
 
-def test_what_no_batch_has_committed_does_not_count(stream: Any) -> None:
+def test_what_no_batch_has_committed_does_not_count(stream: Any, settings: Any) -> None:
     """There is no state yet that the new type could contradict."""
+    settings(**{REPLACED: "allow"})
     fed = stream(INPUT)
     fed.feed([("a", ""), ("a", "")])
     with pytest.raises(StreamingQueryException, match="StateTypeError"):

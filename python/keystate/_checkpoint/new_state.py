@@ -84,7 +84,7 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     name = TIMERS if spec is None else spec.name
     if not isinstance(df, DataFrame) or df.isStreaming:
         raise DeclarationError(f"state '{name}': expected a batch DataFrame, got {df!r}")
-    check_distinct(df.schema, f"the rows of state '{name}'")
+    check_distinct(df.schema, f"the DataFrame of state '{name}'")
     columns = [] if spec is not None and spec.kind == "broadcast" else [_key(df, name, key)]
     if spec is not None and spec.kind == "list":
         given = "position" in df.columns

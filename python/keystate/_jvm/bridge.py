@@ -224,6 +224,11 @@ def import_checkpoint(session: SparkSession, source: str, target: str) -> int:
     return batch
 
 
+def discard(session: SparkSession, imported: str) -> None:
+    """Deletes a checkpoint that was imported only to be edited."""
+    _of_checkpoint(session, "discardImported", imported)
+
+
 def broadcast_state(
     session: SparkSession, checkpoint: str, operator: int, batch: int, state: str
 ) -> DataFrame:

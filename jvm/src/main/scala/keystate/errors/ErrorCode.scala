@@ -151,7 +151,7 @@ object ErrorCode {
     "KEYSTATE_KEY_CHANGED",
     "XXKST",
     "The query is keyed by other columns than the state in the checkpoint.",
-    "Key it as before, or go on from a copy that keystate.admin.edit has changed."
+    "Key it as before, or change the checkpoint with rekey of keystate.admin.edit."
   )
 
   val KeyNotAColumn: ErrorCode = new ErrorCode(
@@ -179,7 +179,7 @@ object ErrorCode {
     "KEYSTATE_MAX_PARALLELISM_CHANGED",
     "XXKST",
     "max_parallelism is another than the checkpoint was written with.",
-    "Leave it unset, or go on from a copy that keystate.admin.edit has changed."
+    "Leave it unset, or change the checkpoint with set_max_parallelism of keystate.admin.edit."
   )
 
   val MissingFile: ErrorCode = new ErrorCode(
@@ -272,6 +272,14 @@ object ErrorCode {
     "22004",
     "A map was given the key null.",
     "Use another key."
+  )
+
+  val OperatorsChanged: ErrorCode = new ErrorCode(
+    "KEYSTATE_OPERATORS_CHANGED",
+    "XXKST",
+    "The query has other stateful operators than the checkpoint, or has them in another order.",
+    "Write the query as before, or change the checkpoint with keystate.admin.edit: " +
+      "order_operators, add_operator, drop_operator."
   )
 
   val ParallelismChanged: ErrorCode = new ErrorCode(
@@ -390,8 +398,8 @@ object ErrorCode {
     "KEYSTATE_STATE_CHANGED",
     "XXKST",
     "A state is declared in a way that what is stored does not fit.",
-    "Declare it as before, give the new state another name, or go on from a copy that " +
-      "keystate.admin.edit has changed."
+    "Declare it as before, give the new state another name, or change the checkpoint with drop " +
+      "and add of keystate.admin.edit."
   )
 
   val StateInUse: ErrorCode = new ErrorCode(
@@ -415,6 +423,14 @@ object ErrorCode {
     "Store what the declared type says."
   )
 
+  val StatesReplaced: ErrorCode = new ErrorCode(
+    "KEYSTATE_STATES_REPLACED",
+    "XXKST",
+    "An operator has none of the states that the checkpoint has of it, and only new ones.",
+    "Put the operators back in their order, or change the checkpoint with keystate.admin.edit: " +
+      "order_operators, rename; if it is meant, set spark.keystate.replacedStates to allow."
+  )
+
   val StoreInUse: ErrorCode = new ErrorCode(
     "KEYSTATE_STORE_IN_USE",
     "XXKST",
@@ -434,6 +450,14 @@ object ErrorCode {
     "XXKST",
     "State was used after its task had ended.",
     "Nothing: the attempt counts for nothing."
+  )
+
+  val TimeModeChanged: ErrorCode = new ErrorCode(
+    "KEYSTATE_TIME_MODE_CHANGED",
+    "XXKST",
+    "An operator has another time mode than in the checkpoint.",
+    "Give it the old one by time_mode=, or change the checkpoint with set_time_mode of " +
+      "keystate.admin.edit."
   )
 
   val Unfinished: ErrorCode = new ErrorCode(
@@ -501,6 +525,7 @@ object ErrorCode {
     NoSuchState,
     NoWatermark,
     NullKey,
+    OperatorsChanged,
     ParallelismChanged,
     ParallelismTooHigh,
     PickleRefused,
@@ -521,9 +546,11 @@ object ErrorCode {
     StateInUse,
     StateRow,
     StateType,
+    StatesReplaced,
     StoreInUse,
     TargetExists,
     TaskEnded,
+    TimeModeChanged,
     Unfinished,
     UnknownSchema,
     UnsupportedFormat,

@@ -112,6 +112,13 @@ object Settings {
     "purge"
   )
 
+  val ReplacedStates: Setting[String] = oneOf(
+    "spark.keystate.replacedStates",
+    "whether an operator may go on with none of its states and only new ones",
+    "refuse",
+    "allow"
+  )
+
   val MaxCachedKeys: Setting[Int] =
     whole(
       "spark.keystate.worker.maxCachedKeys",
@@ -189,6 +196,7 @@ object Settings {
     RocksDBPredefinedOptions,
     OnRestart,
     RemovedStates,
+    ReplacedStates,
     MaxCachedKeys,
     InlineEntries,
     BroadcastCheck,

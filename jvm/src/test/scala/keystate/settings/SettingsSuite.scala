@@ -29,6 +29,7 @@ class SettingsSuite extends AnyFunSuite {
       "rocksdb.predefinedOptions" -> Seq("FAST", "default"),
       "rescale.onRestart" -> Seq("bogus", "true"),
       "removedStates" -> Seq("drop"),
+      "replacedStates" -> Seq("true"),
       "worker.maxCachedKeys" -> Seq("-5", "0", "abc", "3000000000"),
       "worker.inlineEntries" -> Seq("-1", "abc"),
       "broadcast.check" -> Seq("yes"),

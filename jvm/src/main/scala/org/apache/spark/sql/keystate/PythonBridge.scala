@@ -337,6 +337,18 @@ object PythonBridge {
     }
   }
 
+  /** Deletes a checkpoint that was imported only to be edited. Other folders are left alone: its name
+    * has to begin with a dot, and it has to have Keystate's state.
+    */
+  def discardImported(session: SparkSession, checkpoint: String): Unit = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = new Path(stopped(classic, checkpoint))
+    val fs = root.getFileSystem(classic.sessionState.newHadoopConf())
+    if (root.getName.startsWith(".") && fs.exists(new Path(root, "state"))) {
+      val _ = fs.delete(root, true)
+    }
+  }
+
   /** A broadcast state after a micro-batch. */
   def broadcastState(
       session: SparkSession,

@@ -27,12 +27,12 @@ import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** What a checkpoint says of one keyed operator for its whole life. The file is
   * `<state>/<operator>/_keystate/operator`, with the JSON
-  * `{"format": 1, "maxParallelism": K, "name": S, "crc32c": N}`. It is written once, before the
-  * operator's first micro-batch. The checksum covers the JSON without the field `crc32c`. Records
+  * `{"format": 1, "maxParallelism": K, "name": S, "crc32c": N}`. It is written before the
+  * operator's first micro-batch, and again only when the operator gets another name. The checksum covers the JSON without the field `crc32c`. Records
   * of earlier builds have no checksum.
   *
   * @param name
-  *   what the user called the operator when it was started first; for people, nothing depends on it
+  *   what the user calls the operator, by which it is found if it changes places
   */
 private[keystate] final case class OperatorRecord(
     maxParallelism: Int,
@@ -91,6 +91,18 @@ private[keystate] object OperatorRecord {
     }
   }
 
+  /** Gives the operator of a query that starts again the name that it has now. */
+  def rename(
+      info: StatefulOperatorStateInfo,
+      name: Option[String],
+      hadoopConf: Configuration
+  ): Unit = {
+    val operator = new Path(info.checkpointLocation, info.operatorId.toString)
+    for (now <- name if info.storeVersion > 0; record <- read(operator, hadoopConf))
+      if (!record.name.contains(now))
+        write(operator, record.copy(name = Some(now)), hadoopConf, replace = true)
+  }
+
   private def default(info: StatefulOperatorStateInfo): Int =
     KeyGroups.defaultMaxParallelism(info.numPartitions)
 
@@ -111,21 +123,29 @@ private[keystate] object OperatorRecord {
       fresh: => OperatorRecord,
       hadoopConf: Configuration
   ): OperatorRecord = {
-    val file = fileOf(operator)
     read(operator, hadoopConf).getOrElse {
-      val files = CheckpointFiles.ofRun(operator, hadoopConf)
-      // `fresh` is checked here, before it is written: the record can't be changed later.
-      val json = encode(fresh)
-      files.mkdirs(file.getParent)
-      try
-        CheckpointFiles.write(files, file, overwriteIfPossible = false)(
-          _.write(json.getBytes(UTF_8))
-        )
+      // `fresh` is checked here, before it is written: its max parallelism can't be changed later.
+      try write(operator, fresh, hadoopConf, replace = false)
       catch {
         case _: FileAlreadyExistsException => // another start of this query wrote it first
       }
       read(operator, hadoopConf).get
     }
+  }
+
+  private def write(
+      operator: Path,
+      record: OperatorRecord,
+      hadoopConf: Configuration,
+      replace: Boolean
+  ): Unit = {
+    val json = encode(record)
+    val file = fileOf(operator)
+    val files = CheckpointFiles.ofRun(operator, hadoopConf)
+    files.mkdirs(file.getParent)
+    CheckpointFiles.write(files, file, overwriteIfPossible = replace)(
+      _.write(json.getBytes(UTF_8))
+    )
   }
 
   /** The record in an operator's folder. None if the operator is not one of Keystate's. */

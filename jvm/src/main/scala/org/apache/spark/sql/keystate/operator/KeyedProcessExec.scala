@@ -25,6 +25,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateExec,
+  TransformWithStateOperatorProperties,
   TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.state._
@@ -35,7 +36,13 @@ import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
 import keystate.backend.StateFamily
 import keystate.errors.{BadSettingException, KeystateErrors}
 import keystate.settings.Settings
-import org.apache.spark.sql.keystate.metadata.{OperatorRecord, RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.metadata.{
+  OperatorRecord,
+  RecordedStates,
+  SparkStateSchema,
+  StateChanges,
+  UndeclaredStates
+}
 import org.apache.spark.sql.keystate.metrics.{
   LastSamples,
   MetricValues,
@@ -79,6 +86,8 @@ private[keystate] class KeyedProcessExec(
 
   override protected def withBase(base: TransformWithStateExec): TransformWithStateExec = {
     val unread = base.initialState
+    // Spark tells the operator its number.
+    if (isStreaming && stateInfo.isEmpty) base.stateInfo.foreach(QueryOperators.check(_, session))
     new KeyedProcessExec(
       if (readsRightIn(base.stateInfo)) base
       else base.copy(initialState = LocalTableScanExec(unread.output, Nil, None)),
@@ -207,8 +216,33 @@ private[keystate] class KeyedProcessExec(
   ): List[StateSchemaValidationResult] = {
     checkProvider()
     if (inRealTime) checkRealTime()
-    spec.continuing(name => recorded.find(_.name == name))
-    List(states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId))
+    val changes = new StateChanges(recorded, spec, getStateInfo)
+    val written = KeystateErrors.inOperator(changes.operator) {
+      spec.continuing(name => recorded.find(_.name == name))
+      changes.check(Settings.ReplacedStates.of(StoreConfig.in(conf)) == "allow")
+      states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId)
+    }
+    changes.renamed.foreach(warning => logWarning(warning))
+    UndeclaredStates.put(getStateInfo, if (purges) 0 else changes.undeclared.size)
+    OperatorRecord.rename(getStateInfo, spec.name, hadoopConf)
+    List(written)
+  }
+
+  /** Spark calls this at the same time. Its error for another time mode does not tell the way out. */
+  override def validateNewMetadata(old: OperatorStateMetadata, now: OperatorStateMetadata): Unit = {
+    def timeModeOf(metadata: OperatorStateMetadata) = metadata match {
+      case v2: OperatorStateMetadataV2 =>
+        Some(TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).timeMode)
+      case _ => None
+    }
+    for (before <- timeModeOf(old); after <- timeModeOf(now) if before != after)
+      throw KeystateErrors.timeModeChanged(
+        StateChanges.describe(getStateInfo, spec.name),
+        getStateInfo.operatorId,
+        spelled(before),
+        spelled(after)
+      )
+    super.validateNewMetadata(old, now)
   }
 
   private def checkProvider(): Unit = {
@@ -452,6 +486,8 @@ private[keystate] class KeyedProcessExec(
         keys.sample.total(SampledKeys.Empty)(_ merge _)
       )
     }
+    val undeclared = UndeclaredStates.get(getStateInfo)
+    if (undeclared > 0) progress.customMetrics.putIfAbsent(Undeclared, undeclared.toLong)
     workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
       functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>
@@ -464,7 +500,14 @@ private[keystate] class KeyedProcessExec(
 
 private[keystate] object KeyedProcessExec {
 
+  /** A time mode as users give it. */
+  private def spelled(timeMode: String): String =
+    if (timeMode == TimeMode.EventTime().toString) "event_time"
+    else if (timeMode == TimeMode.ProcessingTime().toString) "processing_time"
+    else "none"
+
   // Names in a query's progress.
+  val Undeclared = "keystateUndeclaredStates"
   val WorkerStart = "keystateWorkerStartMs"
   val Worker = "keystateWorkerMs"
 

@@ -1,0 +1,23 @@
+package org.apache.spark.sql.keystate.metadata
+
+import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
+
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+
+/** How many states each operator of this driver's queries keeps that its function does not declare,
+  * for the progress. It is found out at a query's start. Thread-safe.
+  */
+private[keystate] object UndeclaredStates {
+  private val Kept = 1000
+
+  private val numbers: JMap[(UUID, Long), Int] =
+    Collections.synchronizedMap(new LinkedHashMap[(UUID, Long), Int] {
+      override def removeEldestEntry(eldest: JMap.Entry[(UUID, Long), Int]): Boolean = size > Kept
+    })
+
+  def put(info: StatefulOperatorStateInfo, states: Int): Unit =
+    if (states > 0) { val _ = numbers.put((info.queryRunId, info.operatorId), states) }
+
+  def get(info: StatefulOperatorStateInfo): Int =
+    numbers.getOrDefault((info.queryRunId, info.operatorId), 0)
+}

@@ -1,0 +1,60 @@
+package org.apache.spark.sql.keystate.operator
+
+import java.util.{Collections, LinkedHashMap, UUID}
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperatorStateInfo,
+  StateStoreWriter
+}
+
+import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}
+
+/** Checks at a query's start that its stateful operators are those of its checkpoint.
+  *
+  * Relies on `IncrementalExecution`, which numbers the operators from the top of the plan down and
+  * makes its own check, without users' names, after that. It tells each operator its number before,
+  * and by then the query's `lastExecution` has the whole plan.
+  */
+private[keystate] object QueryOperators {
+  private val Kept = 100
+
+  private val checked: java.util.Set[UUID] = Collections.synchronizedSet(
+    Collections.newSetFromMap(new LinkedHashMap[UUID, java.lang.Boolean] {
+      override def removeEldestEntry(
+          eldest: java.util.Map.Entry[UUID, java.lang.Boolean]
+      ): Boolean = size > Kept
+    })
+  )
+
+  /** Does nothing but for the first micro-batch of a run, and for plans that are only explained. */
+  def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =
+    if (info.storeVersion > 0 && !checked.contains(info.queryRunId))
+      for {
+        query <- session.sharedState.activeStreamingQueries.values.toArray.collectFirst {
+          case query: org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+              if query.runId == info.queryRunId =>
+            query
+        }
+        execution <- Option(query.lastExecution)
+      } {
+        val planned = execution.sparkPlan.collect { case writer: StateStoreWriter =>
+          writer match {
+            case own: KeyedProcessExec => OperatorChanges.Operator(None, own.spec.name)
+            case other => OperatorChanges.Operator(Some(other.shortName), None)
+          }
+        }
+        val root = new Path(info.checkpointLocation).getParent
+        val known = new CheckpointOperators(session.sessionState.newHadoopConf(), root)
+        val recorded = known.all.map { operator =>
+          known.record(operator) match {
+            case Some(record) => OperatorChanges.Operator(None, record.name)
+            case None => OperatorChanges.Operator(Some("one of Spark's"), None)
+          }
+        }
+        OperatorChanges.check(root.toString, planned, recorded)
+        checked.add(info.queryRunId)
+      }
+}

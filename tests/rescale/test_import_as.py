@@ -1,0 +1,200 @@
+"""Functions go on from the state of Spark's operators, on each of Spark's providers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pandas as pd
+import pytest
+from keystate import (
+    CheckpointError,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+    admin,
+)
+from keystate.admin import Successor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from tests.rescale.test_import import OURS, PROVIDER, SPARK
+
+ROWS = "user string, n long"
+OUT = "user string, told string"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+KEYS = 1_000_000 if "SLOW" in os.environ else 50
+
+PROVIDERS = [
+    pytest.param("HDFSBacked", "false", id="hdfs"),
+    pytest.param("RocksDB", "false", id="rocksdb"),
+    pytest.param("RocksDB", "true", id="changelog"),
+]
+
+
+def applied(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    total, rows = state.get if state.exists else (0, 0)
+    for frame in frames:
+        total, rows = total + int(frame["n"].sum()), rows + len(frame)
+    state.update((total, rows))
+    state.setTimeoutDuration(3_600_000)
+    yield pd.DataFrame({"user": [key[0]], "told": [f"{total} {rows}"]})
+
+
+def spark_applied(df: Any) -> Any:
+    return df.groupBy("user").applyInPandasWithState(
+        applied, OUT, "total long, rows long", "update", "ProcessingTimeTimeout"
+    )
+
+
+class Applied(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.both = ctx.get_state(ValueStateDescriptor("both", "total long, rows long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        total, rows = self.both.value() or (0, 0)
+        self.both.update((total + row.n, rows + 1))
+        yield row.user, f"{total + row.n} {rows + 1}"
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), "timeout"
+
+
+def ours_applied(df: Any) -> Any:
+    return keystate.keyed(df, "user").process(Applied(), OUT, time_mode="processing_time")
+
+
+class Transform(StatefulProcessor):
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "n long")
+        self.all = handle.getListState("all", "n long")
+        self.by = handle.getMapState("by", "rest long", "n long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for frame in rows:
+            for n in frame["n"].tolist():
+                self.count.update(((self.count.get()[0] if self.count.exists() else 0) + 1,))
+                self.all.appendValue((n,))
+                self.by.updateValue((n % 2,), (n,))
+        yield pd.DataFrame({"user": [key[0]], "told": ["-"]})
+
+    def close(self) -> None:
+        pass
+
+
+class Transformed(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.all = ctx.get_list_state(ListStateDescriptor("all", "long"))
+        self.by = ctx.get_map_state(MapStateDescriptor("by", "long", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        self.all.add(row.n)
+        self.by[row.n % 2] = row.n
+        yield row.user, f"{self.count.value()} {list(self.all)} {sorted(self.by.items())}"
+
+
+def ours_transformed(df: Any) -> Any:
+    return keystate.keyed(df, "user").process(Transformed(), OUT)
+
+
+def spark_transformed(df: Any) -> Any:
+    return df.groupBy("user").transformWithStateInPandas(Transform(), OUT, "Update", "None")
+
+
+def start(
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+    provider: str,
+    changelog: str,
+    build: Any,
+    keys: int,
+) -> Any:
+    settings(
+        **{
+            PROVIDER: f"{SPARK}{provider}StateStoreProvider",
+            CHANGELOG: changelog,
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    fed = stream(ROWS)
+    fed.feed([(f"u{i}", i) for i in range(keys)], [(f"u{i}", i + 1) for i in range(keys)])
+    fed.run(build, mode="update")
+    settings(**{PROVIDER: OURS, "spark.sql.shuffle.partitions": "3"})
+    return fed
+
+
+@pytest.mark.parametrize(("provider", "changelog"), PROVIDERS)
+def test_apply_in_pandas_with_state(
+    provider: str, changelog: str, spark: Any, stream: Any, settings: Any, tmp_path: Path
+) -> None:
+    fed = start(stream, settings, provider, changelog, spark_applied, KEYS)
+    target = tmp_path / "functions"
+    after = admin.import_as(
+        str(fed.checkpoint),
+        str(target),
+        {
+            0: Successor(
+                Applied(),
+                {"both": lambda old: old.read()},
+                key="user string",
+                timers=lambda old: old.timers(),
+                time_mode="processing_time",
+            )
+        },
+    )
+    assert after == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["functions", "stream1"]
+    assert admin.verify(str(target)) == []
+    timers = admin.read_state(spark, str(target), state="$timers")
+    assert timers.count() == KEYS
+    fed.checkpoint = target
+    fed.feed([(f"u{i}", 5) for i in range(KEYS + 1)])
+    told = {row.user: row.told for row in fed.run(ours_applied)}
+    expected = {f"u{i}": f"{2 * i + 6} 3" for i in range(KEYS)}
+    assert told == {**expected, f"u{KEYS}": "5 1"}
+
+
+@pytest.mark.parametrize(("provider", "changelog"), PROVIDERS[1:])
+def test_transform_with_state(
+    provider: str, changelog: str, spark: Any, stream: Any, settings: Any, tmp_path: Path
+) -> None:
+    """Spark runs it on RocksDB only."""
+    fed = start(stream, settings, provider, changelog, spark_transformed, 20)
+    target = tmp_path / "functions"
+    admin.import_as(
+        str(fed.checkpoint),
+        str(target),
+        {
+            0: Successor(
+                Transformed(),
+                {
+                    "count": lambda old: old.read("count").selectExpr("key", "value.n as value"),
+                    "all": lambda old: old.read("all").selectExpr(
+                        "key", "list_element.n as list_element"
+                    ),
+                    "by": lambda old: old.read("by").selectExpr(
+                        "key", "user_map_key.rest as user_map_key",
+                        "user_map_value.n as user_map_value",
+                    ),
+                },
+                key="user string",
+            )
+        },
+    )  # fmt: skip
+    fed.checkpoint = target
+    fed.feed([(f"u{i}", 2) for i in range(20)])
+    told = {row.user: row.told for row in fed.run(ours_transformed)}
+    assert told == {f"u{i}": f"3 {[i, i + 1, 2]} {[(0, 2), (1, i + 1 - i % 2)]}" for i in range(20)}
+
+
+def test_an_operator_that_is_not_there(stream: Any, settings: Any, tmp_path: Path) -> None:
+    fed = start(stream, settings, "RocksDB", "false", spark_applied, 2)
+    successor = Successor(Applied(), {}, key="user string")
+    with pytest.raises(CheckpointError, match=r"KEYSTATE_NO_SUCH_STATE.*no operator 7"):
+        admin.import_as(str(fed.checkpoint), str(tmp_path / "functions"), {7: successor})
+    assert [path.name for path in tmp_path.iterdir()] == ["stream1"], "nothing is left"

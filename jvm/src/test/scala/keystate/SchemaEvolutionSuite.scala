@@ -182,12 +182,13 @@ class SchemaEvolutionSuite extends AnyFunSuite with SessionFixture {
   }
 
   test("a field inside a struct has the default of that struct in the whole value") {
-    Seq[(After.Plan, Int)]((null, 9), (After.Plan(After.Range(1, 7)), 7)).foreach { case (default, high) =>
-      val stream = new Stream[(String, String)](s"inside-$high")
-      stream.run(keeper(Before.Plan(Before.Range(2), Seq(Before.Range(5)))))(Seq("a" -> "w"))
-      val found = stream.run(keeper[After.Plan](null, default))(Seq("a" -> "r"))
-      // An element of a list in the default stands for no other element.
-      assert(found.toMap.apply("value") == s"Plan(Range(2,$high),List(Range(5,3)))")
+    Seq[(After.Plan, Int)]((null, 9), (After.Plan(After.Range(1, 7)), 7)).foreach {
+      case (default, high) =>
+        val stream = new Stream[(String, String)](s"inside-$high")
+        stream.run(keeper(Before.Plan(Before.Range(2), Seq(Before.Range(5)))))(Seq("a" -> "w"))
+        val found = stream.run(keeper[After.Plan](null, default))(Seq("a" -> "r"))
+        // An element of a list in the default stands for no other element.
+        assert(found.toMap.apply("value") == s"Plan(Range(2,$high),List(Range(5,3)))")
     }
   }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from keystate.testing import KeyedProcessHarness
 
-from tests.contract.test_windows import harness_of
+from tests.contract.test_windows import LATE, harness_of, millis
 from tests.contract.window_cases import (
     Case,
     NewRules,
@@ -27,10 +27,13 @@ SLOW = bool(os.environ.get("SLOW"))
 
 
 def check(case: Case, build: Callable[[Any], Any], back: bool = False) -> None:
-    harness = harness_of(build(case.windows))
+    harness = harness_of(build(case.windows.side_output_late_data(LATE)))
+    late: list[Any] = []
     for i, (step, emitted) in enumerate(case.steps):
         if isinstance(step, NewRules):
-            harness = KeyedProcessHarness.restore(harness.snapshot(), build(step.windows))
+            late += harness.side_output(LATE)
+            function = build(step.windows.side_output_late_data(LATE))
+            harness = KeyedProcessHarness.restore(harness.snapshot(), function)
             continue
         if isinstance(step, Watermark):
             found = harness.advance_watermark(step.time)
@@ -38,6 +41,8 @@ def check(case: Case, build: Callable[[Any], Any], back: bool = False) -> None:
             found = harness.process((step.key, step.value, None), step.time)
         so_far = (case.name, build, case.steps[: i + 1])
         assert sorted(map(tuple, found)) == sorted(emitted), so_far
+    late += harness.side_output(LATE)
+    assert [(row.key, row.value, millis(row.time)) for row in late] == list(case.late), case.name
     # What a trigger had when other rules took a window over stays until it is purged.
     if not back:
         assert harness.num_keys == 0, (case.name, "state is left behind")

@@ -57,16 +57,21 @@ class Model:
         self._open: list[Open] = []
         self._watermark = 0
         self._fired: list[Fired] = []
+        #: Value and time of the rows that were too late.
+        self.late: list[tuple[int, int]] = []
 
     def row(self, time: int, value: int) -> list[Fired]:
         """Takes in a row, in a micro-batch of its own.
 
         What was overdue fires in it: before the row if that is behind the watermark, else after it.
         """
+        self._is_late = time + self._rules.lateness <= self._watermark
         overdue = [each.next for each in self._open if (each.next or LATER) <= self._watermark]
         if time <= self._watermark + 1:
             self._pass(self._watermark)
         self._take(time, value)
+        if self._is_late:
+            self.late.append((value, time))
         if any(each.next in overdue for each in self._open):
             self._pass(self._watermark)
         return self._taken()
@@ -106,6 +111,7 @@ class Model:
         rules = self._rules
         if window.last + rules.lateness <= self._watermark:
             return
+        self._is_late = False
         window.past = window.last <= self._watermark
         if window not in self._open:
             self._open.append(window)

@@ -69,7 +69,9 @@ def program(name: str, rules: Sequence[Rules], seed: Any) -> dict[str, Any]:
             steps.append(["watermark", watermark, *_emitted(model.watermark(watermark))])
     steps.append(["watermark", _END, *_emitted(model.watermark(_END))])
     told = ", then ".join(map(_told, rules))
-    return {"name": f"{name}: {told}", "assigner": assigner, **in_table(rules[0]), "steps": steps}
+    late = [["a", *each] for each in model.late]
+    case = {"name": f"{name}: {told}", "assigner": assigner, **in_table(rules[0]), "steps": steps}
+    return {**case, "late": late} if late else case
 
 
 def _emitted(fired: list[tuple[int, int, int]]) -> list[Any]:

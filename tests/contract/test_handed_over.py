@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
+import pickle
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -405,3 +406,30 @@ def test_a_value_that_does_not_fit_is_an_error_of_its_row(wrong: Any) -> None:
     kind = "long" if isinstance(wrong, int) else "string"
     message = of_row(call, kind)
     assert "state 's' of key 'a'" in message
+
+
+class Started(KeyedProcessFunction):
+    """Begins with initial state, of which it keeps the object."""
+
+    def open(self, ctx: Any) -> None:
+        self.s = ctx.get_state(ValueStateDescriptor("s", "n long, xs array<long>"))
+        self.scratch: list[int] = []
+
+    def process_initial_state(self, row: Any, ctx: Any) -> None:
+        self.scratch[:] = [row.x]
+        self.s.update((row.x, self.scratch))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, self.s.value().xs
+
+
+def test_initial_state_is_kept_in_a_snapshot_before_the_first_rows() -> None:
+    initial = {"initial_state": [("a", 7), ("b", 8)], "initial_state_schema": SCHEMA}
+    before = KeyedProcessHarness(Started(), SCHEMA, "key", LISTS, **initial)
+    for snapshot in (before.snapshot(), pickle.loads(pickle.dumps(before.snapshot()))):
+        with KeyedProcessHarness.restore(snapshot, Started(), parallelism=2) as harness:
+            harness.process_batch([("a", 1), ("b", 2)])
+            assert sorted(harness.output()) == [("a", [7]), ("b", [8])]
+            again = harness.snapshot()
+    with KeyedProcessHarness.restore(again, Started()) as harness:
+        assert harness.process_batch([("a", 3)]) == [("a", [7])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -398,3 +398,80 @@ def test_configuration() -> None:
         StateTtlConfig.new_builder(timedelta(0)).build()
     with pytest.raises(TypeError, match="timedelta or a Time"):
         StateTtlConfig.new_builder(10).build()  # type: ignore[arg-type]
+
+
+class ReadsThenWritesEarlier(KeyedProcessFunction):
+    """A row looks for a value, and a timer at an earlier time writes one."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def open(self, ctx: Any) -> None:
+        ttl = (
+            StateTtlConfig.new_builder(Time.milliseconds(100))
+            .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+            .set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.EventTime)
+            .build()
+        )
+        described: Any
+        if self.kind == "value":
+            described = ValueStateDescriptor("s", "long")
+            described.enable_time_to_live(ttl)
+            self.s = ctx.get_state(described)
+        elif self.kind == "list":
+            described = ListStateDescriptor("s", "long")
+            described.enable_time_to_live(ttl)
+            self.s = ctx.get_list_state(described)
+        else:
+            described = MapStateDescriptor("s", "long", "long")
+            described.enable_time_to_live(ttl)
+            self.s = ctx.get_map_state(described)
+
+    def held(self) -> Any:
+        if self.kind == "value":
+            return self.s.value() is not None
+        return bool(list(self.s.get())) if self.kind == "list" else self.s.contains(1)
+
+    def write(self) -> None:
+        if self.kind == "value":
+            self.s.update(1)
+        elif self.kind == "list":
+            self.s.add(1)
+        else:
+            self.s.put(1, 1)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.what == "timer":
+            ctx.timer_service().register_event_time_timer(110)
+        if row.what == "cleared":
+            self.write()
+            self.held()
+            self.s.clear()
+        yield (self.held(),)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        self.write()
+
+
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
+@pytest.mark.parametrize("before", ["looked for", "cleared"])
+def test_what_was_not_there_was_not_used(kind: str, before: str) -> None:
+    """A value lives from when it was written, not from when its key had none, or another one."""
+
+    def at(time: int) -> datetime:
+        return datetime.fromtimestamp(time / 1000, timezone.utc)
+
+    schema = "key string, what string, time timestamp"
+    with KeyedProcessHarness(
+        ReadsThenWritesEarlier(kind), schema, "key", "held boolean", event_time="time"
+    ) as harness:
+        harness.process_batch([("a", "timer", at(100))], watermark=50)
+        harness.process_batch([("a", before, at(200))], watermark=150)  # the timer writes last
+        assert harness.process_batch([("a", "", at(240))], watermark=240) == [(True,)]
+    with KeyedProcessHarness(
+        ReadsThenWritesEarlier(kind), schema, "key", "held boolean", event_time="time"
+    ) as harness:
+        harness.process_batch([("a", "timer", at(100))], watermark=50)
+        harness.process_batch([("a", before, at(200))], watermark=150)
+        harness.process_batch([("b", "", at(260))], watermark=260)
+        assert harness.process_batch([("a", "", at(270))], watermark=260) == [(False,)]

@@ -36,7 +36,7 @@ def noting(cls: Any, spec: StateSpec) -> Any:
     note = notes.get(spec.kind, _NotingValue)
     members = {"_on_read": on_read, "_by_event_time": by_event_time}
     if note is _NotingValue:
-        writes = {name for name in ("update", "add") if hasattr(cls, name)}
+        writes = {name for name in ("update", "add", "clear") if hasattr(cls, name)}
         reads = {name for name in _VALUE_READS if on_read and hasattr(cls, name)}
         members |= {name: _with_note(getattr(cls, name)) for name in writes | reads}
     return type(cls.__name__, (note, cls), members)
@@ -45,7 +45,11 @@ def noting(cls: Any, spec: StateSpec) -> Any:
 def _with_note(method: Any) -> Any:
     def noted(self: Any, *args: Any, **named: Any) -> Any:
         result = method(self, *args, **named)
-        self._note(self._cursor.slot)
+        slot = self._cursor.slot
+        if self._cells[slot] is not None:
+            self._note(slot)
+        else:  # a value that comes later was not used before
+            self._used.pop(slot, None)
         return result
 
     return noted
@@ -117,7 +121,7 @@ class _NotingList(_Noting):
 
     def get(self) -> list[Any]:
         elements: list[Any] = super().get()  # type: ignore[misc]
-        if self._on_read:
+        if self._on_read and elements:
             self._note((self._cursor.slot, True))
         return elements
 
@@ -134,6 +138,8 @@ class _NotingList(_Noting):
     def update(self, values: Iterable[Any]) -> None:
         values = self._checked(values)
         super().update(values)  # type: ignore[misc]
+        for whole in (True, False):
+            self._used.pop((self._cursor.slot, whole), None)
         if values:
             self._note((self._cursor.slot, False))
 
@@ -150,11 +156,13 @@ class _NotingMap(_Noting):
 
     _hashable: Any
     _key_codec: Any
+    _cell: Callable[[], Any]
 
     def _note_key(self, key: Any) -> None:
-        if self._hashable is not None:
-            key = self._hashable(key)
-        self._note((self._cursor.slot, key))
+        self._note((self._cursor.slot, self._noted_as(key)))
+
+    def _noted_as(self, key: Any) -> Any:
+        return key if self._hashable is None else self._hashable(key)
 
     def _noted(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Notes entries as an iterator comes to them; they are of the key that there is now."""
@@ -183,6 +191,18 @@ class _NotingMap(_Noting):
     def put(self, key: Any, value: Any) -> None:
         super().put(key, value)  # type: ignore[misc]
         self._note_key(key)
+
+    def remove(self, key: Any) -> None:
+        super().remove(key)  # type: ignore[misc]
+        self._used.pop((self._cursor.slot, self._noted_as(key)), None)
+
+    def clear(self) -> None:
+        slot, cell = self._cursor.slot, self._cell()
+        # Of a map that stays with the JVM an iterator may have noted keys that are not known here.
+        noted = [entry for entry in self._used if entry[0] == slot] if cell.remote else ()
+        for entry in noted or [(slot, key) for key in cell]:
+            self._used.pop(entry, None)
+        super().clear()  # type: ignore[safe-super]
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         items: Iterable[tuple[Any, Any]] = super().items()  # type: ignore[misc]

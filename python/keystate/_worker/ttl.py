@@ -138,10 +138,12 @@ class _NotingList(_Noting):
     def update(self, values: Iterable[Any]) -> None:
         values = self._checked(values)
         super().update(values)  # type: ignore[misc]
-        for whole in (True, False):
-            self._used.pop((self._cursor.slot, whole), None)
+        slot = self._cursor.slot
         if values:
-            self._note((self._cursor.slot, False))
+            self._note((slot, False))
+        else:  # elements that come later were not used before
+            self._used.pop((slot, True), None)
+            self._used.pop((slot, False), None)
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         whole = pa.array([entry[1] for entry in used], pa.bool_())

@@ -118,6 +118,8 @@ def start(
         **{
             PROVIDER: f"{SPARK}{provider}StateStoreProvider",
             CHANGELOG: changelog,
+            # With timeouts by processing time Spark would run one such batch after the other.
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
         }
     )
@@ -195,6 +197,6 @@ def test_transform_with_state(
 def test_an_operator_that_is_not_there(stream: Any, settings: Any, tmp_path: Path) -> None:
     fed = start(stream, settings, "RocksDB", "false", spark_applied, 2)
     successor = Successor(Applied(), {}, key="user string")
-    with pytest.raises(CheckpointError, match=r"KEYSTATE_NO_SUCH_STATE.*no operator 7"):
+    with pytest.raises(CheckpointError, match="no operator 7"):
         admin.import_as(str(fed.checkpoint), str(tmp_path / "functions"), {7: successor})
     assert [path.name for path in tmp_path.iterdir()] == ["stream1"], "nothing is left"

@@ -58,7 +58,7 @@ class PackagesSuite extends AnyFunSuite {
     val allowed = Map(
       "keystate" -> Set(s"$root.encoding"),
       "keystate.stream" -> Set(s"$root.jvm"),
-      "keystate.windows" -> Set(s"$root.jvm"),
+      "keystate.windows" -> Set(s"$root.encoding", s"$root.jvm"),
       "import keystate._" -> Set.empty[String]
     ).withDefaultValue(Set.empty[String])
     val found = uses.collect {

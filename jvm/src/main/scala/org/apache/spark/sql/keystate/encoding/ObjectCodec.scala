@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeProjection,
   UnsafeRow
 }
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.DataType
 
 /** Turns objects of one type into the rows that states store, and back. A struct becomes a row of
@@ -92,6 +93,13 @@ private[keystate] object ObjectCodec {
   def dataType(encoder: ExpressionEncoder[_]): DataType =
     (if (encoder.isSerializedAsStructForTopLevel) encoder.schema
      else encoder.schema.head.dataType).asNullable
+
+  /** Bound to its own columns. Any of them may be null: a field may have been declared otherwise
+    * when its value was stored. So the deserializer looks, and Spark's AssertNotNull refuses a null
+    * for which the class has no place, where 0 would be read without a look.
+    */
+  def bound(encoder: ExpressionEncoder[Any]): ExpressionEncoder[Any] =
+    encoder.resolveAndBind(DataTypeUtils.toAttributes(encoder.schema.asNullable))
 
   def expression(encoder: Encoder[_]): ExpressionEncoder[Any] =
     encoderFor(encoder).asInstanceOf[ExpressionEncoder[Any]]

@@ -15,5 +15,5 @@ object ValueCopies {
 
   /** To be made on the driver: an unbound encoder does not survive serialisation. */
   def apply(encoder: Encoder[_]): ValueCopies =
-    new ValueCopies(ObjectCodec.expression(encoder).resolveAndBind())
+    new ValueCopies(ObjectCodec.bound(ObjectCodec.expression(encoder)))
 }

@@ -71,6 +71,6 @@ private[keystate] object DeclaredState {
       throw KeystateErrors.declaration(
         s"The type of state '$name' is an Option of a struct: declare the struct, null is none."
       )
-    encoder.resolveAndBind()
+    ObjectCodec.bound(encoder)
   }
 }

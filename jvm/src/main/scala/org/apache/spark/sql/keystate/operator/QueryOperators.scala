@@ -29,9 +29,10 @@ private[keystate] object QueryOperators {
     })
   )
 
-  /** Does nothing but for the first micro-batch of a run, and for plans that are only explained. */
+  /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =
-    if (info.storeVersion > 0 && !checked.contains(info.queryRunId))
+    if (info.storeVersion == 0) { val _ = checked.add(info.queryRunId) } // nothing to compare with
+    else if (!checked.contains(info.queryRunId))
       for {
         query <- session.sharedState.activeStreamingQueries.values.toArray.collectFirst {
           case query: org.apache.spark.sql.execution.streaming.runtime.StreamExecution

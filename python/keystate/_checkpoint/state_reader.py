@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
+from pyspark.sql.types import StructType
 
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
@@ -60,11 +60,10 @@ class StateReader:
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         return self._lists(chosen, self._batch(chosen, None))
 
-    def key_type(self, operator: int) -> T.StructType | None:
+    def key_type(self, operator: int) -> StructType | None:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
-        # Those that Spark reads come first.
-        for state in sorted(chosen["states"], key=lambda one: unread_type(one) is not None):
+        for state in chosen["states"]:
             if state["kind"] in _KEYED:
                 newest = self._batch(chosen, None)
                 key = self._keyed(operator, newest, state).schema["key"].dataType
@@ -72,7 +71,7 @@ class StateReader:
                 key = stored_type(state["properties"]["keyType"], state["name"])
             else:
                 continue
-            assert isinstance(key, T.StructType)
+            assert isinstance(key, StructType)
             return key
         return None
 
@@ -118,12 +117,12 @@ class StateReader:
             df = reader.load(self.checkpoint)
             foreign = foreign_types(bridge.schema(df))
         except Exception as e:
-            unread = self._unread(operator, state)
-            if unread is None and "IncompatibleSchemaException" not in str(e):
+            if "IncompatibleSchemaException" not in str(e):
                 raise
             raise CheckpointError(
                 f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be "
-                f"read: {unread or _OF_THE_KEY}, which Spark's statestore source does not read. "
+                "read: Spark's statestore source has no times of day, intervals and maps whose keys are no "
+                "strings, and reads no state of an operator that has one. "
                 "keystate.admin.lookup gives what a key has",
                 code="KEYSTATE_NO_SUCH_STATE",
             ) from None
@@ -134,23 +133,6 @@ class StateReader:
                 "PySpark would run it to read the state"
             )
         return df
-
-    def _unread(self, operator: int, state: dict[str, Any]) -> str | None:
-        """Which type keeps Spark from reading a state: its own, or that of one beside it."""
-        own = unread_type(state)
-        if own is not None:
-            return f"it has the type {own}"
-        (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
-        for other in chosen["states"]:
-            kind = unread_type(other)
-            # The query leaves such a state out of what Spark reads, from its next batch on.
-            if kind is not None:
-                return (
-                    f"this checkpoint is of an earlier release, and state '{other['name']}' beside "
-                    f"it has the type {kind}; let the query run one batch with this release. It is "
-                    "a type"
-                )
-        return None
 
     def _choose(
         self, state: str | None, operator: int | None
@@ -185,34 +167,6 @@ class StateReader:
 
 
 _KEYED = ("value", "list", "map", "sorted_map")
-_OF_THE_KEY = "a column of the key has a type"
-
-
-def unread_type(state: dict[str, Any]) -> str | None:
-    """A type in a state that Spark's statestore source does not read; ``None`` if there is none."""
-    known = state["properties"]
-    for name in ("valueType", "keyType"):
-        if name in known and state["kind"] in _KEYED:
-            found = _unread_part(stored_type(known[name], state["name"]))
-            if found is not None:
-                return found.simpleString()
-    return None
-
-
-def _unread_part(data_type: T.DataType) -> T.DataType | None:
-    """Such a type, or the part of one that is: Avro, by which Spark reads, does not have it."""
-    if isinstance(data_type, (T.TimeType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
-        return data_type
-    parts: list[T.DataType] = []
-    if isinstance(data_type, T.MapType):
-        if not isinstance(data_type.keyType, T.StringType):
-            return data_type
-        parts = [data_type.valueType]
-    elif isinstance(data_type, T.ArrayType):
-        parts = [data_type.elementType]
-    elif isinstance(data_type, T.StructType):
-        parts = [field.dataType for field in data_type.fields]
-    return next((found for found in map(_unread_part, parts) if found is not None), None)
 
 
 def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:

@@ -209,6 +209,8 @@ class Instance:
         with pa.ipc.new_stream(sink, self._schema) as writer:
             for at in range(0, len(rows), _ROWS_PER_ARROW_BATCH):
                 part = rows[at : at + _ROWS_PER_ARROW_BATCH]
+                if self._bare:
+                    part = [row if self._is_row(row) else (row,) for row in part]
                 try:
                     columns = self._output.encode_columns(part)
                 except Misfit as e:

@@ -2,12 +2,11 @@ package org.apache.spark.sql.keystate.metadata
 
 import java.util.UUID
 
-import scala.util.{Try, Using}
+import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.avro.SchemaConverters
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateVariableInfo,
@@ -97,7 +96,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
     before.foreach(schema => SchemaEvolution.checkKey(groupingKey(schema.keySchema), keySchema))
-    val now = readable(columnFamilies.values.toList.sortBy(_.colFamilyName))
+    val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
     last match {
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
       case _ =>
@@ -157,16 +156,6 @@ private[keystate] object SparkStateSchema {
     SparkFiles.reading(path) {
       Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
     }
-  }
-
-  /** The states that Spark's reader can read. It makes Avro schemas of all in the file, and one that
-    * Avro does not have, as of a map whose keys are no strings, would make it read none. All of them
-    * if it can read none: the file also tells the key.
-    */
-  private def readable(all: List[StateStoreColFamilySchema]): List[StateStoreColFamilySchema] = {
-    def fits(schema: StructType) = Try(SchemaConverters.toAvroType(schema)).isSuccess
-    val fitting = all.filter(state => fits(state.keySchema) && fits(state.valueSchema))
-    if (fitting.isEmpty) all else fitting
   }
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and

@@ -121,8 +121,8 @@ class StateReader:
                 raise
             raise CheckpointError(
                 f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be "
-                "read: Spark's statestore source has no times of day, intervals and maps whose keys are no "
-                "strings, and reads no state of an operator that has one. "
+                "read: Spark's statestore source has no times of day, intervals and maps whose "
+                "keys are no strings, and reads no state of an operator that has one. "
                 "keystate.admin.lookup gives what a key has",
                 code="KEYSTATE_NO_SUCH_STATE",
             ) from None

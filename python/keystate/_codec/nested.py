@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -85,7 +85,9 @@ class ArrayCodec(Codec):
         """A value whose elements can be gone through; NumPy's arrays as lists."""
         if value is None or isinstance(value, (list, tuple)):
             return value
-        if isinstance(value, np.ndarray) and value.ndim > 0:
+        # Workers do without NumPy unless a function imports it.
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim > 0:
             return value.tolist()
         raise Misfit(value, self.name)
 

@@ -156,23 +156,28 @@ is_sound(PyTypeObject *cls, PyObject *value)
     return cls != &PyUnicode_Type || is_text(value);
 }
 
+/* Whether a value of a field is of just this class, and fits. */
 static inline int
-fits(const Field *field, PyObject *value)
+is_of(const Field *field, PyObject *cls, PyObject *value)
 {
     if (value == Py_None) return field->nullable;
     if (field->is_int)
         return PyLong_CheckExact(value) && is_within(value, field->lowest, field->highest);
-    return (PyObject *)Py_TYPE(value) == field->cls && is_sound(Py_TYPE(value), value);
+    return (PyObject *)Py_TYPE(value) == cls && is_sound(Py_TYPE(value), value);
+}
+
+/* Whether a value is read as it is. */
+static inline int
+fits(const Field *field, PyObject *value)
+{
+    return is_of(field, field->cls, value);
 }
 
 /* Whether a value can be taken as it is: it never changes, and it will fit. */
 static inline int
 stays(const Field *field, PyObject *value)
 {
-    if (value == Py_None) return field->nullable;
-    if (field->is_int)
-        return PyLong_CheckExact(value) && is_within(value, field->lowest, field->highest);
-    return (PyObject *)Py_TYPE(value) == field->frozen && is_sound(Py_TYPE(value), value);
+    return is_of(field, field->frozen, value);
 }
 
 /* Whether that holds for all values of a tuple. */

@@ -78,13 +78,18 @@ class WorkerListState(WorkerState, ListState[Any]):
 
     def add_all(self, values: Iterable[Any]) -> None:
         # Before the list is looked at: a generator may read and change it.
-        checked = self._checked(values)
+        self._extend(self._checked(values))
+
+    def _extend(self, checked: list[Any]) -> None:
         self._cell().elements.extend(checked)
         self._dirty[self._cursor.slot] = 1
 
     def update(self, values: Iterable[Any]) -> None:
+        self._replace(self._checked(values))
+
+    def _replace(self, checked: list[Any]) -> None:
         cell = self._cell()
-        cell.elements = self._checked(values)
+        cell.elements = checked
         cell.remote = False
         cell.replaced = True
         cell.stored = 0

@@ -117,8 +117,6 @@ class _NotingValue(_Noting):
 class _NotingList(_Noting):
     """Notes a slot, and whether all of the list was used or what was added last."""
 
-    _checked: Callable[[Iterable[Any]], list[Any]]
-
     def get(self) -> list[Any]:
         elements: list[Any] = super().get()  # type: ignore[misc]
         if self._on_read and elements:
@@ -129,17 +127,15 @@ class _NotingList(_Noting):
         super().add(value)  # type: ignore[misc]
         self._note((self._cursor.slot, False))
 
-    def add_all(self, values: Iterable[Any]) -> None:
-        values = self._checked(values)
-        super().add_all(values)  # type: ignore[misc]
-        if values:
+    def _extend(self, checked: list[Any]) -> None:
+        super()._extend(checked)  # type: ignore[misc]
+        if checked:
             self._note((self._cursor.slot, False))
 
-    def update(self, values: Iterable[Any]) -> None:
-        values = self._checked(values)
-        super().update(values)  # type: ignore[misc]
+    def _replace(self, checked: list[Any]) -> None:
+        super()._replace(checked)  # type: ignore[misc]
         slot = self._cursor.slot
-        if values:
+        if checked:
             self._note((slot, False))
         else:  # elements that come later were not used before
             self._used.pop((slot, True), None)

@@ -130,7 +130,7 @@ def test_keystates_provider_on_a_checkpoint_of_spark(
     grouped.feed()
     # A function there would lose what Spark's operator has.
     before = contents(grouped.checkpoint)
-    with pytest.raises(StreamingQueryException, match="OPERATOR_NOT_MATCH_IN_STATE_METADATA"):
+    with pytest.raises(StreamingQueryException, match="KEYSTATE_OPERATORS_CHANGED"):
         query.run(spark, tmp_path / "grouped", "keyed")
     assert contents(grouped.checkpoint).items() >= before.items()
     assert grouped.run() == grouped.counts

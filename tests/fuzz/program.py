@@ -263,7 +263,7 @@ class Generator:
         if method in ("put", "cycle"):
             return method, (key, self._draw(state))
         if method == "put_all":
-            some = self._rng.sample(keys, self._rng.randint(0, 2))
+            some = self._rng.sample(keys, self._rng.randint(0, min(2, len(keys))))
             return method, tuple((each, self._draw(state)) for each in some)
         return method, (key,) if method in ("get", "remove", "contains") else ()
 

@@ -80,8 +80,8 @@ else
 SBT_TEST := test
 endif
 
-# Runs both runners, whatever the first one finds, and repeats which Scala tests failed and how
-# each of them closed.
+# Runs both runners, whatever the first one finds, and repeats which tests failed and how each of
+# them closed.
 LOGS := target/spark$(SPARK)
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
 test: install
@@ -92,7 +92,7 @@ test: install
 	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
 	    $(LOGS)/scalatest.log; \
-	  tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
+	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
 	exit $$status
 
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and

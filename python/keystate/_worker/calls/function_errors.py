@@ -8,7 +8,7 @@ from types import TracebackType
 
 from keystate.errors import FunctionError
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[2])
 _MAX_TEXT = 20_000  # characters of an error's message, and of its traceback
 
 

@@ -14,9 +14,9 @@ from keystate._compiled import Cursor
 from keystate._protocol import Control
 from keystate._spec import OperatorSpec
 from keystate._types.hash import KeyGroups
-from keystate._worker.state_client import StateClient, open_client
-from keystate._worker.states import StateFactory, WorkerState
-from keystate._worker.timers import WorkerTimers
+from keystate._worker.messages.state_client import StateClient, open_client
+from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.values import StateFactory, WorkerState
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import TimeDomain
 from keystate.metrics import MetricGroup

@@ -22,7 +22,7 @@ class Columns:
     """The columns of a message from the JVM.
 
     Attributes:
-        packs: whether answers to it are bytes, as it was; see `keystate._worker.packed`.
+        packs: whether answers to it are bytes, as it was; see `keystate._worker.messages.packed`.
     """
 
     packs = False

@@ -19,8 +19,10 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
 from keystate._codec import Codec, packed_reader
 from keystate._protocol import Answer, Control, Message, state_column
-from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.timers import Change
+from keystate._worker.messages.columns import INTEGERS, Columns
+
+#: A timer that was set or deleted: slot, domain, time, and whether it is set.
+Change = tuple[int, int, int, bool]
 
 #: What the bytes begin with.
 _ARROW, _ROWS = 0, 1

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from keystate._codec import Misfit
 from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
-from keystate._worker.pickled import Pickles
-from keystate._worker.raw_state import (
+from keystate._worker.operator_state.raw_state import (
     RAW,
     RawInput,
     RawKeyedInput,
@@ -19,8 +18,9 @@ from keystate._worker.raw_state import (
     decode_raw,
     no_keys,
 )
-from keystate._worker.shared_map import SharedMapSpec, SharedMapState
-from keystate._worker.stored_elements import element_as_declared
+from keystate._worker.operator_state.shared_map import SharedMapSpec, SharedMapState
+from keystate._worker.operator_state.stored_elements import element_as_declared
+from keystate._worker.pickles.pickled import Pickles
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.functions import CheckpointedFunction, ListCheckpointed
 from keystate.runtime import KeyedStateStore

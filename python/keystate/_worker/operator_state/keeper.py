@@ -12,10 +12,10 @@ import pyarrow as pa
 from keystate._protocol import Answer, Control
 from keystate._spec import OperatorSpec
 from keystate._types.hash import key_groups_of
-from keystate._worker.instance_state import InstanceStates
-from keystate._worker.messages import list_column
-from keystate._worker.raw_state import RawKeyedState
-from keystate._worker.state_client import StateClient
+from keystate._worker.messages.columns import list_column
+from keystate._worker.messages.state_client import StateClient
+from keystate._worker.operator_state.instance_state import InstanceStates
+from keystate._worker.operator_state.raw_state import RawKeyedState
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 

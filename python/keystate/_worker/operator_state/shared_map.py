@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 from keystate._codec import Misfit, Shape, StructCodec
 from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
-from keystate._worker.map_copy import MapCopy
-from keystate._worker.stored_elements import element_as_declared
+from keystate._worker.operator_state.stored_elements import element_as_declared
+from keystate._worker.state.map_copy import MapCopy
 from keystate.errors import StateTypeError
 
 

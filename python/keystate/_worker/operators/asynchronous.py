@@ -17,13 +17,13 @@ from pyspark.sql import types as T
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
 from keystate._spec import OperatorSpec
-from keystate._worker.async_context import AsyncRowContext, Call
-from keystate._worker.context import RowContext, WorkerRuntimeContext
-from keystate._worker.event_loop import EventLoop, cancel
-from keystate._worker.function_errors import function_error
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.event_loop import EventLoop, cancel
+from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.contexts.async_context import AsyncRowContext, Call
+from keystate._worker.contexts.context import RowContext, WorkerRuntimeContext
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.keyed import KeyedOperator
 from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
 

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from keystate._protocol import Message, state_column
 from keystate._spec import StateSpec
-from keystate._worker.column_types import check_dicts, check_fields
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns
-from keystate._worker.results import Results
-from keystate._worker.slot_values import Slots, SlotValues
-from keystate._worker.states import WorkerState
+from keystate._worker.messages.columns import Columns
+from keystate._worker.messages.results import Results
+from keystate._worker.operators.column_types import check_dicts, check_fields
+from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.slot_values import Slots, SlotValues
+from keystate._worker.state.values import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
 from keystate.functions import KeyedBatch
 from keystate.state import StateDescriptor, ValueState

@@ -18,16 +18,16 @@ from keystate._codec import codec, shorten
 from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
-from keystate._worker.broadcast_state import (
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.contexts.context import RowContext
+from keystate._worker.messages.columns import Columns, list_column
+from keystate._worker.operators.broadcast_state import (
     BroadcastElementContext,
     BroadcastRowContext,
     PlainBroadcastRowContext,
     WorkerBroadcastState,
 )
-from keystate._worker.context import RowContext
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns, list_column
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.operators.keyed import KeyedOperator
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.state import StateDescriptor
 

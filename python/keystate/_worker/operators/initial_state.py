@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from keystate._codec import shorten
-from keystate._worker.row_loops import LOOPS
-from keystate._worker.two_inputs import TwoInputOperator, TwoInputRows
+from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.operators.two_inputs import TwoInputOperator, TwoInputRows
 from keystate.errors import DeclarationError
 
 

@@ -13,17 +13,17 @@ from keystate._codec import codec, shorten, struct_codec
 from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
-from keystate._worker.context import PlainRowContext, RowContext, WorkerRuntimeContext
-from keystate._worker.function_errors import function_error
-from keystate._worker.messages import INTEGERS, Columns, list_column, number
-from keystate._worker.open_state import open_state
-from keystate._worker.operator_state import InstanceKeeper
-from keystate._worker.packed import MOST_PACKED, packed_answer
-from keystate._worker.plan import FunctionPlan
-from keystate._worker.results import Results, make_results
-from keystate._worker.row_loops import LOOPS
-from keystate._worker.states import StateFactory, WorkerState
-from keystate._worker.timers import WorkerTimers
+from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.contexts.context import PlainRowContext, RowContext, WorkerRuntimeContext
+from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
+from keystate._worker.messages.packed import MOST_PACKED, packed_answer
+from keystate._worker.messages.results import Results, make_results
+from keystate._worker.operator_state.keeper import InstanceKeeper
+from keystate._worker.state.open_state import open_state
+from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.values import StateFactory, WorkerState
 from keystate.errors import KeystateError
 
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20

@@ -16,11 +16,11 @@ from keystate._codec import codec
 from keystate._compiled.plain import Call
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
-from keystate._worker.context import RowContext, event_time, field_of
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.plan import FunctionPlan
-from keystate._worker.row_loops import LOOPS
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.contexts.context import RowContext, event_time, field_of
+from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.operators.keyed import KeyedOperator
 
 
 class TwoInputRows(NamedTuple):

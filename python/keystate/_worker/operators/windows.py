@@ -16,10 +16,10 @@ from keystate._codec import codec
 from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
-from keystate._worker.context import RowContext
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.contexts.context import RowContext
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.keyed import KeyedOperator
 
 _LONGS = codec(T.LongType())
 

@@ -21,8 +21,8 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import Row
 
-from keystate._worker import plain_data
-from keystate._worker.comparisons import Comparisons, Table, TooMuch
+from keystate._worker.pickles import plain_data
+from keystate._worker.pickles.comparisons import Comparisons, Table, TooMuch
 
 
 class Refused(Exception):
@@ -184,7 +184,7 @@ _PLAIN: dict[str, _Plain] = {
     "datetime.timezone": _of(timezone, timedelta, str),
     "decimal.Decimal": _Plain(_decimal, Decimal),
     "fractions.Fraction": _Plain(_fraction, Fraction),
-    "keystate._worker.plain_data.decode": _Plain(
+    "keystate._worker.pickles.plain_data.decode": _Plain(
         lambda data: plain_data.decode(_checked(data, bytes))
     ),
     "numpy._core.multiarray.scalar": _Plain(_scalar),

@@ -17,8 +17,8 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from keystate._worker import plain_data
-from keystate._worker.pickle_reader import PickleReader, Refused
+from keystate._worker.pickles import plain_data
+from keystate._worker.pickles.pickle_reader import PickleReader, Refused
 from keystate.errors import CheckpointError, StateTypeError
 
 #: Classes and functions that pickles of a function's list may name, besides plain data's.

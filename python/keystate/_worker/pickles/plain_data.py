@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import Row
 
-from keystate._worker.comparisons import Comparisons, TooMuch
+from keystate._worker.pickles.comparisons import Comparisons, TooMuch
 
 #: The first byte. Pickles, which earlier builds wrote, begin with 0x80.
 FORMAT = b"\x01"

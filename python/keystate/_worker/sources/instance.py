@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, shorten, struct_codec
-from keystate._worker.function_errors import function_error
-from keystate._worker.instance_state import InstanceStates, Snapshot
-from keystate._worker.results import row_test
+from keystate._worker.calls.function_errors import function_error
+from keystate._worker.messages.results import row_test
+from keystate._worker.operator_state.instance_state import InstanceStates, Snapshot
 from keystate.errors import DeclarationError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener
 from keystate.runtime import RuntimeContext

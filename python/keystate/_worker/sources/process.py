@@ -26,8 +26,8 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from keystate._spec import StateSpec
-from keystate._worker.instance_state import InstanceStates, Snapshot, redistribute
-from keystate._worker.source_instance import Instance
+from keystate._worker.operator_state.instance_state import InstanceStates, Snapshot, redistribute
+from keystate._worker.sources.instance import Instance
 from keystate.errors import CheckpointError
 
 _STOP_SECONDS = 5.0

@@ -15,8 +15,8 @@ import pyarrow as pa
 from keystate._codec import offsets
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.states import WorkerState, flatten
+from keystate._worker.messages.columns import Columns
+from keystate._worker.state.values import WorkerState, flatten
 from keystate.state import ListState, StateDescriptor
 
 

@@ -17,8 +17,8 @@ from keystate._codec import Misfit, offsets
 from keystate._compiled import MapCells
 from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns
-from keystate._worker.states import WorkerState
+from keystate._worker.messages.columns import Columns
+from keystate._worker.state.values import WorkerState
 from keystate.state import MapState, StateDescriptor
 
 #: Entries that are asked for at a time.

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from keystate._spec import StateSpec
-from keystate._worker.list_state import WorkerListState
-from keystate._worker.map_state import WorkerMapState
-from keystate._worker.sorted_map import WorkerSortedMapState
-from keystate._worker.states import (
+from keystate._worker.state.lists import WorkerListState
+from keystate._worker.state.maps import WorkerMapState
+from keystate._worker.state.sorted_maps import WorkerSortedMapState
+from keystate._worker.state.ttl import noting
+from keystate._worker.state.values import (
     WorkerAggregatingState,
     WorkerFoldingState,
     WorkerReducingState,
     WorkerState,
     WorkerValueState,
 )
-from keystate._worker.ttl import noting
-from keystate._worker.window_map import WindowMapDescriptor, WorkerWindowMapState
+from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.state import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,

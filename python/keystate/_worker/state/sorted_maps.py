@@ -14,7 +14,7 @@ from weakref import ref
 
 from keystate._spec import StateSpec
 from keystate._types.ordering import sort_key
-from keystate._worker.map_state import (
+from keystate._worker.state.maps import (
     LARGEST_PAGE,
     MapCell,
     RemoteMapCell,

@@ -11,7 +11,8 @@ from itertools import compress
 import pyarrow as pa
 
 from keystate._protocol import Answer
-from keystate._worker.messages import empty_column, list_column
+from keystate._worker.messages.columns import empty_column, list_column
+from keystate._worker.messages.packed import Change
 
 _TYPES = {
     Answer.TIMER_SLOT: pa.int32(),
@@ -19,9 +20,6 @@ _TYPES = {
     Answer.TIMER_TIME: pa.int64(),
     Answer.TIMER_SET: pa.bool_(),
 }
-
-#: A timer that was set or deleted: slot, domain, time, and whether it is set.
-Change = tuple[int, int, int, bool]
 
 
 class TimerCell(dict[tuple[int, int], bool]):

@@ -15,8 +15,8 @@ import pyarrow as pa
 from keystate._codec import Misfit
 from keystate._protocol import Part
 from keystate._spec import StateSpec
-from keystate._worker.messages import empty_column, list_column
-from keystate._worker.states import WorkerState
+from keystate._worker.messages.columns import empty_column, list_column
+from keystate._worker.state.values import WorkerState
 from keystate.functions import TimeDomain
 from keystate.ttl import StateTtlConfig, needs_notes
 

@@ -21,8 +21,8 @@ from keystate._codec import Codec, Misfit, StructCodec
 from keystate._compiled import Cells, ValueCells
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
-from keystate._worker.encoding import encode_all
-from keystate._worker.messages import Columns, empty_column, list_column, nested
+from keystate._worker.messages.columns import Columns, empty_column, list_column, nested
+from keystate._worker.messages.encoding import encode_all
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import (
     AggregatingState,

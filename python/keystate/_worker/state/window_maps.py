@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, codec
 from keystate._spec import StateSpec
-from keystate._worker.sorted_map import WorkerSortedMapState
+from keystate._worker.state.sorted_maps import WorkerSortedMapState
 from keystate.state import SortedMapStateDescriptor, TypeLike
 
 _LONGS = codec(T.LongType())

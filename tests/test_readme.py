@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import quick
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +49,7 @@ for page, snippets in json.load(open(sys.argv[1])):
 """
 
 
+@pytest.mark.spark
 def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     """One process and session run them all: the complete example first, then what builds on it."""
     chapters = [found for page in CHAPTERS for found in SNIPPET.findall(page.read_text())]

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+
 from bench.processes import busy
 
 # As Spark's daemon of Python workers: nobody waits for the child, which works for two seconds.

@@ -19,7 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Each of these is a program of its own.
-PROGRAMS = [README, ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/**/*.md"))]
+PROGRAMS = [
+    README,
+    ROOT / "python" / "README.md",
+    DOCS / "start.md",
+    *sorted(DOCS.glob("*/**/*.md")),
+]
 # Needs a server: tests/connect/test_page.py runs it.
 CONNECT = DOCS / "connect.md"
 # In this order: the snippets of a page go on from those of the pages before, the first from none.

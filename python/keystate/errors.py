@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from keystate._facts import read
+
 _LEADING_CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
 
 
@@ -73,36 +75,5 @@ class FunctionError(KeystateError):
 
 #: The codes that Python raises; docs/errors.md says what they and those of the JVM mean.
 CODES: frozenset[str] = frozenset(
-    {
-        "KEYSTATE_BAD_SETTING",
-        "KEYSTATE_CANNOT_EDIT",
-        "KEYSTATE_CONFIGURATION",
-        "KEYSTATE_CORRUPT_FILE",
-        "KEYSTATE_DECLARATION",
-        "KEYSTATE_ERROR",
-        "KEYSTATE_EXTENSION_MISSING",
-        "KEYSTATE_FUNCTION_FAILED",
-        "KEYSTATE_JAR_MISSING",
-        "KEYSTATE_MISSING_VERSION",
-        "KEYSTATE_NOT_ANSWERED",
-        "KEYSTATE_NOT_IN_CALL",
-        "KEYSTATE_NO_CURRENT_KEY",
-        "KEYSTATE_NO_SESSION",
-        "KEYSTATE_NO_SUCH_STATE",
-        "KEYSTATE_NO_WATERMARK",
-        "KEYSTATE_NULL_KEY",
-        "KEYSTATE_PICKLE_REFUSED",
-        "KEYSTATE_PROTOCOL",
-        "KEYSTATE_PROVIDER_MISSING",
-        "KEYSTATE_PYTHON_VERSION",
-        "KEYSTATE_RAW_STREAM",
-        "KEYSTATE_RESERVED_NAME",
-        "KEYSTATE_RESULT_TYPE",
-        "KEYSTATE_SPARK_CONNECT",
-        "KEYSTATE_SPARK_VERSION",
-        "KEYSTATE_STATE_CHANGED",
-        "KEYSTATE_STATE_ROW",
-        "KEYSTATE_STATE_TYPE",
-        "KEYSTATE_TASK_ENDED",
-    }
+    code for code, facts in read("errors").items() if "python" in facts["raisedBy"]
 )

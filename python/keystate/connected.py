@@ -15,7 +15,7 @@ from keystate._operators.event_time import time_column
 from keystate._operators.plans import co_plan
 from keystate._operators.task import Declared, check_late_output, task_function
 from keystate._operators.typed import output_schema_of
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

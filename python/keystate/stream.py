@@ -25,7 +25,7 @@ from keystate._operators.task import BroadcastElements, Declared, check_late_out
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
-from keystate._worker.plan import FunctionPlan, Style
+from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.connected import ConnectedStreams, KeyedRows, same_types
 from keystate.errors import DeclarationError

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
 
 from keystate._jvm.base import Jvm
-from keystate._worker.pickled import SETTING
+from keystate._worker.pickles.pickled import SETTING
 from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import (

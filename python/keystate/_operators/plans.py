@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._operators.reduce import RollingReduce
-from keystate._worker.plan import AsyncCalls, FunctionPlan, Style
+from keystate._worker.calls.plan import AsyncCalls, FunctionPlan, Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError

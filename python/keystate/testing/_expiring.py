@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from keystate._protocol import Part
 from keystate._spec import StateSpec
-from keystate._worker.messages import INTEGERS, Columns
+from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate.testing._stores import BOOLEANS, ListStore, MapStore, Store
 from keystate.ttl import StateTtlConfig, needs_notes
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from keystate._codec import Misfit, codec, struct_codec
 from keystate._protocol import Message
 from keystate._types.ordering import nulls_first, sort_key
-from keystate._worker.results import row_test
+from keystate._worker.messages.results import row_test
 from keystate.errors import DeclarationError
 from keystate.state import NATURAL
 

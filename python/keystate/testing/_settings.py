@@ -26,7 +26,7 @@ from keystate._operators.task import (
 from keystate._operators.typed import typed_rows
 from keystate._protocol import Control
 from keystate._spec import resolve_schema
-from keystate._worker.plan import AsyncCalls
+from keystate._worker.calls.plan import AsyncCalls
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

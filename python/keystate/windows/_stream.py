@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from keystate._operators.event_time import time_column
 from keystate._operators.task import check_late_output
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.plan import FunctionPlan
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction

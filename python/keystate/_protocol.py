@@ -173,7 +173,8 @@ def check_version(control: dict[str, Any]) -> None:
     if version != VERSION:
         theirs = "no protocol version" if version is None else f"protocol version {version}"
         raise KeystateError(
-            f"[KEYSTATE_PROTOCOL] the jar speaks {theirs}, and this Python worker version "
+            f"the jar speaks {theirs}, and this Python worker version "
             f"{VERSION}: the Python package and the jar are of different releases: install the "
-            "same version of both"
+            "same version of both",
+            code="KEYSTATE_PROTOCOL",
         )

@@ -1,8 +1,8 @@
 """Errors that Keystate raises in Python, each with a code that stays the same over releases.
 
-Errors that a running query meets on the Spark side reach Python as ``pyspark.errors`` exceptions
-whose message has a code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``. What means the same
-on both sides has the same code.
+The message begins with the code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``. Errors that
+a running query meets on the Spark side reach Python as ``pyspark.errors`` exceptions whose message
+has it too. What means the same on both sides has the same code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class KeystateError(Exception):
     default_code: ClassVar[str] = "KEYSTATE_ERROR"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        super().__init__(message)
-        own = _LEADING_CODE.match(message)
-        self.code: str = code or (own[1] if own else self.default_code)
+        # A message that came from the JVM has its code, and so has that of an unpickled error.
+        own = None if code else _LEADING_CODE.match(message)
+        self.code: str = own[1] if own else code or self.default_code
+        super().__init__(message if own else f"[{self.code}] {message}")
 
 
 class ConfigurationError(KeystateError):
@@ -45,8 +46,6 @@ class DeclarationError(KeystateError):
 
 class CheckpointError(KeystateError):
     """An operation on a checkpoint is not possible; the checkpoint is as it was."""
-
-    default_code = "KEYSTATE_CORRUPT_FILE"
 
 
 class StateAccessError(KeystateError):
@@ -68,7 +67,7 @@ class OutputTypeError(KeystateError, TypeError):
 
 
 class FunctionError(KeystateError):
-    """A user's function raised; the message starts with its own traceback."""
+    """A user's function raised; the message has its own traceback first."""
 
     default_code = "KEYSTATE_FUNCTION_FAILED"
 

@@ -5,7 +5,7 @@ SHELL := bash
 .PHONY: install jar jars demo test sanitize lint format bench docs docs-tables dist smoke clean
 
 VERSIONS := python/keystate/versions.properties
-FACTS := python/keystate/errors.json
+FACTS := python/keystate/errors.json python/keystate/settings.json
 include $(VERSIONS)
 
 PYTHON ?= python3

@@ -131,7 +131,7 @@ lazy val jvm = project
     },
     // Facts that Python reads too.
     Compile / resourceGenerators += Def.task {
-      Seq("errors.json").map { name =>
+      Seq("errors.json", "settings.json").map { name =>
         val copy = (Compile / resourceManaged).value / "keystate" / name
         IO.copyFile((ThisBuild / baseDirectory).value / "python" / "keystate" / name, copy)
         copy

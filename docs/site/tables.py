@@ -15,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT / "python" / "keystate"
 TABLE = re.compile(r"(<!-- (\w+)\.json -->\n).*?(<!-- end -->)", re.S)
+NONE = "\N{EN DASH}"
 LANGUAGES = {"python": "Python", "scala": "Scala"}
 
 
@@ -34,8 +35,49 @@ def errors(facts: dict[str, Any]) -> list[list[str]]:
     return [head, *rows]
 
 
-MADE: dict[str, Callable[[dict[str, Any]], list[list[str]]]] = {"errors": errors}
-PAGES = [ROOT / "docs" / "errors.md"]
+def settings(facts: dict[str, Any]) -> list[list[str]]:
+    """The head of the table of settings, and its rows."""
+    head = ["Key", "Values", "Default", "May change at a restart", "Meaning"]
+    rows = [
+        [
+            f"`{key}`",
+            _values(setting),
+            _default(setting),
+            NONE if setting.get("internal") else "yes" if setting["mayChange"] else "no",
+            setting["meaning"],
+        ]
+        for key, setting in facts.items()
+    ]
+    return [head, *rows]
+
+
+def _values(setting: dict[str, Any]) -> str:
+    kind = setting["type"]
+    if kind == "integer":
+        return (
+            f"{setting['least']} {'to ' + str(setting['most']) if 'most' in setting else 'or more'}"
+        )
+    if kind == "number":
+        return f"between {setting['above']} and {setting['below']}"
+    if kind == "text":
+        return str(setting["allowed"])
+    values = [False, True] if kind == "boolean" else setting["values"]
+    return ", ".join(map(_literal, values))
+
+
+def _default(setting: dict[str, Any]) -> str:
+    if "default" not in setting:
+        return str(setting.get("defaultInWords", NONE))
+    return _literal(setting["default"])
+
+
+def _literal(value: Any) -> str:
+    return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
+
+
+Made = Callable[[dict[str, Any]], list[list[str]]]
+MADE: dict[str, Made] = {"errors": errors, "settings": settings}
+PAGES = [ROOT / "docs" / "errors.md", ROOT / "docs" / "configuration.md"]
 
 
 def with_tables(page: str) -> str:

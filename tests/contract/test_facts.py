@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import keystate
 import pytest
+from keystate import ConfigurationError, PredefinedOptions
+from keystate._facts import read
+from pyspark.sql import SparkSession
+
 from docs.site import tables
 
 MADE = [page for page in tables.ROOT.glob("docs/**/*.md") if tables.TABLE.search(page.read_text())]
@@ -21,6 +26,16 @@ def test_each_file_of_facts_is_on_a_page() -> None:
     text = "".join(page.read_text() for page in MADE)
     files = {path.stem for path in tables.FACTS.glob("*.json")}
     assert files == {found[1] for found in tables.TABLE.findall(text)} == set(tables.MADE)
+
+
+def test_bounds_of_settings_that_python_has_too() -> None:
+    settings = read("settings")
+    options = settings["spark.keystate.rocksdb.predefinedOptions"]
+    assert [option.value for option in PredefinedOptions] == options["values"]
+    assert PredefinedOptions.DEFAULT.value == options["default"]
+    most = settings["spark.keystate.maxParallelism"]["most"]
+    with pytest.raises(ConfigurationError, match=f"must be 1 to {most}, got"):
+        keystate.configure(SparkSession.builder, max_parallelism=most + 1)
 
 
 def test_another_fact_makes_another_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

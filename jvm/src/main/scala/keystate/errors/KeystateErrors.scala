@@ -460,6 +460,22 @@ object KeystateErrors {
       "that made it."
   )
 
+  def keyOutsideOfCall(): KeystateException = new KeystateException(
+    ErrorCode.NoCurrentKey,
+    "There is no current key outside of a call of the function: ask for it in processElement or " +
+      "onTimer."
+  )
+
+  def notInBroadcastElement(): KeystateException = new KeystateException(
+    ErrorCode.NotInCall,
+    "applyToKeyedState can only be called in processBroadcastElement, and not within itself."
+  )
+
+  def noTimerFires(): KeystateException = new KeystateException(
+    ErrorCode.NotInCall,
+    "timeDomain is of the timer that fires, and none does: ask for it in onTimer."
+  )
+
   def notInCall(what: String): KeystateException = new KeystateException(
     ErrorCode.NotInCall,
     s"$what was used outside of a call of the function, or in another thread than the one that called " +

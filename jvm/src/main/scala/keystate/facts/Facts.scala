@@ -14,7 +14,7 @@ private[keystate] object Facts {
   def read(file: String): Seq[(String, JsonNode)] = {
     val in = getClass.getResourceAsStream(s"/keystate/$file.json")
     try
-      new ObjectMapper().readTree(in).fields.asScala.map(e => e.getKey -> e.getValue).toVector
+      new ObjectMapper().readTree(in).properties.asScala.toVector.map(e => e.getKey -> e.getValue)
     finally in.close()
   }
 }

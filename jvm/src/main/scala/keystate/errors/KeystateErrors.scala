@@ -438,6 +438,12 @@ object KeystateErrors {
       "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
   )
 
+  def notDeclared(what: String, field: String): KeystateException = new KeystateException(
+    ErrorCode.Protocol,
+    s"The Python package does not say '$field' of $what, which this jar needs: they are of different " +
+      "releases. Install the same version of both."
+  )
+
   /** For whoever comes after the task's end: a worker, a thread of a function, a reader of a
     * result.
     */

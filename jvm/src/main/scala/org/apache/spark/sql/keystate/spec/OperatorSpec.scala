@@ -5,6 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
+import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator._
 
 /** What is declared of one keyed operator.
   *
@@ -83,22 +84,23 @@ private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
 
   def fromJson(json: String): OperatorSpec = {
-    val root = JsonMethods.parse(json)
+    val declared = new Declared("an operator", JsonMethods.parse(json))
+    import declared.field
     OperatorSpec(
-      name = (root \ "name").extractOpt[String],
-      maxParallelism = (root \ "max_parallelism").extractOpt[Int],
-      timeMode = (root \ "time_mode").extract[String],
-      timers = (root \ "timers").extract[Boolean],
-      states = (root \ "states").children.map(StateSpec.fromJson),
-      broadcast = (root \ "broadcast").children.map(StateSpec.fromJson),
-      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
-      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
-      operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
-      sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
-      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
-      lateOutputs = (root \ "late_outputs").children.map(_.extractOpt[Int]),
-      takesLateRows = (root \ "takes_late_rows").extractOpt[Boolean].getOrElse(false),
-      takesColumns = (root \ "takes_columns").extractOpt[Boolean].getOrElse(false)
+      name = field(Name).extractOpt[String],
+      maxParallelism = field(MaxParallelism).extractOpt[Int],
+      timeMode = field(TimeMode).extract[String],
+      timers = field(Timers).extract[Boolean],
+      states = field(States).children.map(StateSpec.fromJson),
+      broadcast = field(Broadcast).children.map(StateSpec.fromJson),
+      checkpointed = field(Checkpointed).extract[Boolean],
+      rawKeyed = field(RawKeyed).extract[Boolean],
+      operatorStates = field(OperatorStates).children.map(StateSpec.fromJson),
+      sideOutputs = field(SideOutputs).extract[Boolean],
+      metrics = field(Metrics).extract[Boolean],
+      lateOutputs = field(LateOutputs).children.map(_.extractOpt[Int]),
+      takesLateRows = field(TakesLateRows).extract[Boolean],
+      takesColumns = field(TakesColumns).extract[Boolean]
     )
   }
 }

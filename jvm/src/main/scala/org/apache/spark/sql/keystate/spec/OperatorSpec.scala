@@ -5,7 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
-import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator._
+import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
 
 /** What is declared of one keyed operator.
   *
@@ -35,7 +35,7 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator._
 private[keystate] final case class OperatorSpec(
     name: Option[String],
     maxParallelism: Option[Int],
-    timeMode: String,
+    timeMode: TimeMode,
     timers: Boolean,
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
@@ -87,20 +87,20 @@ private[keystate] object OperatorSpec {
     val declared = new Declared("an operator", JsonMethods.parse(json))
     import declared.field
     OperatorSpec(
-      name = field(Name).extractOpt[String],
-      maxParallelism = field(MaxParallelism).extractOpt[Int],
-      timeMode = field(TimeMode).extract[String],
-      timers = field(Timers).extract[Boolean],
-      states = field(States).children.map(StateSpec.fromJson),
-      broadcast = field(Broadcast).children.map(StateSpec.fromJson),
-      checkpointed = field(Checkpointed).extract[Boolean],
-      rawKeyed = field(RawKeyed).extract[Boolean],
-      operatorStates = field(OperatorStates).children.map(StateSpec.fromJson),
-      sideOutputs = field(SideOutputs).extract[Boolean],
-      metrics = field(Metrics).extract[Boolean],
-      lateOutputs = field(LateOutputs).children.map(_.extractOpt[Int]),
-      takesLateRows = field(TakesLateRows).extract[Boolean],
-      takesColumns = field(TakesColumns).extract[Boolean]
+      name = field(DeclaredOperator.Name).extractOpt[String],
+      maxParallelism = field(DeclaredOperator.MaxParallelism).extractOpt[Int],
+      timeMode = TimeMode.byName(field(DeclaredOperator.TimeMode).extract[String]).get,
+      timers = field(DeclaredOperator.Timers).extract[Boolean],
+      states = field(DeclaredOperator.States).children.map(StateSpec.fromJson),
+      broadcast = field(DeclaredOperator.Broadcast).children.map(StateSpec.fromJson),
+      checkpointed = field(DeclaredOperator.Checkpointed).extract[Boolean],
+      rawKeyed = field(DeclaredOperator.RawKeyed).extract[Boolean],
+      operatorStates = field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
+      sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
+      metrics = field(DeclaredOperator.Metrics).extract[Boolean],
+      lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),
+      takesLateRows = field(DeclaredOperator.TakesLateRows).extract[Boolean],
+      takesColumns = field(DeclaredOperator.TakesColumns).extract[Boolean]
     )
   }
 }

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
 from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl
+from keystate._time_mode import TimeMode
 from keystate._types.ddl import parse_ddl
 from keystate._types.ordering import sort_key
 from keystate.errors import DeclarationError
@@ -127,7 +128,7 @@ class OperatorSpec:
 
     name: str | None
     max_parallelism: int | None
-    time_mode: str
+    time_mode: TimeMode
     timers: bool
     states: tuple[StateSpec, ...]
     broadcast: tuple[StateSpec, ...] = ()
@@ -150,7 +151,7 @@ class OperatorSpec:
             {
                 names.NAME: self.name,
                 names.MAX_PARALLELISM: self.max_parallelism,
-                names.TIME_MODE: self.time_mode,
+                names.TIME_MODE: self.time_mode.value,
                 names.TIMERS: self.timers,
                 names.STATES: [state.to_json() for state in self.states],
                 names.BROADCAST: [state.to_json() for state in self.broadcast],

@@ -71,7 +71,8 @@ class AsksLate extends KeyedProcessFunction[Long, Long, String] {
     out.collect(AsksLate.heard(ctx.asInstanceOf[OnTimerContext].timeDomain()))
   }
 
-  override def close(): Unit = if (kept != null) AsksLate.atClose = AsksLate.heard(kept.getCurrentKey)
+  override def close(): Unit =
+    if (kept != null) AsksLate.atClose = AsksLate.heard(kept.getCurrentKey)
 }
 
 object AsksLate {

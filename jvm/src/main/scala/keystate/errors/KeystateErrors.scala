@@ -438,7 +438,7 @@ object KeystateErrors {
       "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
   )
 
-  def notDeclared(what: String, field: String): KeystateException = new KeystateException(
+  def fieldMissing(what: String, field: String): KeystateException = new KeystateException(
     ErrorCode.Protocol,
     s"The Python package does not say '$field' of $what, which this jar needs: they are of different " +
       "releases. Install the same version of both."

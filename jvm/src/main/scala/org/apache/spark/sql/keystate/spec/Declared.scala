@@ -13,7 +13,7 @@ private[spec] final class Declared(what: String, json: JValue) {
 
   /** Throws if it is not there; what is null says that there is none. */
   def field(name: String): JValue = json \ name match {
-    case JNothing => throw KeystateErrors.notDeclared(what, name)
+    case JNothing => throw KeystateErrors.fieldMissing(what, name)
     case found => found
   }
 }

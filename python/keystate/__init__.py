@@ -5,6 +5,10 @@
 >>> out = keystate.keyed(df, "key").process(MyFunction(), "key long, average long")
 """
 
+from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
+from keystate._streams.connected import ConnectedStreams
+from keystate._streams.keyed import KeyedStream, keyed
+from keystate._streams.plain import DataStream, stream
 from keystate.admin import rescale
 from keystate.async_functions import (
     AsyncKeyedProcessFunction,
@@ -23,7 +27,6 @@ from keystate.backends import (
     StateBackend,
 )
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from keystate.connected import ConnectedStreams
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -96,15 +99,6 @@ from keystate.state import (
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
-)
-from keystate.stream import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    DataStream,
-    KeyedStream,
-    broadcast,
-    keyed,
-    stream,
 )
 from keystate.ttl import StateTtlConfig, Time
 from keystate.union import union_keyed

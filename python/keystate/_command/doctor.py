@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate import admin
 from keystate._compiled import NATIVE
+from keystate._streams.keyed import keyed
 from keystate.errors import KeystateError
 from keystate.functions import KeyedProcessFunction
 from keystate.session import (
@@ -39,7 +40,6 @@ from keystate.session import (
     versions,
 )
 from keystate.state import ValueStateDescriptor
-from keystate.stream import keyed
 
 _OLDEST_JAVA = 17
 _ERRORS = (PySparkException, Py4JError, KeystateError)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import types as T
+from pyspark.sql import Column
 
-from keystate._codec import Shape
-from keystate._jvm import bridge
-from keystate._operators.event_time import time_column
+from keystate._operators.declared import Input, Operator, Right, Side, same_types
 from keystate._operators.plans import co_plan
-from keystate._operators.task import Declared, check_late_output, task_function
 from keystate._operators.typed import output_schema_of
+from keystate._streams.rows import applied
 from keystate._worker.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
@@ -25,35 +21,11 @@ from keystate.state import TypeLike
 #: A column that both inputs have, or the column of each.
 OrderedBy = str | Column | tuple[str | Column, str | Column]
 
-
 #: A column that both inputs have, or that of each.
 EventTime = str | tuple[str | None, str | None] | None
 
-
 #: Of late rows: one for both inputs, or that of each.
 LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
-
-
-@dataclass(frozen=True)
-class KeyedRows:
-    """A keyed input: a DataFrame, its key columns, and what the rows of a key are sorted by."""
-
-    df: DataFrame
-    keys: Sequence[Column]
-    order: Sequence[Column]
-    max_parallelism: int | None
-    shape: Shape | None = None
-
-    @property
-    def key_type(self) -> T.StructType:
-        """The key's columns."""
-        return self.df.select(*self.keys).schema
-
-
-def same_types(key: T.StructType, other: T.StructType) -> bool:
-    """Whether the columns of two keys have the same types, in the same order."""
-    types, others = ([f.dataType.simpleString() for f in each] for each in (key, other))
-    return types == others
 
 
 class ConnectedStreams:
@@ -71,7 +43,7 @@ class ConnectedStreams:
     always first.
     """
 
-    def __init__(self, first: KeyedRows, second: KeyedRows) -> None:
+    def __init__(self, first: Input, second: Input) -> None:
         keys = (first.key_type, second.key_type)
         if not same_types(*keys):
             ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
@@ -120,9 +92,15 @@ class ConnectedStreams:
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        times = _time_columns(event_time, self._first.df, self._second.df)
-        plan = dataclasses.replace(co_plan(fn, KeyedCoProcessFunction), time_columns=times)
-        return self._apply(plan, output_schema, ordered_by, name, time_mode, late_output)
+        return self._apply(
+            co_plan(fn, KeyedCoProcessFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            event_time=event_time,
+            late_output=late_output,
+        )
 
     def map(
         self,
@@ -131,10 +109,27 @@ class ConnectedStreams:
         *,
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
-    ) -> DataFrame:
-        """Applies a function of each row with one result."""
-        plan = co_plan(fn, CoMapFunction)
-        return self._apply(plan, output_schema, ordered_by, name)
+        time_mode: str = "auto",
+        late_output: LateOutput = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with one result.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: as for :meth:`process`.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+        """
+        return self._apply(
+            co_plan(fn, CoMapFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
 
     def flat_map(
         self,
@@ -143,94 +138,82 @@ class ConnectedStreams:
         *,
         ordered_by: OrderedBy | None = None,
         name: str | None = None,
+        time_mode: str = "auto",
+        late_output: LateOutput = None,
     ) -> ResultDataFrame:
-        """Applies a function of each row with any number of results."""
-        plan = co_plan(fn, CoFlatMapFunction)
-        return self._apply(plan, output_schema, ordered_by, name)
+        """Applies a function of each row with any number of results.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: as for :meth:`process`.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+        """
+        return self._apply(
+            co_plan(fn, CoFlatMapFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
 
     def _apply(
         self,
         plan: FunctionPlan,
         output_schema: TypeLike | None,
         ordered_by: OrderedBy | None,
+        *,
         name: str | None,
-        time_mode: str = "auto",
+        time_mode: str,
+        event_time: EventTime = None,
         late_output: LateOutput = None,
     ) -> ResultDataFrame:
-        first, second = self._first, self._second
-        merge = _pair(ordered_by, first.df, second.df)
-        inputs = (
-            [
-                dataclasses.replace(rows, order=[column, *rows.order])
-                for rows, column in zip((first, second), merge)
-            ]
-            if merge
-            else [first, second]
+        inputs = self._first, self._second
+        times = _both("event_time", "a column that both inputs have", event_time)
+        late = _both("late_output", "an OutputTag for both inputs", late_output)
+        merge = _merged_by(ordered_by, *inputs)
+        first, second = (
+            replace(rows.timed(time, tag), order=[*column, *rows.order])
+            for rows, time, tag, column in zip(inputs, times, late, merge)
         )
-        declared = Declared(
-            first.df.schema,
-            first.key_type,
-            output_schema_of(plan.function, output_schema),
-            name,
-            self._max_parallelism,
-            time_mode,
-            second_type=second.df.schema,
-            row_shape=first.shape,
-            second_shape=second.shape,
-            late_outputs=_late_outputs(late_output, first.df, second.df),
-        )
-
-        def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-            allowed = bridge.allowed_pickles(first.df.sparkSession)
-            whole = dataclasses.replace(declared, side_outputs=tags, pickles=allowed)
-            return bridge.process_two(
-                [rows.df for rows in inputs],
-                [rows.keys for rows in inputs],
-                [rows.order for rows in inputs],
-                bool(merge),
-                task_function(plan, whole),
+        return applied(
+            Operator(
+                plan=plan,
+                rows=first,
+                output_schema=output_schema_of(plan.function, output_schema),
+                right=Right(second, Side.CONNECTED if ordered_by is None else Side.MERGED),
+                name=name,
+                time_mode=time_mode,
+                max_parallelism=self._max_parallelism,
             )
-
-        return ResultDataFrame(run)
-
-
-def _time_columns(
-    event_time: EventTime, first: DataFrame, second: DataFrame
-) -> tuple[int | None, int | None]:
-    """The indexes of the columns of both with the event time."""
-    pair = event_time if isinstance(event_time, tuple) else (event_time, event_time)
-    if len(pair) != 2:
-        raise DeclarationError(
-            "event_time is a column that both inputs have, or a pair of the first input's column "
-            f"and the second's, got {event_time!r}"
         )
-    return time_column(first, pair[0]), time_column(second, pair[1])
 
 
-def _late_outputs(
-    late_output: LateOutput, first: DataFrame, second: DataFrame
-) -> tuple[OutputTag | None, ...]:
-    """The side output for late rows of each input."""
-    pair = late_output if isinstance(late_output, tuple) else (late_output, late_output)
+def _merged_by(ordered_by: OrderedBy | None, *inputs: Input) -> list[list[Column]]:
+    """Of each input the column by which the rows of both come; none if they do not."""
+    if ordered_by is None:
+        return [[] for _ in inputs]
+    columns = _both("ordered_by", "a column that both inputs have", ordered_by)
+    if not all(isinstance(column, (str, Column)) for column in columns):
+        raise _no_pair("ordered_by", "a column that both inputs have", ordered_by)
+    return [
+        [rows.df[column] if isinstance(column, str) else column]
+        for rows, column in zip(inputs, columns)
+    ]
+
+
+def _both(argument: str, one: str, given: Any) -> tuple[Any, Any]:
+    """What an argument says of each input: the same, or the two of a pair."""
+    pair = given if isinstance(given, tuple) else (given, given)
     if len(pair) != 2:
-        raise DeclarationError(
-            "late_output is an OutputTag, or a pair of those for the first input and the second, "
-            f"got {late_output!r}"
-        )
-    for tag, df in zip(pair, (first, second)):
-        if tag is not None:
-            check_late_output(tag, df.schema)
+        raise _no_pair(argument, one, given)
     return pair
 
 
-def _pair(ordered_by: OrderedBy | None, first: DataFrame, second: DataFrame) -> list[Column]:
-    """The columns of both that `ordered_by` names; none if it is not given."""
-    if ordered_by is None:
-        return []
-    pair = ordered_by if isinstance(ordered_by, tuple) else (ordered_by, ordered_by)
-    if len(pair) != 2 or not all(isinstance(column, (str, Column)) for column in pair):
-        raise DeclarationError(
-            "ordered_by is a column that both inputs have, or a pair of the first input's column "
-            f"and the second's, got {ordered_by!r}"
-        )
-    return [df[c] if isinstance(c, str) else c for df, c in zip((first, second), pair)]
+def _no_pair(argument: str, one: str, given: Any) -> DeclarationError:
+    return DeclarationError(
+        f"{argument} is {one}, or a pair of the first input's and the second's, got {given!r}"
+    )

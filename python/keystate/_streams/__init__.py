@@ -1,0 +1,1 @@
+"""Streams: where a DataFrame meets a function with state."""

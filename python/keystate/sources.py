@@ -18,7 +18,7 @@ from keystate._jvm import bridge
 from keystate._operators.discovery import discover_operator_states
 from keystate._operators.pickling import pickled
 from keystate._spec import check_columns, resolve_schema
-from keystate._worker.source import SourcePlan, StatefulDataSource
+from keystate._worker.sources.process import SourcePlan, StatefulDataSource
 from keystate.errors import DeclarationError
 from keystate.functions import Function
 from keystate.state import TypeLike

@@ -24,7 +24,8 @@ from keystate._codec.rows import row_class
 from keystate._compiled import plain
 from keystate._spec import StateSpec
 from keystate._types.ddl import parse_ddl
-from keystate._worker import map_state, states
+from keystate._worker.state import maps as map_state
+from keystate._worker.state import values as states
 from pyspark.sql import types as T
 
 from tests.attributes import Attributes

@@ -20,8 +20,8 @@ from keystate import (
     ProcessFunction,
     SourceFunction,
 )
-from keystate._worker.instance_state import InstanceStates
-from keystate._worker.source_instance import Instance
+from keystate._worker.operator_state.instance_state import InstanceStates
+from keystate._worker.sources.instance import Instance
 from keystate.testing import KeyedProcessHarness
 from pyspark.sql import types as T
 

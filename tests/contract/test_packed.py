@@ -13,9 +13,9 @@ import pytest
 from keystate import OutputTag
 from keystate._codec import NOT_PACKED, PackedRows, codec, packed_reader, struct_codec
 from keystate._protocol import Answer, Control, Message
-from keystate._worker.messages import INTEGERS
-from keystate._worker.packed import PackedMessage, in_bytes, packed_answer, read_message
-from keystate._worker.results import Results
+from keystate._worker.messages.columns import INTEGERS
+from keystate._worker.messages.packed import PackedMessage, in_bytes, packed_answer, read_message
+from keystate._worker.messages.results import Results
 from pyspark.sql import types as T
 
 VALUES: dict[T.DataType, list[Any]] = {

@@ -23,8 +23,8 @@ import pytest
 from keystate import CheckpointError, StateTypeError, ValueStateDescriptor
 from keystate._codec.rows import row_maker
 from keystate._spec import resolve_state
-from keystate._worker.instance_state import InstanceListState
-from keystate._worker.pickled import Pickles
+from keystate._worker.operator_state.instance_state import InstanceListState
+from keystate._worker.pickles.pickled import Pickles
 from pyspark.sql import Row
 
 SECONDS = float(os.environ.get("KEYSTATE_FUZZ_SECONDS", 600 if "SLOW" in os.environ else 8)) / 8

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate._worker import plain_data
-from keystate._worker.plain_data import DEPTH, FORMAT, Corrupt, NotPlain, decode, encode
+from keystate._worker.pickles import plain_data
+from keystate._worker.pickles.plain_data import DEPTH, FORMAT, Corrupt, NotPlain, decode, encode
 from pyspark.sql import Row
 
 from tests.contract.test_pickled import PLAIN, SECONDS

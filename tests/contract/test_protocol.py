@@ -83,7 +83,7 @@ def test_names_are_written_nowhere_else() -> None:
     only -= {"message", "rows", "keys", "broadcast", "last", "max_parallelism", "state", "batch_id"}
     only -= {"watermark", "processing_time", "parallelism"}
     package = Path(keystate.__file__).parent
-    for path in [*package.glob("_worker/*.py"), *package.glob("testing/*.py")]:
+    for path in [*package.glob("_worker/**/*.py"), *package.glob("testing/*.py")]:
         found = set(re.findall(r'"(\w+)"', path.read_text())) & only
         assert not found, f"{path.name}: {found}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystate._worker.instance_state import redistribute
+from keystate._worker.operator_state.instance_state import redistribute
 
 TABLE = json.loads(Path(__file__).with_name("redistribution_cases.json").read_text())
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate._worker.slot_values import SlotValues
+from keystate._worker.operators.slot_values import SlotValues
 
 TYPES = {
     "long": (pa.int64(), lambda n: n),

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystate._worker import state_client
-from keystate._worker.state_client import StateClient
+from keystate._worker.messages import state_client
+from keystate._worker.messages.state_client import StateClient
 from keystate.errors import KeystateError
 
 from tests.fault import drivers

@@ -19,8 +19,8 @@ from keystate import (
 )
 from keystate._operators.discovery import discover_states
 from keystate._spec import resolve_state
-from keystate._worker.context import RowContext
-from keystate._worker.open_state import open_state
+from keystate._worker.contexts.context import RowContext
+from keystate._worker.state.open_state import open_state
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
@@ -220,7 +220,7 @@ def test_discovery_opens_a_copy() -> None:
         def close(self) -> None:
             del self.opened
 
-    from keystate._worker.plan import FunctionPlan, Style
+    from keystate._worker.calls.plan import FunctionPlan, Style
     from pyspark.sql.types import LongType
 
     Stateful.element = LongType()  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._worker import plain_data
+from keystate._worker.pickles import plain_data
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 

@@ -15,7 +15,7 @@ from keystate._checkpoint.stored_types import stored_type
 from keystate._codec import codec
 from keystate._codec.evolution import to_text
 from keystate._spec import StateSpec
-from keystate._worker.stored_elements import element_as_declared
+from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate.errors import CheckpointError, DeclarationError, StateTypeError
 
 #: The name under which a checkpoint has an operator's operator state.

@@ -23,7 +23,7 @@ from keystate._jvm.base import Jvm
 from keystate._operators.declared import Operator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
-from keystate._worker.pickled import SETTING
+from keystate._worker.pickles.pickled import SETTING
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import (
     EXTENSION,

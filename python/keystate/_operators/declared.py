@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from keystate._codec import Shape
 from keystate._operators.event_time import time_column
 from keystate._spec import StateSpec, resolve_schema
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.plan import FunctionPlan
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import TypeLike

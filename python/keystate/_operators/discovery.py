@@ -10,11 +10,11 @@ import pickle
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
-from keystate._worker.event_loop import EventLoop
-from keystate._worker.instance_state import InstanceListState
-from keystate._worker.plan import FunctionPlan, Style
-from keystate._worker.raw_state import RawInput, RawKeyedInput
-from keystate._worker.shared_map import SharedMapState, entries_spec
+from keystate._worker.calls.event_loop import EventLoop
+from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._worker.operator_state.instance_state import InstanceListState
+from keystate._worker.operator_state.raw_state import RawInput, RawKeyedInput
+from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
 from keystate.metrics import MetricGroup

@@ -7,7 +7,7 @@ import inspect
 from datetime import timedelta
 from typing import Any
 
-from keystate._worker.plan import AsyncCalls, FunctionPlan, Style
+from keystate._worker.calls.plan import AsyncCalls, FunctionPlan, Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError

@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._worker.plan import FunctionPlan
-from keystate._worker.results import row_test
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.messages.results import row_test
 from keystate.errors import OutputTypeError
 from keystate.functions import KeyedProcessFunction
 from keystate.runtime import RuntimeContext

@@ -22,7 +22,7 @@ from keystate._spec import (
     resolve_lasting_state,
     resolve_schema,
 )
-from keystate._worker.plan import Style
+from keystate._worker.calls.plan import Style
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (

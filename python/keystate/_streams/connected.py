@@ -11,7 +11,7 @@ from keystate._operators.declared import Input, Operator, Right, Side, same_type
 from keystate._operators.plans import co_plan
 from keystate._operators.typed import output_schema_of
 from keystate._streams.rows import applied
-from keystate._worker.plan import FunctionPlan
+from keystate._worker.calls.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

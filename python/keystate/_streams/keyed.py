@@ -18,7 +18,7 @@ from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStrea
 from keystate._streams.connected import ConnectedStreams
 from keystate._streams.rows import RowStream
 from keystate._type_variables import ROW
-from keystate._worker.plan import Style
+from keystate._worker.calls.plan import Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.errors import DeclarationError
 from keystate.functions import (

@@ -14,7 +14,7 @@ from keystate._operators.typed import output_schema_of
 from keystate._spec import check_distinct
 from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate._streams.rows import RowStream
-from keystate._worker.plan import Style
+from keystate._worker.calls.plan import Style
 from keystate.functions import OutputTag, ProcessFunction
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike

@@ -14,7 +14,7 @@ from keystate._operators.declared import Input, Operator, Right
 from keystate._operators.plans import make_plan
 from keystate._operators.typed import output_schema_of
 from keystate._type_variables import ROW
-from keystate._worker.plan import FunctionPlan, Style
+from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.errors import DeclarationError
 from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
 from keystate.side_outputs import ResultDataFrame

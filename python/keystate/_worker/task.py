@@ -14,12 +14,12 @@ from pyspark.sql import types as T
 
 from keystate._protocol import Control, check_version
 from keystate._spec import OperatorSpec
-from keystate._worker.broadcast_operator import BroadcastOperator
-from keystate._worker.initial_state import InitialStateOperator
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.packed import in_bytes, read_message, send_answers_at_once
-from keystate._worker.plan import FunctionPlan, Style
-from keystate._worker.two_inputs import TwoInputOperator
+from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
+from keystate._worker.operators.broadcast import BroadcastOperator
+from keystate._worker.operators.initial_state import InitialStateOperator
+from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.two_inputs import TwoInputOperator
 
 # PySpark imports this when it reads the function, before it calls it.
 send_answers_at_once()
@@ -111,9 +111,9 @@ class TaskFunction:
 
 #: Operators that are loaded late: they need what others don't, such as numpy or asyncio.
 _LATE = {
-    Style.WINDOWS: ("keystate._worker.windowed_operator", "WindowedOperator"),
-    Style.BATCHES: ("keystate._worker.batches", "BatchOperator"),
-    Style.ASYNC: ("keystate._worker.async_operator", "AsyncOperator"),
+    Style.WINDOWS: ("keystate._worker.operators.windows", "WindowedOperator"),
+    Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
+    Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
 }
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keystate._protocol import Part, broadcast_column
 from keystate._spec import StateSpec
-from keystate._worker.messages import Columns, list_column
+from keystate._worker.messages.columns import Columns, list_column
 
 _KEYS_PER_PAGE = 1000
 

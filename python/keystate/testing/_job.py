@@ -11,8 +11,8 @@ from pyspark.sql import Row
 
 from keystate._codec import struct_codec
 from keystate._protocol import VERSION, Answer, Control
-from keystate._worker.messages import Columns
-from keystate._worker.state_client import OWN_CLIENT
+from keystate._worker.messages.columns import Columns
+from keystate._worker.messages.state_client import OWN_CLIENT
 from keystate.errors import DeclarationError
 from keystate.testing._broadcast import BroadcastClient, BroadcastStates, Copy
 from keystate.testing._expiring import ExpiringStore, make_store

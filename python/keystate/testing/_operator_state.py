@@ -9,9 +9,9 @@ from typing import Any
 from keystate._protocol import Answer, Control
 from keystate._spec import OperatorSpec
 from keystate._types.hash import key_groups_of
-from keystate._worker.instance_state import redistribute
-from keystate._worker.messages import INTEGERS, Columns
-from keystate._worker.state_client import OWN_CLIENT
+from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.messages.state_client import OWN_CLIENT
+from keystate._worker.operator_state.instance_state import redistribute
 
 
 class SubtaskClient:

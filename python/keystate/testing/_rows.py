@@ -15,7 +15,7 @@ from keystate._operators.declared import Input
 from keystate._operators.schema_rows import positions
 from keystate._protocol import Message
 from keystate._types.ordering import nulls_first, sort_key
-from keystate._worker.results import row_test
+from keystate._worker.messages.results import row_test
 from keystate.errors import DeclarationError
 from keystate.state import NATURAL
 

@@ -17,7 +17,7 @@ from keystate._codec import Codec, Shape, codec
 from keystate._protocol import Answer, Part, state_column
 from keystate._spec import StateSpec
 from keystate._types.ordering import sort_key
-from keystate._worker.messages import INTEGERS, Columns
+from keystate._worker.messages.columns import INTEGERS, Columns
 
 BOOLEANS = codec(T.BooleanType())
 

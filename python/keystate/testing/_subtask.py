@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from keystate._codec import codec
 from keystate._protocol import Control, Message
-from keystate._worker.keyed_operator import KeyedOperator
-from keystate._worker.messages import Columns
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.task import TaskFunction
 from keystate.testing._rows import Rows
 from keystate.testing._stores import Store, Timer

@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, codec
 from keystate._spec import resolve_type
-from keystate._worker.plan import FunctionPlan
-from keystate._worker.results import row_test
-from keystate._worker.window_map import WindowMapDescriptor, WorkerWindowMapState
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.messages.results import row_test
+from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.aggregates import AggregateFunction
 from keystate.errors import OutputTypeError, StateTypeError
 from keystate.runtime import KeyedStateStore

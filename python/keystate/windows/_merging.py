@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from keystate._worker.window_map import WindowMapDescriptor
+from keystate._worker.state.window_maps import WindowMapDescriptor
 from keystate.runtime import KeyedStateStore
 from keystate.windows._assigners import MergingWindowAssigner
 from keystate.windows._window import WindowKey, key_of, window_of

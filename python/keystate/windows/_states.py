@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, codec
 from keystate._spec import resolve_type
-from keystate._worker.window_map import WindowMapDescriptor
+from keystate._worker.state.window_maps import WindowMapDescriptor
 from keystate.errors import DeclarationError, StateTypeError
 from keystate.runtime import KeyedStateStore
 from keystate.state import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keystate._worker.window_map import WindowMapDescriptor
+from keystate._worker.state.window_maps import WindowMapDescriptor
 from keystate.functions import TimeDomain
 from keystate.runtime import KeyedStateStore
 from keystate.windows._window import LAST_TIME, WindowKey

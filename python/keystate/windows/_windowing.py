@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pyspark.sql import types as T
 
 from keystate._operators.plans import make_plan
-from keystate._worker.plan import FunctionPlan, Style
+from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction

@@ -37,7 +37,7 @@ import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
   *
   * Relies on `PythonStreamingSourceRunner`, which starts the process and calls the methods of a
   * `DataSourceStreamReader` in it. Here their arguments and results carry more than offsets; see
-  * `keystate/_worker/source.py`.
+  * `keystate/_worker/sources/process.py`.
   */
 private[keystate] final class SourceStream(source: StatefulSource, location: String)
     extends MicroBatchStream

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.python.columns
 
 import org.apache.arrow.vector.complex.ListVector
 
-import org.apache.spark.sql.vectorized.ArrowColumnVector
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
 import keystate.backend.{EntryIterator, GroupedKey}
 import keystate.ttl.TtlEntries
@@ -13,7 +13,7 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 /** A state whose time to live depends on what only the worker knows: which entries the function
   * used and, by event time, when. Besides the changes, its answers have a slot and a time for each
   * use. For a map they also have the user key. For a list they also say whether the whole list was
-  * used, or only what was added last.
+  * used, or only what was added last. For a value they also say whether it was cleared before.
   */
 private[keystate] final class UseNotes(
     channel: StateColumns,
@@ -29,8 +29,10 @@ private[keystate] final class UseNotes(
   override def packedSender(bytes: PackedBytes): StateSender = channel.packedSender(bytes)
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val counts = channel.apply(slots, columns)
     def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)
+    if (spec.kind == StateKind.Value)
+      removeFirst(slots, column(Protocol.Part.Slot), column(Protocol.Part.Reset))
+    val counts = channel.apply(slots, columns)
     val used = column(Protocol.Part.UsedSlot)
     val times = column(Protocol.Part.UsedTime)
     val touch: Int => Unit = spec.kind match {
@@ -57,6 +59,12 @@ private[keystate] final class UseNotes(
     (0 until used.numElements()).foreach(touch)
     counts
   }
+
+  /** Removes values that were cleared before they were set: a new one was not used before. */
+  private def removeFirst(slots: KeySlots, changed: ColumnarArray, resets: ColumnarArray): Unit =
+    (0 until changed.numElements()).filter(resets.getBoolean).map(changed.getInt).foreach { slot =>
+      entries.remove(family, slots.group(slot), slots.key(slot))
+    }
 
   private def touchList(group: Int, key: Array[Byte], time: Long, whole: Boolean): Unit = {
     val start = GroupedKey.prefix(key)

@@ -1,0 +1,1 @@
+"""How a user's function is called, and what becomes of its errors."""

@@ -1,0 +1,1 @@
+"""Messages between JVM and worker: rows, answers, and questions on the side channel."""

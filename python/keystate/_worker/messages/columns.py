@@ -1,0 +1,84 @@
+"""Messages between JVM and worker: Arrow batches of one row, whose columns are lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import Codec, codec
+from keystate._protocol import Message
+
+#: Of slots, and of other small numbers.
+INTEGERS = codec(T.IntegerType())
+
+
+class Columns:
+    """The columns of a message from the JVM.
+
+    Attributes:
+        packs: whether answers to it are bytes, as it was; see `keystate._worker.messages.packed`.
+    """
+
+    packs = False
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def elements(self, name: str) -> pa.Array:
+        """The elements of a list column."""
+        return self._batch.column(name)[0].values
+
+    def values(self, name: str, codec: Codec) -> list[Any]:
+        """The same as Python values."""
+        return codec.decode(self.elements(name))
+
+    def due(self) -> Iterable[tuple[int, int, int]]:
+        """Slot, domain and time of the timers that are due."""
+        return zip(
+            self.values(Message.TIMER_SLOTS, INTEGERS),
+            self.elements(Message.TIMER_DOMAINS).to_pylist(),
+            self.elements(Message.TIMER_TIMES).to_pylist(),
+        )
+
+    def bytes_of(self, name: str) -> bytes | None:
+        """The value of a column that is no list."""
+        value: bytes | None = self._batch.column(name)[0].as_py()
+        return value
+
+    def control(self) -> dict[str, Any]:
+        """What the message says besides data, of a later one of a task only what is new."""
+        control: dict[str, Any] = json.loads(self.bytes_of(Message.CONTROL) or b"")
+        return control
+
+
+def list_column(array: pa.Array) -> pa.Array:
+    """A column of one list with these elements."""
+    return pa.ListArray.from_arrays(_up_to(len(array)), array)
+
+
+@lru_cache(maxsize=1024)
+def _up_to(length: int) -> pa.Array:
+    return pa.array([0, length], pa.int32())
+
+
+@lru_cache(maxsize=1024)
+def empty_column(element: pa.DataType) -> pa.Array:
+    """A column of one empty list."""
+    return list_column(pa.array([], element))
+
+
+@lru_cache(maxsize=1024)
+def number(value: int) -> pa.Array:
+    """A column of one number."""
+    return pa.array([value], pa.int32())
+
+
+def nested(elements: pa.Array, lengths: Sequence[int]) -> pa.Array:
+    """Lists of these lengths, one after the other out of the elements."""
+    return pa.ListArray.from_arrays(pa.array(accumulate(lengths, initial=0), pa.int32()), elements)

@@ -1,0 +1,1 @@
+"""Operator state: lists, maps and raw bytes of an instance, whole in every snapshot."""

@@ -1,0 +1,113 @@
+"""Operator state of an operator's function: given to an instance, and taken after each task."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from keystate._protocol import Answer, Control
+from keystate._spec import OperatorSpec
+from keystate._types.hash import key_groups_of
+from keystate._worker.messages.columns import list_column
+from keystate._worker.messages.state_client import StateClient
+from keystate._worker.operator_state.instance_state import InstanceStates
+from keystate._worker.operator_state.raw_state import RawKeyedState
+from keystate.functions import CheckpointListener
+from keystate.runtime import KeyedStateStore
+
+
+class InstanceKeeper:
+    """Keeps a function instance and its subtask's operator state together.
+
+    What an instance holds is state too. So each snapshot gets a tag of its own, which is stored
+    with it, and the instance serves the next task only if that begins with this very snapshot.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        spec: OperatorSpec,
+        keyed: KeyedStateStore,
+        client: StateClient,
+        control: dict[str, Any],
+    ) -> None:
+        self._function = function
+        self._unions = {state.name for state, union in spec.operator_states if union}
+        self._tag: str = control[Control.OPERATOR_TAG]
+        self._snapshot_of: int | None = None
+        stored = client.operator_state(bool(self._unions))
+        restored = json.loads(stored) if stored else {"batch": None, "lists": []}
+        self._raw_keyed: RawKeyedState | None = None
+        if spec.raw_keyed:
+            most = control[Control.MAX_PARALLELISM]
+            # A batch's subtasks have keys of any group.
+            groups = range(most)
+            if control[Control.STREAMING]:
+                place = control[Control.SUBTASK], control[Control.PARALLELISM]
+                groups = key_groups_of(*place, most)
+            self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
+        self._states = InstanceStates(
+            {state.name: state for state, _ in spec.operator_states},
+            restored["batch"],
+            {entry["name"]: entry["elements"] for entry in restored["lists"]},
+            keyed,
+            self._raw_keyed,
+            control[Control.SUBTASK],
+            spec.pickles,
+        )
+
+    def initialize(self) -> None:
+        """Gives the function what its subtask had."""
+        self._states.initialize(self._function)
+        if self._raw_keyed is not None:
+            self._raw_keyed.end_restore()
+
+    def goes_on(self, control: dict[str, Any]) -> bool:
+        """Whether a task begins with what this instance has."""
+        tag: str = control[Control.OPERATOR_TAG]
+        return self._tag == tag
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        """Tells the function that its last batch counts: the next one has begun."""
+        batch = self._snapshot_of
+        if batch is not None and batch < control[Control.BATCH_ID]:
+            self._snapshot_of = None
+            if isinstance(self._function, CheckpointListener):
+                self._function.notify_checkpoint_complete(batch)
+
+    def snapshot(self, control: dict[str, Any]) -> dict[str, pa.Array]:
+        """The columns with the state after a task."""
+        batch, time = control[Control.BATCH_ID], control[Control.PROCESSING_TIME]
+        lists = self._states.snapshot(self._function, batch, time)
+        self._tag = uuid.uuid4().hex
+        self._snapshot_of = batch
+        state = {
+            "batch": batch,
+            "lists": [
+                {"name": name, "union": name in self._unions, "elements": elements}
+                for name, elements in lists.items()
+            ],
+        }
+        raw = {} if self._raw_keyed is None else self._raw_keyed.take()
+        return self._columns(self._tag.encode(), json.dumps(state).encode(), raw)
+
+    def no_snapshot(self) -> dict[str, pa.Array]:
+        """The same columns, empty."""
+        return self._columns(None, None, {})
+
+    def _columns(
+        self, tag: bytes | None, state: bytes | None, raw: Mapping[int, bytes | bytearray]
+    ) -> dict[str, pa.Array]:
+        columns = {
+            Answer.OPERATOR_TAG: pa.array([tag], pa.binary()),
+            Answer.OPERATOR_STATE: pa.array([state], pa.binary()),
+        }
+        if self._raw_keyed is not None:
+            streams = pa.array(map(bytes, raw.values()), pa.binary())
+            columns[Answer.RAW_GROUPS] = list_column(pa.array(raw, pa.int32()))
+            columns[Answer.RAW_STREAMS] = list_column(streams)
+        return columns

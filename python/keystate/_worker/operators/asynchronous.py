@@ -1,0 +1,209 @@
+"""An async function at work in a subtask: rows of different keys overlap.
+
+Each message's rows are processed to their end before it is answered, so all that states know of
+slots and generations holds while calls are in flight. A message has thousands of rows: there is
+little to gain from calls that go on beyond it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._compiled import collect
+from keystate._compiled.plain import Take
+from keystate._spec import OperatorSpec
+from keystate._worker.calls.event_loop import EventLoop, cancel
+from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.contexts.async_context import AsyncRowContext, Call
+from keystate._worker.contexts.context import RowContext, WorkerRuntimeContext
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.keyed import KeyedOperator
+from keystate.async_functions import AsyncKeyedProcessFunction
+from keystate.errors import KeystateError
+
+#: What a call emitted, as it was then, and what it raised.
+_Outcome = tuple[list[Any], Exception | None]
+
+
+class AsyncOperator(KeyedOperator):
+    """A function whose calls are awaited."""
+
+    _context: AsyncRowContext
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        assert plan.calls is not None
+        self._calls = plan.calls
+        self._loop = EventLoop(plan.calls.capacity)
+        self._ending = False
+        # A plain callable has no hook of its own.
+        default = partial(AsyncKeyedProcessFunction.timeout, plan.function)
+        self._on_timeout = getattr(plan.function, "timeout", default)
+        try:
+            super().__init__(plan, spec, key_type, row_type, output_type, control)
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def _open(self, runtime: WorkerRuntimeContext) -> None:
+        self._loop.finish(self._plan.open(runtime))
+
+    def close(self) -> None:
+        self._forget()
+        try:
+            self._loop.finish(self._plan.close())
+        finally:
+            self._loop.close()
+
+    def _make_context(self) -> RowContext:
+        return AsyncRowContext()
+
+    def _run(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
+        calls = [Call(slot, row) for slot, row in zip(slots, rows)]
+        self._loop.run(self._overlapping(calls, self._process, results))
+
+    def _fire(self, message: Columns, results: list[Any]) -> None:
+        due = message.due()
+        calls = [Call(slot, timer=(domain, time)) for slot, domain, time in due]
+        self._loop.run(self._overlapping(calls, self._fire_one, results))
+
+    # -- in the event loop ----------------------------------------------------------------------
+
+    async def _overlapping(
+        self,
+        calls: list[Call],
+        process: Callable[[Call], Awaitable[list[Any]]],
+        results: list[Any],
+    ) -> None:
+        """Makes all calls, those of a key one after the other; if one fails, ends the others."""
+        of_keys: dict[int | None, list[Call]] = {}
+        for call in calls:
+            of_keys.setdefault(call.slot, []).append(call)
+        # First the keys with the most calls, so that nobody waits for one of them in the end.
+        left = iter(sorted(of_keys.values(), key=len, reverse=True))
+        unordered = None if self._calls.ordered else results
+        workers = [
+            asyncio.ensure_future(self._work(left, process, unordered))
+            for _ in range(min(self._calls.capacity, len(of_keys)))
+        ]
+        self._ending = False
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            self._ending = True
+            await cancel([worker for worker in workers if not worker.done()])
+        if self._calls.ordered:
+            for call in calls:
+                results.extend(call.results)
+
+    async def _work(
+        self,
+        left: Iterable[list[Call]],
+        process: Callable[[Call], Awaitable[list[Any]]],
+        unordered: list[Any] | None,
+    ) -> None:
+        """Takes key after key from those that are left."""
+        for calls in left:
+            for call in calls:
+                if self._ending:  # and the call before did not let itself be cancelled
+                    return
+                call.begin()
+                try:
+                    call.results = await self._attended(call, process)
+                finally:
+                    call.end()
+                if unordered is not None:
+                    unordered.extend(call.results)
+
+    async def _attended(
+        self, call: Call, process: Callable[[Call], Awaitable[list[Any]]]
+    ) -> list[Any]:
+        try:
+            return await process(call)
+        except KeystateError:
+            raise
+        except asyncio.CancelledError as e:
+            if self._ending:
+                raise
+            # By the user's code: its row must not seem to be processed.
+            raise function_error(e, self._where()) from None
+        except Exception as e:
+            raise function_error(e, self._where()) from None
+
+    async def _process(self, call: Call) -> list[Any]:
+        outcome = await self._in_time(self._attempts(call))
+        if outcome is None:
+            return await _results_of(self._on_timeout(call.row, self._context), self._results.take)
+        results, error = outcome
+        if error is not None:
+            raise error
+        return results
+
+    async def _in_time(self, attempts: Coroutine[Any, Any, _Outcome]) -> _Outcome | None:
+        """What it returns; ``None`` if that took too long."""
+        if self._calls.timeout is None:
+            return await attempts
+        try:
+            return await asyncio.wait_for(attempts, self._calls.timeout)
+        except asyncio.TimeoutError:
+            return None
+
+    async def _attempts(self, call: Call) -> _Outcome:
+        """The last attempt's results, or its error: returned, so that no other is taken for it."""
+        retry = self._calls.retry
+        attempt = 0
+        while True:
+            attempt += 1
+            results: list[Any] = []
+            emitted: list[Any] = []  # as the function gave them: a strategy looks at them
+
+            def take(result: Any, emitted: list[Any] = emitted) -> Any:
+                emitted.append(result)
+                return self._results.take(result)
+
+            error: Exception | None = None
+            try:
+                taking = self._results.take if retry is None else take
+                results = await _results_of(self._call(call.row, self._context), taking)
+            except KeystateError:
+                raise
+            except Exception as e:
+                error = e
+            if retry is None or not retry.can_retry(attempt):
+                return results, error
+            if not retry.should_retry(emitted, error):
+                return results, error
+            await asyncio.sleep(retry.get_backoff_time_millis(attempt) / 1000)
+
+    async def _fire_one(self, call: Call) -> list[Any]:
+        assert self._timers is not None and self._on_timer is not None
+        assert call.slot is not None and call.timer is not None
+        domain, time = call.timer
+        # Not before its turn: another timer of the key may have deleted it.
+        if not self._timers.take(call.slot, domain, time):
+            return []
+        return await _results_of(self._on_timer(time, self._context), self._results.take)
+
+
+async def _results_of(returned: Any, take: Take) -> list[Any]:
+    """All results of a call, whatever kind of function it was of."""
+    if hasattr(type(returned), "__aiter__"):
+        return [take(result) async for result in returned]
+    if hasattr(type(returned), "__await__"):
+        returned = await returned
+    results: list[Any] = []
+    collect(returned, take, results)
+    return results

@@ -1,0 +1,200 @@
+"""A function of whole batches at work in a subtask: columns in, columns out, no Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate._protocol import Message, state_column
+from keystate._spec import StateSpec
+from keystate._worker.messages.columns import Columns
+from keystate._worker.messages.results import Results
+from keystate._worker.operators.column_types import check_dicts, check_fields
+from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.slot_values import Slots, SlotValues
+from keystate._worker.state.values import WorkerState
+from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
+from keystate.functions import KeyedBatch
+from keystate.state import StateDescriptor, ValueState
+
+
+class BatchOperator(KeyedOperator):
+    """An operator whose function takes a message's rows at once."""
+
+    _results: Results
+
+    _open_state = staticmethod(
+        lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
+    )
+
+    def _decode_rows(self, message: Columns) -> Any:
+        return pa.RecordBatch.from_struct_array(message.elements(Message.ROWS))
+
+    def _decode_slots(self, message: Columns) -> Any:
+        return message.elements(Message.SLOTS)
+
+    def _decode_keys(self, message: Columns) -> Any:
+        return [message.elements(Message.KEYS)]
+
+    def _new_keys(self) -> Any:
+        return ArrowKeys(self._keys, self._bare_key)
+
+    def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
+        if len(slots) == 0:
+            return
+        context = self._context
+        encoded = slots.dictionary_encode()
+        distinct = encoded.dictionary.to_numpy()
+        all_keys: ArrowKeys = context.keys  # type: ignore[assignment]
+        keys = pa.RecordBatch.from_struct_array(all_keys.take(distinct))
+        context.slots = distinct
+        try:
+            result = self._call(KeyedBatch(rows, keys, encoded.indices), context)
+        finally:
+            context.slots = None
+        if result is not None:
+            results.append(result)
+
+    def _encode(self, results: list[Any]) -> pa.Array:
+        if not results:
+            return self._results.encode([])
+        schema = pa.schema(list(self._results.arrow))
+        tables = [self._table(result, schema) for result in results]
+        columns = [column.combine_chunks() for column in pa.concat_tables(tables).columns]
+        return pa.StructArray.from_arrays(columns, fields=list(schema))
+
+    def _table(self, result: Any, schema: pa.Schema) -> pa.Table:
+        try:
+            if isinstance(result, pa.RecordBatch):
+                result = pa.Table.from_batches([result])
+            elif not isinstance(result, pa.Table):
+                result = pa.table(result)
+            result = result.select(schema.names)
+            check_fields(pa.struct(result.schema), pa.struct(schema))
+            return result.cast(schema)
+        except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
+            raise OutputTypeError(f"a result does not fit {self._results.place}: {e}") from None
+
+
+class ArrowKeys:
+    """The keys of a generation, as they came."""
+
+    def __init__(self, codec: Any, bare: bool) -> None:
+        self._codec = codec
+        self._bare = bare
+        self._keys = SlotValues(codec.arrow)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iadd__(self, arrays: list[pa.Array]) -> ArrowKeys:
+        for array in arrays:
+            self._keys.extend(array)
+        return self
+
+    def __getitem__(self, slot: int) -> Any:
+        # A slot that is None is a TypeError, as with a list.
+        key = self._codec.decode(self.take(np.array([slot], np.int64)))[0]
+        return key[0] if self._bare else key
+
+    def take(self, slots: Slots) -> pa.Array:
+        """The keys of these slots, a struct each."""
+        return self._keys.take(slots)
+
+
+class WorkerBatchState(WorkerState, ValueState[Any]):
+    """The values of all keys."""
+
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+    ) -> None:
+        super().__init__(spec, index, cursor)
+        self._default = getattr(descriptor, "default", None)
+        self._default_array: pa.Array | None = None
+        # The first message says which type: as for the rows, timestamps have the session's time
+        # zone.
+        self._values = self._old = SlotValues(self._codec.arrow)
+
+    def new_generation(self) -> None:
+        self._old = self._values
+        self._values = SlotValues(self._old.type)
+        self._dirty = bytearray()
+
+    def forget(self) -> None:
+        self.new_generation()
+        self._old = self._values
+
+    def load(self, message: Columns, carried: list[int] | None) -> None:
+        sent = message.elements(state_column(self.index))
+        if sent.type != self._values.type:
+            self._default_array = None
+            for values in {self._values, self._old}:
+                values.cast(sent.type)
+        first = len(self._values)
+        self._values.extend(sent)
+        self._dirty += bytes(len(sent))
+        if carried is not None:
+            slots = np.array(carried)
+            (kept,) = (slots >= 0).nonzero()
+            self._values.put(first + kept, self._old.take(slots[kept]))
+
+    def value(self) -> pa.Array:
+        values = self._values.take(self._slots())
+        if self._default is None:
+            return values
+        if self._default_array is None:
+            self._default_array = self._codec.encode([self._default]).cast(values.type)
+        missing = pc.is_null(values)
+        places = pc.if_else(missing, len(values), pa.array(np.arange(len(values))))
+        return pa.concat_arrays([values, self._default_array]).take(places)
+
+    def update(self, values: Any) -> None:
+        slots, kind = self._slots(), self._values.type
+        try:
+            if isinstance(values, pa.ChunkedArray):
+                values = values.combine_chunks()
+            if isinstance(values, (list, tuple, Iterator)):
+                # Python values mean what they do in a function of rows.
+                python = [v.as_py() if isinstance(v, pa.Scalar) else v for v in values]
+                values = self._codec.encode(python)
+            if not isinstance(values, pa.Array):
+                check_dicts(values, kind)
+                values = pa.array(values, kind)
+            check_fields(values.type, kind)
+            # A copy: an array may share the memory of one of NumPy's, which can change.
+            values = pa.concat_arrays([values.cast(kind)])
+        except (TypeError, ValueError, pa.ArrowException) as e:
+            raise StateTypeError(f"state '{self.spec.name}': {e}") from None
+        if len(values) != len(slots):
+            raise StateTypeError(
+                f"state '{self.spec.name}': update() needs a value for each of the batch's "
+                f"{len(slots)} keys, in the order of batch.keys, got {len(values)}"
+            )
+        self._values.put(slots, values)
+        np.frombuffer(self._dirty, np.uint8)[slots] = 1
+
+    def clear(self) -> None:
+        self.update(pa.nulls(len(self._slots()), self._values.type))
+
+    def _slots(self) -> Slots:
+        slots: Slots | None = self._cursor.slots
+        if slots is None:
+            raise StateAccessError(
+                f"state '{self.spec.name}' was used outside of process_batch, where there are no "
+                "keys"
+            )
+        return slots
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        values = self._values.take(np.array(slots))
+        try:
+            return {"": values.cast(self._codec.arrow)}
+        except pa.ArrowException as e:  # a null where there may be none
+            raise StateTypeError(f"state '{self.spec.name}': {e}") from None
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        return {"": self._codec.arrow}

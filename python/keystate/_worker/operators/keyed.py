@@ -1,0 +1,290 @@
+"""A keyed function at work in a subtask: rows and states in, results and changes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import codec, shorten, struct_codec
+from keystate._compiled import collect
+from keystate._protocol import Answer, Control, Message
+from keystate._spec import OperatorSpec
+from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.contexts.context import PlainRowContext, RowContext, WorkerRuntimeContext
+from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
+from keystate._worker.messages.packed import MOST_PACKED, packed_answer
+from keystate._worker.messages.results import Results, make_results
+from keystate._worker.operator_state.keeper import InstanceKeeper
+from keystate._worker.state.open_state import open_state
+from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.values import StateFactory, WorkerState
+from keystate.errors import KeystateError
+
+_FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
+
+
+class KeyedOperator:
+    """An opened function with its states; serves task after task while its worker lives."""
+
+    _open_state: StateFactory = staticmethod(open_state)
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        self._plan = plan
+        self._keyed = bool(key_type.fields)
+        self._context = self._make_context()
+        self._context.time_columns = plan.time_columns
+        self._rows = codec(row_type, spec.row_shape)
+        if spec.row_shape is not None:
+            self._context.field_names = row_type.names
+        self._keys = struct_codec(key_type)
+        self._bare_key = len(key_type.fields) == 1
+        if self._keys.mutable:
+            of_one = self._keys.fields[0] if self._bare_key else self._keys
+            self._context.key_copy = of_one.copy
+        self._results = make_results(output_type, spec.side_outputs, self._where)
+        runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
+        self._context.hear(control)
+        self._keeper: InstanceKeeper | None = None
+        if spec.checkpointed:
+            self._keeper = InstanceKeeper(
+                plan.function, spec, runtime, self._context.client, control
+            )
+            self._guard(self._keeper.initialize)
+        self._guard(lambda: self._open(runtime))
+        missing = [s.name for s in spec.states if s.name not in runtime.states]
+        if missing:
+            raise KeystateError(
+                f"state '{missing[0]}' was declared when the query was planned, but open() did not "
+                "ask for it in the worker: get every state in open(), unconditionally",
+                code="KEYSTATE_DECLARATION",
+            )
+        self._metrics = runtime.metrics
+        self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
+        self._timers = WorkerTimers() if plan.on_timer else None
+        self._context.timers = self._timers
+        # In a batch, once its input has ended.
+        self._fires_all = self._timers is not None and not control[Control.STREAMING]
+        self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
+        timers = [self._timers] if self._timers is not None else []
+        self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
+        self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
+        self._call = plan.call()
+        self._generation = 0
+
+    def _open(self, runtime: WorkerRuntimeContext) -> None:
+        self._plan.open(runtime)
+
+    # -- the conversation with the JVM ----------------------------------------------------------
+
+    def goes_on(self, control: dict[str, Any]) -> bool:
+        """Whether this function's instance can serve a task."""
+        return self._keeper is None or self._keeper.goes_on(control)
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        """Starts without any key: what a task knows comes from the JVM."""
+        self._generation = control[Control.GENERATION]
+        self._forget()
+        self._context.keys = self._new_keys()
+        if self._keeper is not None:
+            keeper = self._keeper
+            self._guard(lambda: keeper.begin_task(control))
+
+    def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Processes a message's rows."""
+        context = self._context
+        context.hear(control)
+        if control[Control.GENERATION] != self._generation:
+            yield from self._flush()
+            self._generation = control[Control.GENERATION]
+            context.keys = self._new_keys()
+            for store in self._stores:
+                store.new_generation()
+        self._load(message)
+        slots = self._decode_slots(message)
+        rows = self._decode_rows(message)
+        results: list[Any] = []
+        self._guard(lambda: self._run(slots, rows, results))
+        if self._timers is not None:
+            self._guard(lambda: self._fire(message, results))
+        changed = None
+        if self._timers is not None and control.get(Control.REAL_TIME):
+            # Those that are due in this batch fire in it.
+            changed = self._timers.take_recent()
+        packed = self._pack(results) if message.packs else None
+        if packed is not None:
+            yield packed_answer(packed, self._generation, changed or [])
+        elif self._timers is not None and changed is not None:
+            changes = {**self._no_changes, **self._timers.columns(changed)}
+            yield self._batch(results, changes, self._generation)
+        else:
+            yield self._batch(results)
+
+    def end_task(self) -> Iterator[pa.RecordBatch]:
+        """Returns the changes that are left."""
+        yield from self._flush()
+        if self._fires_all:
+            yield from self._fire_all()
+        last: dict[str, pa.Array] = {}
+        if self._keeper is not None:
+            keeper, control = self._keeper, self._context.control
+            self._guard(lambda: last.update(keeper.snapshot(control)))
+        if self._metrics is not None:
+            self._guard(lambda: last.update(self._metrics_column(last=True)))
+        if last:
+            yield self._batch([], last=last)
+        self._forget()
+
+    def _fire_all(self) -> Iterator[pa.RecordBatch]:
+        """Lets a batch's timers fire, those too that timers set; the JVM knows all changes."""
+        while (batch := self._context.client.timers()) is not None:
+            message = Columns(batch)
+            yield from self.answer(message, message.control())
+            yield from self._flush()
+
+    def _metrics_column(self, last: bool) -> dict[str, pa.Array]:
+        """What the function's metrics say at the end of a task, in its last answer."""
+        if self._metrics is None:
+            return {}
+        report = json.dumps(self._metrics.report()).encode() if last else None
+        return {Answer.METRICS: pa.array([report], pa.binary())}
+
+    def close(self) -> None:
+        """Closes the user's function."""
+        self._forget()
+        self._plan.close()
+
+    def _forget(self) -> None:
+        self._context.end_task()
+        for store in self._stores:
+            store.forget()
+
+    def _load(self, message: Columns) -> None:
+        keys = self._decode_keys(message)
+        self._context.keys += keys
+        carried = message.values(Message.CARRIED, INTEGERS)
+        old = carried if max(carried, default=-1) >= 0 else None
+        for state in self._states:
+            state.load(message, old)
+        if self._timers is not None:
+            self._timers.load(len(carried), old)
+
+    def _make_context(self) -> RowContext:
+        return RowContext() if self._keyed else PlainRowContext()
+
+    # What a function of batches takes as it comes.
+
+    def _new_keys(self) -> Any:
+        return []
+
+    def _decode_keys(self, message: Columns) -> Any:
+        decoded = message.values(Message.KEYS, self._keys)
+        return [key[0] for key in decoded] if self._bare_key else decoded
+
+    def _decode_slots(self, message: Columns) -> Any:
+        return message.values(Message.SLOTS, INTEGERS)
+
+    def _decode_rows(self, message: Columns) -> Any:
+        return message.values(Message.ROWS, self._rows)
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        """Answers with all changes of this generation, some slots at a time.
+
+        How large they are shows only then, so answers start small and grow.
+        """
+        size, stop, step = len(self._context.keys), 0, _FIRST_SLOTS
+        while stop < size:
+            start, stop = stop, min(stop + step, size)
+            changes = {k: v for s in self._stores for k, v in s.changes(start, stop).items()}
+            answer = self._batch([], changes, self._generation, stop)
+            fitting = step * _ANSWER_BYTES // max(answer.nbytes, 1)
+            step = max(1, min(4 * step, fitting, _MOST_SLOTS))
+            if self._fires_all:
+                self._context.client.changes(answer)
+            else:
+                yield answer
+
+    def _batch(
+        self,
+        results: list[Any],
+        changes: dict[str, pa.Array] | None = None,
+        generation: int = -1,
+        until: int = 0,
+        last: dict[str, pa.Array] | None = None,
+    ) -> pa.RecordBatch:
+        if changes is None:
+            changes = self._no_changes
+        columns = {
+            Answer.GENERATION: number(generation),
+            Answer.UNTIL: number(until),
+            Answer.OUT: list_column(self._encode(results)),
+            # In the same order in every answer: they are one Arrow stream.
+            **{name: changes[name] for name in self._no_changes},
+        }
+        if last is None:
+            last = self._keeper.no_snapshot() if self._keeper is not None else {}
+            last.update(self._metrics_column(last=False))
+        columns.update(last)
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    # -- calling the user's function ------------------------------------------------------------
+
+    def _run(self, slots: Any, rows: Any, results: list[Any]) -> None:
+        loop = LOOPS[self._plan.style]
+        loop(self._call, self._context, slots, rows, self._results.take, results)
+
+    def _fire(self, message: Columns, results: list[Any]) -> None:
+        assert self._timers is not None and self._on_timer is not None
+        context = self._context
+        for slot, domain, time in message.due():
+            if self._timers.take(slot, domain, time):
+                context.slot, context.timer = slot, (domain, time)
+                collect(self._on_timer(time, context), self._results.take, results)
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        """Runs the user's code; an error of it is reported with its own traceback first."""
+        try:
+            call()
+        except KeystateError:
+            raise
+        except Exception as e:
+            raise function_error(e, self._where()) from None
+        finally:
+            self._context.slot = None
+            self._context.row = None
+            self._context.timer = None
+
+    def _where(self) -> str:
+        """What is being processed, for messages."""
+        context = self._context
+        where = ""
+        if not self._keyed:
+            where = "" if context.row is None else f"while processing row {shorten(context.row)}"
+        elif context.slot is not None:
+            where = f"while processing key {shorten(context.get_current_key())}"
+            if context.timer is not None:
+                where += f", timer {context.timer[1]}"
+            elif context.row is not None:
+                where += f", row {shorten(context.row)}"
+        return where
+
+    def _pack(self, results: list[Any]) -> list[bytes] | None:
+        if len(results) > MOST_PACKED or not isinstance(self._results, Results):
+            return None
+        return self._results.pack(results)
+
+    def _encode(self, results: list[Any]) -> pa.Array:
+        return self._results.encode(results)

@@ -1,0 +1,128 @@
+"""A function of two inputs at work in a subtask.
+
+A message has a column of rows for each input, and says of each row which one it is of. Mostly it
+has rows of one input only, for one input comes after the other; then it is processed as a message
+of one input is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+from keystate._compiled.plain import Call
+from keystate._protocol import Control, Message
+from keystate._spec import OperatorSpec
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.contexts.context import RowContext, event_time, field_of
+from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.operators.keyed import KeyedOperator
+
+
+class TwoInputRows(NamedTuple):
+    """A message's rows: of each input, and for each row the index of its input."""
+
+    first: list[Any]
+    second: list[Any]
+    inputs: list[int]
+
+
+class TwoInputContext(RowContext):
+    """The context of a row of either input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input = 0
+        self.second_field_names: list[str] | None = None
+        self._event_time_columns: tuple[int | None, int | None] = (None, None)
+
+    def hear(self, control: dict[str, Any]) -> None:
+        super().hear(control)
+        second = control.get(Control.SECOND_EVENT_TIME_COLUMN)
+        self._event_time_columns = (
+            (control.get(Control.EVENT_TIME_COLUMN), second)
+            if self._streaming
+            else self.time_columns
+        )
+
+    def timestamp(self) -> int | None:
+        if self.timer is not None:
+            return self.timer[1]
+        column = self._event_time_columns[self.input]
+        if column is None or self.row is None:
+            return None
+        names = self.second_field_names if self.input else self.field_names
+        return event_time(field_of(self.row, column, names))
+
+
+class TwoInputOperator(KeyedOperator):
+    """A function of the rows of two inputs."""
+
+    _context: TwoInputContext
+
+    def __init__(
+        self,
+        second_type: T.StructType,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        self._second_rows = codec(second_type, spec.second_shape)
+        if spec.second_shape is not None:
+            self._context.second_field_names = second_type.names
+        self._call_second = plan.call_second()
+
+    def _make_context(self) -> RowContext:
+        return TwoInputContext()
+
+    def _decode_rows(self, message: Columns) -> Any:
+        first = self._rows.decode(message.elements(Message.ROWS))
+        second = self._second_rows.decode(message.elements(Message.SECOND_ROWS))
+        inputs = INTEGERS.decode(message.elements(Message.INPUTS)) if first and second else []
+        return TwoInputRows(first, second, inputs)
+
+    def _run(self, slots: Any, rows: TwoInputRows, results: list[Any]) -> None:
+        loop, context, take = LOOPS[self._plan.style], self._context, self._results.take
+        if not rows.second:
+            context.input = 0
+            loop(self._call, context, slots, rows.first, take, results)
+        elif not rows.first:
+            context.input = 1
+            loop(self._call_second, context, slots, rows.second, take, results)
+        else:
+            moving, mixed = self._moving(slots, rows), _mixed(rows)
+            loop(self._call_either(), context, moving, mixed, take, results)
+
+    def _call_either(self) -> Call:
+        """Calls the method for the row at hand."""
+        calls, context = (self._call, self._call_second), self._context
+        return lambda *arguments: calls[context.input](*arguments)
+
+    def _moving(self, slots: list[int], rows: TwoInputRows) -> Iterator[int]:
+        """The slots; with each the context moves to the input of its row."""
+        context = self._context
+        for slot, context.input in zip(slots, rows.inputs):
+            yield slot
+
+    def _where(self) -> str:
+        where = super()._where()
+        of_row = self._context.row is not None and self._context.timer is None
+        return f"{where}{self._of_input()}" if of_row else where
+
+    def _of_input(self) -> str:
+        """Says of a row in messages which input it is of."""
+        return f" of input {self._context.input + 1}"
+
+
+def _mixed(rows: TwoInputRows) -> list[Any]:
+    """The rows of both inputs in their order."""
+    following = (iter(rows.first).__next__, iter(rows.second).__next__)
+    return [following[which]() for which in rows.inputs]

@@ -1,0 +1,94 @@
+"""A function of windows at work in a subtask.
+
+It is given each row with its event time, late rows too. Rows come before the timers of their
+micro-batch: while they come the watermark is that of the micro-batch before, by which they are
+late, and then it passes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+from keystate._compiled.plain import Take
+from keystate._protocol import Control, Message
+from keystate._spec import OperatorSpec
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.contexts.context import RowContext
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.keyed import KeyedOperator
+
+_LONGS = codec(T.LongType())
+
+#: Before all event time: there is no watermark yet.
+NO_WATERMARK = -(2**63)
+
+
+class WindowedContext(RowContext):
+    """The context of a row, or of a timer, of a function of windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Of the row, in ms; ``None`` if it has none.
+        self.event_time: int | None = None
+        #: Of each row of the message.
+        self.event_times: list[int | None] = []
+        #: By which rows are late, in ms.
+        self.late_watermark = NO_WATERMARK
+        #: Takes a result as it is now: a call of several windows' functions has results of each.
+        self.take: Take = lambda result: result
+
+    def hear(self, control: dict[str, Any]) -> None:
+        super().hear(control)
+        watermark = control.get(Control.LATE_WATERMARK)
+        self.late_watermark = NO_WATERMARK if watermark is None else watermark
+
+    def watermark_now(self) -> int:
+        """The watermark that the row or timer at hand sees, in ms."""
+        if self.timer is None:
+            return self.late_watermark
+        watermark = self.current_watermark()
+        return NO_WATERMARK if watermark is None else watermark
+
+
+class WindowedOperator(KeyedOperator):
+    """A function of windows."""
+
+    _context: WindowedContext
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        self._time_column: int | None = plan.function.time_column
+        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        self._context.take = self._results.take
+
+    def _make_context(self) -> RowContext:
+        return WindowedContext()
+
+    def _decode_rows(self, message: Columns) -> Any:
+        rows = message.elements(Message.ROWS)
+        self._context.event_times = _millis(rows, self._time_column)
+        return self._rows.decode(rows)
+
+
+def _millis(rows: pa.Array, column: int | None) -> list[int | None]:
+    """The event times of rows in ms. Of a window, a struct of start and end, it is the end."""
+    if column is None:
+        return [None] * len(rows)
+    times = rows.field(column)
+    if pa.types.is_struct(times.type):
+        times = times.field(1)
+    micros: list[int | None] = _LONGS.decode(times.cast(pa.int64()))
+    if times.null_count:
+        return [None if each is None else each // 1000 for each in micros]
+    return [each // 1000 for each in micros if each is not None]

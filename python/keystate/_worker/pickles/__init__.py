@@ -1,0 +1,1 @@
+"""Elements of any type as bytes that run no code when they are read."""

@@ -1,0 +1,1 @@
+"""A stateful source: its process and the instances that run in it."""

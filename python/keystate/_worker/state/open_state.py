@@ -1,0 +1,50 @@
+"""Opens the states that a function asks for, by what their descriptors are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keystate._spec import StateSpec
+from keystate._worker.state.lists import WorkerListState
+from keystate._worker.state.maps import WorkerMapState
+from keystate._worker.state.sorted_maps import WorkerSortedMapState
+from keystate._worker.state.ttl import noting
+from keystate._worker.state.values import (
+    WorkerAggregatingState,
+    WorkerFoldingState,
+    WorkerReducingState,
+    WorkerState,
+    WorkerValueState,
+)
+from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
+from keystate.state import (
+    AggregatingStateDescriptor,
+    FoldingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    SortedMapStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+
+_CLASSES: dict[type[StateDescriptor], Any] = {
+    ValueStateDescriptor: WorkerValueState,
+    ReducingStateDescriptor: WorkerReducingState,
+    AggregatingStateDescriptor: WorkerAggregatingState,
+    FoldingStateDescriptor: WorkerFoldingState,
+    ListStateDescriptor: WorkerListState,
+    MapStateDescriptor: WorkerMapState,
+    SortedMapStateDescriptor: WorkerSortedMapState,
+    WindowMapDescriptor: WorkerWindowMapState,
+}
+
+
+def open_state(
+    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+) -> WorkerState:
+    """The state of a descriptor."""
+    # A user's descriptor may be of a class that is derived from one of these.
+    cls = next(_CLASSES[base] for base in type(descriptor).__mro__ if base in _CLASSES)
+    state: WorkerState = noting(cls, spec)(spec, index, cursor, descriptor)
+    return state

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import keystate
 from keystate import (
     BroadcastProcessFunction,
     CheckpointedFunction,
@@ -26,7 +27,7 @@ from keystate import (
     ReduceFunction,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 ROW = "k bigint, i bigint, xs array<bigint>"
 RULES = MapStateDescriptor("rules", "bigint", "xs array<bigint>, n bigint")
@@ -344,13 +345,13 @@ def found(program: Program, by_row: bool) -> Emitted:
     case, emitted, snapshot = CASES[program.case], [], None
     for run, partitions in zip(program.runs, program.partitions):
         if snapshot is not None:
-            harness = KeyedProcessHarness.restore(snapshot, case.make(), parallelism=partitions)
+            fn = _connected(case) if case.broadcast else case.make()
+            harness = KeyedProcessHarness.restore(snapshot, fn, parallelism=partitions)
+        elif case.broadcast:
+            harness = KeyedProcessHarness.of(_connected(case), parallelism=partitions)
         else:
-            options = dict(case.options)
-            if case.broadcast:
-                options |= {"broadcast_schema": ROW, "broadcast_states": [RULES]}
             harness = KeyedProcessHarness(
-                case.make(), ROW, case.key, ROW, parallelism=partitions, **options
+                case.make(), ROW, case.key, ROW, parallelism=partitions, **case.options
             )
         for batch in run:
             rows = _arranged(program, batch)
@@ -360,6 +361,14 @@ def found(program: Program, by_row: bool) -> Emitted:
         snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
         harness.close()
     return sorted(emitted)
+
+
+def _connected(case: Case) -> Any:
+    """A function of rows and broadcast elements, for the harness."""
+    df = rows_of(ROW)
+    stream: Any = keystate.keyed(df, case.key) if case.key else keystate.stream(df)
+    elements = keystate.broadcast(rows_of(ROW), RULES)
+    return stream.connect(elements).process(case.make(), ROW, **case.options)
 
 
 def _process(harness: Any, case: Case, rows: list[Row]) -> list[Any]:

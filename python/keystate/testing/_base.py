@@ -35,9 +35,9 @@ class OperatorHarness:
         side_outputs: Sequence[OutputTag] = (),
         pickle_allow: Sequence[str] = (),
     ) -> H:
-        """A harness of an operator, built as in a query, of :func:`keystate.testing.rows`.
+        """A harness of an operator, built as in a query, of :func:`keystate.testing.rows_of`.
 
-        >>> clicks = keystate.testing.rows("user string, time timestamp", event_time="time")
+        >>> clicks = keystate.testing.rows_of("user string, time timestamp", event_time="time")
         >>> KeyedProcessHarness.of(keystate.keyed(clicks, "user").process(Sessions(), OUTPUT))
 
         Args:

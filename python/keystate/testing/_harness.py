@@ -18,7 +18,7 @@ from keystate.testing._base import OperatorHarness
 from keystate.testing._job import Clock
 from keystate.testing._rows import Encoder, InputRows, Rows
 from keystate.testing._setup import Setup
-from keystate.testing._short import one_input, rows
+from keystate.testing._short import one_input, rows_of
 
 #: Options that belong to a function, and are not kept in a snapshot.
 _OF_ASYNC_FUNCTIONS = ("capacity", "timeout", "retry", "ordered")
@@ -81,7 +81,7 @@ class KeyedProcessHarness(OperatorHarness):
         pickle_allow: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        df = rows(input_schema, event_time=event_time)
+        df = rows_of(input_schema, event_time=event_time)
         if output_schema is not None:
             output_schema = resolve_schema(output_schema, "the output schema")
         keyed_by = {"order_by": order_by, "row_type": row_type}

@@ -19,7 +19,7 @@ class Setup:
     """An operator, and the number of its subtasks.
 
     Args:
-        made: what a stream of :func:`~keystate.testing.rows` made of a function.
+        made: what a stream of :func:`~keystate.testing.rows_of` made of a function.
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups, if the stream does not tell it.
         side_outputs: the side outputs that are read.
@@ -89,7 +89,7 @@ def _operator_of(made: Any) -> Operator:
     if operator is None:
         raise DeclarationError(
             "a harness is made of what a stream makes of a function, as keystate.keyed("
-            'keystate.testing.rows("key string"), "key").process(...), '
+            'keystate.testing.rows_of("key string"), "key").process(...), '
             f"got a {type(made).__name__}"
         )
     return operator
@@ -101,11 +101,11 @@ def _check(operator: Operator) -> None:
         initial = right is not None and right.rows is rows and right.side is Side.INITIAL
         if not isinstance(rows.df, SchemaRows) or rows.df.operator is not None:
             raise DeclarationError(
-                "a harness runs one operator, whose inputs are keystate.testing.rows(schema): test "
+                "a harness runs one operator, of inputs of keystate.testing.rows_of(schema): test "
                 "operators that follow each other one by one"
             )
         if not (rows.df.isStreaming or initial):
             raise DeclarationError(
                 "a harness runs a stream, whose rows it is given by hand: leave out the batch of "
-                "keystate.testing.rows(schema)"
+                "keystate.testing.rows_of(schema)"
             )

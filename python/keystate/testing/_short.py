@@ -26,7 +26,7 @@ from keystate.state import TypeLike
 from keystate.windows import WindowedRows
 
 
-def rows(
+def rows_of(
     schema: TypeLike, batch: Iterable[Any] | None = None, *, event_time: str | None = None
 ) -> DataFrame:
     """Rows that a test gives a harness by hand, as a DataFrame of which streams are made.

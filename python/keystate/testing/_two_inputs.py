@@ -15,7 +15,7 @@ from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
 from keystate.testing._rows import InputRows, Rows
 from keystate.testing._setup import Setup
-from keystate.testing._short import rows, two_inputs
+from keystate.testing._short import rows_of, two_inputs
 
 #: What the streams that are connected are told besides.
 _OPTIONS = {"ordered_by", "time_mode", "late_output", "name"}
@@ -63,8 +63,8 @@ class KeyedTwoInputHarness(OperatorHarness):
     ) -> None:
         for name in options.keys() - _OPTIONS:
             raise _not_an_argument(name)
-        first = rows(input_schema1, event_time=event_time1)
-        second = rows(input_schema2, event_time=event_time2)
+        first = rows_of(input_schema1, event_time=event_time1)
+        second = rows_of(input_schema2, event_time=event_time2)
         if output_schema is not None:
             output_schema = resolve_schema(output_schema, "the output schema")
         made = two_inputs(fn, (first, key_cols1), (second, key_cols2), output_schema, options)

@@ -52,9 +52,7 @@ def spec_of(
     spec = operator_spec(operator, pickled(plan, fn))
     check_names(spec)
     # The rest begins empty, as in a checkpoint that does not have it.
-    return dataclasses.replace(
-        spec, checkpointed=False, operator_states=(), raw_keyed=False, metrics=False
-    )
+    return dataclasses.replace(spec, subtask_state=None, metrics=False)
 
 
 def key_type_of(key: TypeLike) -> T.StructType:

@@ -14,8 +14,10 @@ from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
 from keystate._spec import (
     MAIN_OUTPUT,
+    InputSpec,
     OperatorSpec,
     StateSpec,
+    SubtaskStateSpec,
     check_columns,
     check_distinct,
     check_names,
@@ -112,11 +114,11 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
     plan, broadcast, second = operator.plan, operator.broadcast, operator.second
     kinds = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
     checkpointed = isinstance(plan.function, kinds)
+    raw_keyed = isinstance(plan.function, CheckpointedFunction) and bool(operator.rows.keys)
     if checkpointed and broadcast is not None:
         raise DeclarationError(
             "a function of broadcast elements can't have operator state: keep it in broadcast state"
         )
-    keyed = bool(operator.rows.keys)
     inputs = (operator.rows,) if second is None else (operator.rows, second)
     return OperatorSpec(
         name=operator.name,
@@ -125,15 +127,14 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
         timers=bool(plan.on_timer),
         states=states,
         broadcast=() if broadcast is None else broadcast.states,
-        checkpointed=checkpointed,
-        operator_states=operator_states,
-        raw_keyed=isinstance(plan.function, CheckpointedFunction) and keyed,
+        subtask_state=(
+            SubtaskStateSpec(operator_states, raw_keyed, operator.pickles) if checkpointed else None
+        ),
         side_outputs=bool(operator.side_outputs),
         metrics=metrics,
-        pickles=operator.pickles,
-        late_outputs=tuple(_index_of(each.late_output, operator) for each in inputs),
-        row_shape=operator.rows.shape,
-        second_shape=None if second is None else second.shape,
+        inputs=tuple(
+            InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
+        ),
         takes_late_rows=plan.style is Style.WINDOWS,
         takes_columns=plan.style in (Style.BATCHES, Style.WINDOWS),
     )

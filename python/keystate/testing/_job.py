@@ -151,7 +151,7 @@ class Job:
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
         work = self._assign(rows, self.timers.due(clock.watermark, clock.processing_time))
-        if self._spec.checkpointed:
+        if self._spec.subtask_state is not None:
             # Every subtask takes part in a checkpoint, one without rows too.
             for index in range(len(self._subtasks)):
                 work.setdefault(index, Work())
@@ -174,7 +174,7 @@ class Job:
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
         for index, outcome in outcomes.items():
             emitted[index] += self._take_in(outcome)
-            if self._spec.checkpointed:
+            if self._spec.subtask_state is not None:
                 self._operator_states.apply(index, outcome.messages[-1])
         return [row for part in emitted.values() for row in part]
 

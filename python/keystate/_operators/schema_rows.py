@@ -56,6 +56,15 @@ class SchemaRows(DataFrame):
         """A column: its name."""
         return self._field(item).name
 
+    def __getattr__(self, name: str) -> Any:
+        """A column: its name."""
+        if name.startswith("_") or name not in self.columns:
+            raise AttributeError(name)
+        return name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._columns.simpleString()})"
+
     def select(self, *cols: Any) -> DataFrame:
         """Some of the columns."""
         return SchemaRows(T.StructType([self._field(col) for col in cols]), self.batch)
@@ -68,6 +77,19 @@ class SchemaRows(DataFrame):
             for f in self._columns.fields
         ]
         return SchemaRows(T.StructType(fields), self.batch)
+
+    @property
+    def writeStream(self) -> Any:
+        """The rows themselves, for a sink, which has taken what there is to write."""
+        return self
+
+    def format(self, source: str) -> SchemaRows:
+        """As that of a writer: nothing is written."""
+        return self
+
+    def outputMode(self, outputMode: str) -> SchemaRows:
+        """As that of a writer: nothing is written."""
+        return self
 
     def position(self, column: Any) -> int:
         """The index of a column."""

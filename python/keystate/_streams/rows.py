@@ -137,17 +137,13 @@ class RowStream(Generic[ROW]):
         Returns:
             The query to be started: it needs a checkpoint location and, if wanted, a trigger.
         """
-        written = self._sink(fn, name=name, time_mode=time_mode)
-        return written.writeStream.format("noop").outputMode("append")
-
-    def _sink(self, fn: SinkFunction[ROW] | Callable[..., None], **options: Any) -> ResultDataFrame:
-        """What a sink emits: nothing."""
         if not self._input.df.isStreaming:
             raise DeclarationError(
                 "add_sink() needs a stream; write a batch DataFrame with df.write"
             )
         plan = make_plan(fn, SinkFunction, "invoke", Style.SINK)
-        return self._apply(plan, _NOTHING, **options)
+        written = self._apply(plan, _NOTHING, name=name, time_mode=time_mode)
+        return written.writeStream.format("noop").outputMode("append")
 
     def _apply(
         self,

@@ -89,7 +89,7 @@ def one_input(
     if isinstance(fn, FilterFunction):
         return rows.filter(fn, **options)
     if isinstance(fn, SinkFunction):
-        return rows._sink(fn, **options)
+        return rows.add_sink(fn, **options)  # type: ignore[return-value]
     return rows.process(fn, output_schema, **options)  # type: ignore[attr-defined,no-any-return]
 
 

@@ -10,7 +10,7 @@ import pickle
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keystate
@@ -254,6 +254,7 @@ class Case:
     Attributes:
         alone: whether it is run in one subtask only.
         broadcast: whether rows of key 0 are broadcast, in micro-batches of their own.
+        initial: its initial state.
     """
 
     make: Callable[[], Any]
@@ -261,19 +262,18 @@ class Case:
     key: str | tuple[()] = "k"
     alone: bool = False
     broadcast: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    initial: tuple[Row, ...] = ()
 
 
-_STATED = {
-    "initial_state": [(key, 0, [key, key]) for key in range(4)],
-    "initial_state_schema": ROW,
-}
+_INITIAL: tuple[Row, ...] = tuple((key, 0, (key, key)) for key in range(4))
 CASES = {
     "reduce": Case(Reducing, reduced),
     "map": Case(OneDict, same, key=()),
     "flat_map": Case(Growing, growing, key=()),
     "default": Case(Defaulted, defaulted),
-    "initial state": Case(Started, started, options=_STATED),
+    "initial state": Case(
+        Started, started, initial=tuple((key, 0, (key, key)) for key in range(4))
+    ),
     "operator state": Case(Buffering, buffered, alone=True),
     "broadcast": Case(Plain, by_rules(keyed=False), key=(), broadcast=True),
     "keyed broadcast": Case(Rules, by_rules(keyed=True), broadcast=True),
@@ -345,14 +345,11 @@ def found(program: Program, by_row: bool) -> Emitted:
     case, emitted, snapshot = CASES[program.case], [], None
     for run, partitions in zip(program.runs, program.partitions):
         if snapshot is not None:
-            fn = _connected(case) if case.broadcast else case.make()
-            harness = KeyedProcessHarness.restore(snapshot, fn, parallelism=partitions)
-        elif case.broadcast:
-            harness = KeyedProcessHarness.of(_connected(case), parallelism=partitions)
+            harness = KeyedProcessHarness.restore(snapshot, _built(case), parallelism=partitions)
+        elif case.broadcast or case.initial:
+            harness = KeyedProcessHarness.of(_built(case), parallelism=partitions)
         else:
-            harness = KeyedProcessHarness(
-                case.make(), ROW, case.key, ROW, parallelism=partitions, **case.options
-            )
+            harness = KeyedProcessHarness(case.make(), ROW, case.key, ROW, parallelism=partitions)
         for batch in run:
             rows = _arranged(program, batch)
             for some in [[row] for row in rows] if by_row else [rows]:
@@ -363,12 +360,17 @@ def found(program: Program, by_row: bool) -> Emitted:
     return sorted(emitted)
 
 
-def _connected(case: Case) -> Any:
-    """A function of rows and broadcast elements, for the harness."""
-    df = rows_of(ROW)
-    stream: Any = keystate.keyed(df, case.key) if case.key else keystate.stream(df)
-    elements = keystate.broadcast(rows_of(ROW), RULES)
-    return stream.connect(elements).process(case.make(), ROW, **case.options)
+def _built(case: Case) -> Any:
+    """What the harness takes: an operator, where there is more than a function."""
+    if case.initial:
+        initial = rows_of(ROW, [(key, i, list(xs)) for key, i, xs in case.initial])
+        return keystate.keyed(rows_of(ROW), "k").process(case.make(), ROW, initial_state=initial)
+    if case.broadcast:
+        stream: Any = (
+            keystate.keyed(rows_of(ROW), "k") if case.key else keystate.stream(rows_of(ROW))
+        )
+        return stream.connect(keystate.broadcast(rows_of(ROW), RULES)).process(case.make(), ROW)
+    return case.make()
 
 
 def _process(harness: Any, case: Case, rows: list[Row]) -> list[Any]:

@@ -24,7 +24,7 @@ OrderedBy = str | Column | tuple[str | Column, str | Column]
 #: A column that both inputs have, or that of each.
 EventTime = str | tuple[str | None, str | None] | None
 
-#: Of late rows: one for both inputs, or that of each.
+#: Where late rows go: one side output for both inputs, or that of each.
 LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
 
 

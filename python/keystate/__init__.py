@@ -5,10 +5,6 @@
 >>> out = keystate.keyed(df, "key").process(MyFunction(), "key long, average long")
 """
 
-from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
-from keystate._streams.connected import ConnectedStreams
-from keystate._streams.keyed import KeyedStream, keyed
-from keystate._streams.plain import DataStream, stream
 from keystate.admin import rescale
 from keystate.async_functions import (
     AsyncKeyedProcessFunction,
@@ -100,6 +96,10 @@ from keystate.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
+from keystate.streams.connected import ConnectedStreams
+from keystate.streams.keyed import KeyedStream, keyed
+from keystate.streams.plain import DataStream, stream
 from keystate.ttl import StateTtlConfig, Time
 from keystate.union import union_keyed
 

@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from keystate._spec import DELAY_KEY
-from keystate._streams.keyed import ColumnLike, KeyedStream, keyed
 from keystate.errors import DeclarationError
+from keystate.streams.keyed import ColumnLike, KeyedStream, keyed
 
 #: The column with the name of the input that a row is from.
 INPUT = "input"

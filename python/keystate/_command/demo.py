@@ -20,10 +20,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from keystate import admin
 from keystate._page import text
-from keystate._streams.keyed import keyed
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
 from keystate.sources import SourceContext, SourceFunction, source
 from keystate.state import MapStateDescriptor, ValueStateDescriptor
+from keystate.streams.keyed import keyed
 
 #: From those who click most to those who click least: each half as often as the one before.
 USERS = ["ann", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]

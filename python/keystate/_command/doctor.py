@@ -26,7 +26,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate import admin
 from keystate._compiled import NATIVE
-from keystate._streams.keyed import keyed
 from keystate.errors import KeystateError
 from keystate.functions import KeyedProcessFunction
 from keystate.session import (
@@ -40,6 +39,7 @@ from keystate.session import (
     versions,
 )
 from keystate.state import ValueStateDescriptor
+from keystate.streams.keyed import keyed
 
 _OLDEST_JAVA = 17
 _ERRORS = (PySparkException, Py4JError, KeystateError)

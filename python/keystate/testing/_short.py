@@ -9,9 +9,6 @@ from pyspark.sql import DataFrame
 
 from keystate._operators.schema_rows import SchemaRows
 from keystate._spec import resolve_schema
-from keystate._streams.keyed import keyed
-from keystate._streams.plain import stream
-from keystate._streams.rows import RowStream
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -23,6 +20,9 @@ from keystate.functions import (
     SinkFunction,
 )
 from keystate.state import TypeLike
+from keystate.streams.keyed import keyed
+from keystate.streams.plain import stream
+from keystate.streams.rows import RowStream
 from keystate.windows import WindowedRows
 
 

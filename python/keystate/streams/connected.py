@@ -10,13 +10,13 @@ from pyspark.sql import Column
 from keystate._operators.declared import Input, Operator, Right, Side, same_types
 from keystate._operators.plans import co_plan
 from keystate._operators.typed import output_schema_of
-from keystate._streams.rows import applied
 from keystate._worker.calls.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
+from keystate.streams.rows import applied
 
 #: A column that both inputs have, or the column of each.
 OrderedBy = str | Column | tuple[str | Column, str | Column]

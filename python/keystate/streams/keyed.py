@@ -14,9 +14,6 @@ from keystate._operators.plans import async_calls, initial_state_plan, make_plan
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
-from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStream
-from keystate._streams.connected import ConnectedStreams
-from keystate._streams.rows import RowStream
 from keystate._type_variables import ROW
 from keystate._worker.calls.plan import Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
@@ -29,6 +26,9 @@ from keystate.functions import (
 )
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
+from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
+from keystate.streams.connected import ConnectedStreams
+from keystate.streams.rows import RowStream
 from keystate.ttl import Time
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
 from keystate.windows._evictors import CountEvictor

@@ -11,11 +11,11 @@ from keystate._operators.declared import Input, Right, Side
 from keystate._operators.plans import broadcast_plan
 from keystate._operators.task import broadcast_states
 from keystate._operators.typed import output_schema_of
-from keystate._streams.rows import RowStream
 from keystate.errors import DeclarationError
 from keystate.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import MapStateDescriptor, TypeLike
+from keystate.streams.rows import RowStream
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:

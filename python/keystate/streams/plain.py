@@ -12,12 +12,12 @@ from keystate._operators.declared import Input
 from keystate._operators.plans import make_plan
 from keystate._operators.typed import output_schema_of
 from keystate._spec import check_distinct
-from keystate._streams.broadcast import BroadcastConnectedStream, BroadcastStream
-from keystate._streams.rows import RowStream
 from keystate._worker.calls.plan import Style
 from keystate.functions import OutputTag, ProcessFunction
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
+from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
+from keystate.streams.rows import RowStream
 
 
 def stream(df: DataFrame) -> DataStream:

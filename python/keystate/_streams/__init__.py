@@ -1,1 +1,0 @@
-"""Streams: where a DataFrame meets a function with state."""

@@ -23,7 +23,6 @@ from keystate.backends import (
     StateBackend,
 )
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from keystate.connected import ConnectedStreams
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -97,15 +96,10 @@ from keystate.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from keystate.stream import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    DataStream,
-    KeyedStream,
-    broadcast,
-    keyed,
-    stream,
-)
+from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
+from keystate.streams.connected import ConnectedStreams
+from keystate.streams.keyed import KeyedStream, keyed
+from keystate.streams.plain import DataStream, stream
 from keystate.ttl import StateTtlConfig, Time
 from keystate.union import union_keyed
 

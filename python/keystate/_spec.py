@@ -108,20 +108,48 @@ def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class InputSpec:
+    """An input whose rows the function takes.
+
+    Attributes:
+        late_output: the index of the output that its late rows go to; ``None`` if they are dropped.
+        shape: how rows become objects of a dataclass; ``None`` if they are Rows.
+    """
+
+    late_output: int | None = None
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True)
+class SubtaskStateSpec:
+    """What each subtask keeps without keys.
+
+    Attributes:
+        lists: the operator states, and which of them are union states.
+        raw_keyed: whether there can be raw keyed state.
+        pickles: what pickles may name.
+    """
+
+    lists: tuple[tuple[StateSpec, bool], ...] = ()
+    raw_keyed: bool = False
+    pickles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OperatorSpec:
     """One operator.
 
     Attributes:
-        checkpointed: whether the function takes part in checkpoints, or listens to them.
-        operator_states: its operator states, and which of them are union states.
-        raw_keyed: whether it can have raw keyed state.
+        name: its name, if it is told.
+        max_parallelism: the number of key groups, if it is told.
+        time_mode: which clock it goes by.
+        timers: whether the function can have timers.
+        states: the keyed states.
+        broadcast: the broadcast states.
+        subtask_state: the operator state; ``None`` if the function takes no part in checkpoints.
         side_outputs: whether its output has a struct for the main output and for each side output.
         metrics: whether the function has metrics of its own.
-        pickles: what pickles in its operator state may name.
-        late_outputs: for each input the index of the output that its late rows go to; ``None``, or
-            nothing at all, if they are dropped.
-        row_shape: how rows become objects of a dataclass; ``None`` if they are Rows.
-        second_shape: the same of the second input.
+        inputs: the inputs whose rows the function takes.
         takes_late_rows: whether the function takes late rows as it takes others.
         takes_columns: whether what calls the function reads columns of Arrow, not rows.
     """
@@ -132,17 +160,17 @@ class OperatorSpec:
     timers: bool
     states: tuple[StateSpec, ...]
     broadcast: tuple[StateSpec, ...] = ()
-    checkpointed: bool = False
-    operator_states: tuple[tuple[StateSpec, bool], ...] = ()
-    raw_keyed: bool = False
+    subtask_state: SubtaskStateSpec | None = None
     side_outputs: bool = False
     metrics: bool = False
-    pickles: tuple[str, ...] = ()
-    late_outputs: tuple[int | None, ...] = ()
-    row_shape: Shape | None = None
-    second_shape: Shape | None = None
+    inputs: tuple[InputSpec, ...] = ()
     takes_late_rows: bool = False
     takes_columns: bool = False
+
+    @property
+    def lists(self) -> tuple[StateSpec, ...]:
+        """The operator states."""
+        return tuple(state for state, _ in self.subtask_state.lists) if self.subtask_state else ()
 
     def to_json(self) -> str:
         """What the JVM reads."""
@@ -155,12 +183,12 @@ class OperatorSpec:
                 names.TIMERS: self.timers,
                 names.STATES: [state.to_json() for state in self.states],
                 names.BROADCAST: [state.to_json() for state in self.broadcast],
-                names.CHECKPOINTED: self.checkpointed,
-                names.RAW_KEYED: self.raw_keyed,
-                names.OPERATOR_STATES: [state.to_json() for state, _ in self.operator_states],
+                names.CHECKPOINTED: self.subtask_state is not None,
+                names.RAW_KEYED: self.subtask_state is not None and self.subtask_state.raw_keyed,
+                names.OPERATOR_STATES: [state.to_json() for state in self.lists],
                 names.SIDE_OUTPUTS: self.side_outputs,
                 names.METRICS: self.metrics,
-                names.LATE_OUTPUTS: self.late_outputs,
+                names.LATE_OUTPUTS: [each.late_output for each in self.inputs],
                 names.TAKES_LATE_ROWS: self.takes_late_rows,
                 names.TAKES_COLUMNS: self.takes_columns,
             }
@@ -170,7 +198,7 @@ class OperatorSpec:
 def check_names(spec: OperatorSpec) -> None:
     """Raises DeclarationError when two states of an operator have one name."""
     names: set[str] = set()
-    for state in (*spec.states, *spec.broadcast, *(state for state, _ in spec.operator_states)):
+    for state in (*spec.states, *spec.broadcast, *spec.lists):
         if state.name in names:
             raise DeclarationError(
                 f"two states are named '{state.name}': every state of a function, of whatever "

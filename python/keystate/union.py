@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from keystate._spec import DELAY_KEY
 from keystate.errors import DeclarationError
-from keystate.stream import ColumnLike, KeyedStream, keyed
+from keystate.streams.keyed import ColumnLike, KeyedStream, keyed
 
 #: The column with the name of the input that a row is from.
 INPUT = "input"
@@ -41,10 +41,11 @@ def union_keyed(
     if len(inputs) < 2:
         raise DeclarationError(f"union_keyed needs two inputs or more, got {list(inputs)}")
     first = next(iter(inputs.values()))
-    keys = first._df.select(*first._keys).columns
+    keys = first._input.key_type.names
     shared = [*keys, INPUT, *([] if event_time is None else [event_time])]
     _check(inputs, shared, event_time)
-    told = {s._max_parallelism for s in inputs.values() if s._max_parallelism is not None}
+    every = (stream._input.max_parallelism for stream in inputs.values())
+    told = {groups for groups in every if groups is not None}
     if len(told) > 1:
         raise DeclarationError(f"the inputs have the same max_parallelism, got {sorted(told)}")
     parts = [_part(name, stream, keys, event_time) for name, stream in inputs.items()]
@@ -55,8 +56,8 @@ def union_keyed(
 def _part(
     name: str, stream: KeyedStream[Any], keys: Sequence[str], event_time: str | None
 ) -> DataFrame:
-    df = stream._df
-    columns: list[Column] = [column.alias(key) for column, key in zip(stream._keys, keys)]
+    df = stream._input.df
+    columns: list[Column] = [column.alias(key) for column, key in zip(stream._input.keys, keys)]
     columns.append(F.lit(name).alias(INPUT))
     if event_time is not None and event_time not in keys:
         columns.append(df[event_time])
@@ -75,12 +76,12 @@ def _check(
             raise DeclarationError(
                 f"an input can't be named '{name}': rows have the columns {list(shared)} too"
             )
-        if stream._order or stream._shape is not None:
+        if stream._input.order or stream._input.shape is not None:
             raise DeclarationError(
                 f"input '{name}' has an order_by or a row_type: rows are united before they are "
                 "sorted, and are Rows; give order_by to union_keyed"
             )
-        schema = stream._df.schema
+        schema = stream._input.row_type
         marked = [field.name for field in schema.fields if DELAY_KEY in field.metadata]
         if marked and marked != [event_time]:
             raise DeclarationError(
@@ -89,7 +90,7 @@ def _check(
             )
         if event_time is not None and event_time not in schema.fieldNames():
             raise DeclarationError(f"input '{name}' has no column '{event_time}'")
-        key_type = stream._df.select(*stream._keys).schema
+        key_type = stream._input.key_type
         types[name] = [field.dataType.simpleString() for field in key_type.fields]
     if len(set(map(tuple, types.values()))) > 1:
         raise DeclarationError(

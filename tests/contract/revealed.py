@@ -62,7 +62,7 @@ class Async(AsyncKeyedProcessFunction[str, Trade, Alert]):
 
 def streams(df: DataFrame) -> None:
     trades = keystate.keyed(df, "symbol", row_type=Trade)
-    reveal_type(trades)  # keystate.stream.KeyedStream[tests.typed_functions.Trade]
+    reveal_type(trades)  # keystate.streams.keyed.KeyedStream[tests.typed_functions.Trade]
     trades.process(Rises())
     trades.process(Async(), capacity=5)
     trades.process(Unparametrised(), "n long")

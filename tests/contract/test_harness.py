@@ -316,7 +316,7 @@ def test_errors_are_those_of_a_query() -> None:
         KeyedProcessHarness(_UsesStateInOpen(), "key long", "key", "long").open()
     with pytest.raises(DeclarationError, match="'no_type' is not a type"):
         run(lambda f: 1, "no_type")
-    with pytest.raises(DeclarationError, match="key column 'k'"):
+    with pytest.raises(DeclarationError, match="no column 'k'"):
         KeyedProcessHarness(lambda row, ctx: row, "key long", "k", "long")
     with pytest.raises(DeclarationError, match="parallelism"):
         KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long", parallelism=129)

@@ -18,7 +18,7 @@ from keystate import (
     StateTypeError,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 from tests.contract import broadcast_cases
 from tests.contract.broadcast_cases import BATCHES, ELEMENT, OUTPUT, PAIRS, ROW, RULES, Keyed, Plain
@@ -31,15 +31,13 @@ def function(keyed: bool) -> Any:
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_harness(parallelism: int, keyed: bool) -> None:
-    harness = KeyedProcessHarness(
-        function(keyed),
-        ROW,
-        "key" if keyed else (),
-        OUTPUT,
-        parallelism=parallelism,
-        broadcast_schema=ELEMENT,
-        broadcast_states=[RULES, PAIRS],
-    )
+    def connected() -> Any:
+        df = rows_of(ROW)
+        stream: Any = keystate.keyed(df, "key") if keyed else keystate.stream(df)
+        elements = keystate.broadcast(rows_of(ELEMENT), RULES, PAIRS)
+        return stream.connect(elements).process(function(keyed), OUTPUT)
+
+    harness = KeyedProcessHarness.of(connected(), parallelism=parallelism)
     for i in range(len(BATCHES)):
         emitted = harness.process_batch(
             broadcast_cases.rows(i, keyed), broadcast=broadcast_cases.elements(i)
@@ -49,7 +47,7 @@ def test_harness(parallelism: int, keyed: bool) -> None:
         parallelism = parallelism % 5 + 1
         snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
         harness.close()
-        harness = KeyedProcessHarness.restore(snapshot, function(keyed), parallelism=parallelism)
+        harness = KeyedProcessHarness.restore(snapshot, connected(), parallelism=parallelism)
     copies = [harness.broadcast_state("rules", i) for i in range(parallelism)]
     assert copies == [{"w": 4}] * parallelism
     assert harness.broadcast_state("pairs") == {}
@@ -112,21 +110,15 @@ class Shop(KeyedBroadcastProcessFunction):
         yield ctx.get_current_key(), self.owed.value() + hour
 
 
-def shop(**settings: Any) -> KeyedProcessHarness:
-    return KeyedProcessHarness(
-        Shop(),
-        "customer string, item string, time timestamp",
-        "customer",
-        "customer string, owed long",
-        event_time="time",
-        broadcast_schema="item string, price long",
-        broadcast_states=[PRICES],
-        **settings,
-    )
+def shop(states: MapStateDescriptor[Any, Any] = PRICES) -> Any:
+    sales = rows_of("customer string, item string, time timestamp", event_time="time")
+    prices = keystate.broadcast(rows_of("item string, price long"), states)
+    stream = keystate.keyed(sales, "customer").connect(prices)
+    return stream.process(Shop(), "customer string, owed long")
 
 
 def test_timers_and_failures() -> None:
-    with shop(parallelism=2) as harness:
+    with KeyedProcessHarness.of(shop(), parallelism=2) as harness:
         harness.process_broadcast(("tea", 3))
         harness.process_broadcast(("hour", 10))
         for customer in "abcd":
@@ -142,25 +134,25 @@ def test_timers_and_failures() -> None:
         assert [harness.state(customer, "owed") for customer in "abcd"] == [3] * 4
         assert {harness.subtask_of(customer) for customer in "abcd"} == {0, 1}
         assert sorted(harness.advance_watermark(61_000)) == [(c, 13) for c in "abcd"]
-    with KeyedProcessHarness.restore(before, Shop(), parallelism=3) as harness:
+    with KeyedProcessHarness.restore(before, shop(), parallelism=3) as harness:
         harness.process_batch([], broadcast=[("hour", 20), ("tea", None)])
         assert sorted(harness.advance_watermark(61_000)) == [(c, 20) for c in "abcd"]
 
 
 def test_the_type_of_a_broadcast_state_changes() -> None:
-    with shop() as harness:
+    with KeyedProcessHarness.of(shop()) as harness:
         harness.process_broadcast(("tea", 3))
         snapshot = harness.snapshot()
-    narrower = [MapStateDescriptor("prices", "string", "int")]
+    narrower = MapStateDescriptor("prices", "string", "int")
     with pytest.raises(CheckpointError, match=r"'prices' has another value type.*bigint, not int"):
-        KeyedProcessHarness.restore(snapshot, Shop(), broadcast_states=narrower)
+        KeyedProcessHarness.restore(snapshot, shop(narrower))
     # A state that is not declared is kept.
-    others = [MapStateDescriptor("others", "long", "long")]
-    with KeyedProcessHarness.restore(snapshot, Shop(), broadcast_states=others) as harness:
+    others = MapStateDescriptor("others", "long", "long")
+    with KeyedProcessHarness.restore(snapshot, shop(others)) as harness:
         with pytest.raises(DeclarationError, match="no broadcast state 'prices'"):
             harness.broadcast_state("prices")
         snapshot = harness.snapshot()
-    with KeyedProcessHarness.restore(snapshot, Shop(), broadcast_states=[PRICES]) as harness:
+    with KeyedProcessHarness.restore(snapshot, shop()) as harness:
         assert harness.broadcast_state("prices") == {"tea": 3}
 
 
@@ -173,22 +165,22 @@ class Tags(BroadcastProcessFunction):
 
 
 def test_mistakes() -> None:
-    def tags(**settings: Any) -> KeyedProcessHarness:
-        return KeyedProcessHarness(Tags(), "x long", (), "x long", **settings)
+    def tags(keyed: bool, *states: MapStateDescriptor[Any, Any]) -> Any:
+        df = rows_of("x long")
+        stream: Any = keystate.keyed(df, "x") if keyed else keystate.stream(df)
+        return stream.connect(keystate.broadcast(rows_of("key long"), *states))
 
     with pytest.raises(DeclarationError, match="expected a KeyedBroadcastProcessFunction"):
-        KeyedProcessHarness(
-            Tags(), "x long", "x", "x long", broadcast_schema="x int", broadcast_states=[RULES]
-        )
+        tags(True, RULES).process(Tags(), "x long")
     with pytest.raises(DeclarationError, match="at least one MapStateDescriptor"):
-        tags(broadcast_schema="key long")
-    with pytest.raises(DeclarationError, match="expected a KeyedProcessFunction"):
-        tags()
-    harness = tags(broadcast_schema="key long", broadcast_states=[RULES])
+        tags(False)
+    with pytest.raises(DeclarationError, match="expected a ProcessFunction"):
+        KeyedProcessHarness(Tags(), "x long", (), "x long")
+    harness = KeyedProcessHarness.of(tags(False, RULES).process(Tags(), "x long"))
     with pytest.raises(TypeError, match="does not fit the broadcast schema"):
         harness.process_broadcast("text")
     with pytest.raises(StateTypeError, match="broadcast state 'rules'"):
         harness.process_broadcast(1)
     plain = KeyedProcessHarness(lambda row, ctx: None, "x long", "x", "x long")
-    with pytest.raises(DeclarationError, match="broadcast_schema"):
+    with pytest.raises(DeclarationError, match=r"connect the stream to keystate\.broadcast"):
         plain.process_broadcast(1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import pickle
+from collections.abc import Callable
 from typing import Any
 
+import keystate
 import pytest
 from keystate import DeclarationError, KeyedCoProcessFunction, KeyedProcessFunction, OutputTag
-from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness
+from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
 from keystate.windows import TumblingEventTimeWindows, window
 
 from tests.contract.window_cases import OUTPUT, by_aggregate
@@ -106,6 +108,45 @@ def test_two_inputs() -> None:
     assert values(restored.side_output(LATE)) == [("c", 5)]
 
 
+#: What every method of a stream makes of rows whose number it emits.
+METHODS: dict[str, Callable[..., Any]] = {
+    "map": lambda stream, **told: stream.map(lambda row: row.value, "value long", **told),
+    "flat_map": lambda stream, **told: stream.flat_map(
+        lambda row: [row.value], "value long", **told
+    ),
+    "filter": lambda stream, **told: stream.filter(lambda row: True, **told),
+    "reduce": lambda stream, **told: stream.reduce(lambda one, two: two, **told),
+    "process": lambda stream, **told: stream.process(
+        lambda row, ctx: row.value, "value long", **told
+    ),
+}
+WITHOUT_KEYS = [(False, name) for name in METHODS if name != "reduce"]
+
+
+@pytest.mark.parametrize(("keyed", "method"), [(True, name) for name in METHODS] + WITHOUT_KEYS)
+def test_every_method_can_tell_the_time_mode_and_the_late_output(keyed: bool, method: str) -> None:
+    df = rows_of(SCHEMA, event_time="time")
+    stream: Any = keystate.keyed(df, "key") if keyed else keystate.stream(df)
+    batch = [("a", 1, at(50)), ("a", 2, at(200))]
+
+    def ran(**told: Any) -> KeyedProcessHarness:
+        result = METHODS[method](stream, name="here", **told)
+        harness = KeyedProcessHarness.of(result, side_outputs=[LATE])
+        if told["time_mode"] != "none":
+            harness.advance_watermark(100)
+        harness.process_batch(batch)
+        return harness
+
+    late = ran(time_mode="event_time", late_output=LATE)
+    assert [row.value for row in late.output()] == [2]
+    assert values(late.side_output(LATE)) == [("a", 1)]
+    assert late.num_late_rows == 0
+    assert ran(time_mode="event_time").num_late_rows == 1
+    assert [row.value for row in ran(time_mode="none").output()] == [1, 2]
+    with pytest.raises(DeclarationError, match="time_mode must be one of"):
+        METHODS[method](stream, time_mode="")
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(DeclarationError, match="late rows are struct<key:string"):
         harness_of(side_outputs=[ODD], late_output=ODD)
@@ -118,5 +159,3 @@ def test_what_is_refused() -> None:
 
     with pytest.raises(DeclarationError, match=r"use side_output_late_data\(tag\) instead"):
         windowed(side_outputs=[LATE], late_output=LATE)
-    with pytest.raises(DeclarationError, match="windows have no initial state"):
-        windowed(initial_state=[("a", 1)], initial_state_schema="key string, value long")

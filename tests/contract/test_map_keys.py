@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import keystate
 import numpy as np
 import pytest
 from keystate import (
@@ -22,7 +23,7 @@ from keystate import (
     SortedMapStateDescriptor,
     StateTypeError,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 
 @pytest.fixture
@@ -220,9 +221,10 @@ class Broadcasts(BroadcastProcessFunction):
 def on_broadcast(body: Callable[[Any], None], key_type: Any) -> dict[Any, Any]:
     """Runs the body in two micro-batches; returns what is stored."""
     fn = Broadcasts(key_type)
-    settings: dict[str, Any] = {"broadcast_schema": "x int", "broadcast_states": [fn.state]}
     Broadcasts.body = staticmethod(body)
-    harness = KeyedProcessHarness(fn, "x int", (), "x int", **settings)
+    elements = keystate.broadcast(rows_of("x int"), fn.state)
+    connected = keystate.stream(rows_of("x int")).connect(elements)
+    harness = KeyedProcessHarness.of(connected.process(fn, "x int"))
     harness.process_broadcast(1)
     harness.close()  # the next one asks for what is stored
     harness.process_broadcast(1)

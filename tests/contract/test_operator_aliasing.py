@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import keystate
 import pyarrow as pa
 import pytest
 from keystate import (
@@ -22,7 +23,7 @@ from keystate import (
 )
 from keystate._worker.operator_state.instance_state import InstanceStates
 from keystate._worker.sources.instance import Instance
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.sql import types as T
 
 LIST = "array<long>"
@@ -149,14 +150,11 @@ class ChangesBroadcast(BroadcastProcessFunction):
 @each_kind
 def test_broadcast_state(kind: Kind) -> None:
     state = MapStateDescriptor("state", "long", kind.type)
-    with KeyedProcessHarness(
-        ChangesBroadcast(kind, state),
-        "n long",
-        (),
-        f"xs {LIST}",
-        broadcast_schema="n long",
-        broadcast_states=[state],
-    ) as harness:
+    connected = keystate.stream(rows_of("n long")).connect(
+        keystate.broadcast(rows_of("n long"), state)
+    )
+    emitted = connected.process(ChangesBroadcast(kind, state), f"xs {LIST}")
+    with KeyedProcessHarness.of(emitted) as harness:
         rows = harness.process_batch([1, 2], broadcast=[1, 2])
         assert [row.xs for row in rows] == [[1], [2]]
         stored = harness.broadcast_state("state")

@@ -28,7 +28,7 @@ from keystate import (
     StateTypeError,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.sql import DataFrame, Row
 
 
@@ -275,13 +275,13 @@ def test_in_the_harness(fn: Any) -> None:
 
 
 def test_broadcast_in_the_harness() -> None:
-    harness = KeyedProcessHarness(
-        EveryBroadcast(), "key long, step int", "key", RESULTS,
-        broadcast_schema="step int", broadcast_states=broadcast_states(),
-    )  # fmt: skip
+    elements = keystate.broadcast(rows_of("step int"), *broadcast_states())
+    connected = keystate.keyed(rows_of("key long, step int"), "key").connect(elements)
+    emitted = connected.process(EveryBroadcast(), RESULTS)
+    harness = KeyedProcessHarness.of(emitted)
     now = harness.process_broadcast((0,))
     compared(now, harness.process((1, 1)))
-    restarted = KeyedProcessHarness.restore(harness.snapshot(), EveryBroadcast())
+    restarted = KeyedProcessHarness.restore(harness.snapshot(), emitted)
     compared(now, restarted.process((1, 1)))
     harness.close()
     restarted.close()

@@ -133,7 +133,7 @@ def _harness(program: Program, segment: Segment, snapshot: Any) -> Any:
     cls: Any = KeyedTwoInputHarness if two else KeyedProcessHarness
     if snapshot is not None:
         tags = {"side_outputs": (_tag(program, segment),)} if is_tagged(program) else {}
-        snapshot.settings.update(tags)
+        snapshot.arguments.update(tags)
         return cls.restore(snapshot, fn, parallelism=segment.partitions, output_schema=output)
     options: dict[str, Any] = {
         "parallelism": segment.partitions,

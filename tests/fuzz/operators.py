@@ -10,9 +10,10 @@ import pickle
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import keystate
 from keystate import (
     BroadcastProcessFunction,
     CheckpointedFunction,
@@ -26,7 +27,7 @@ from keystate import (
     ReduceFunction,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 ROW = "k bigint, i bigint, xs array<bigint>"
 RULES = MapStateDescriptor("rules", "bigint", "xs array<bigint>, n bigint")
@@ -253,6 +254,7 @@ class Case:
     Attributes:
         alone: whether it is run in one subtask only.
         broadcast: whether rows of key 0 are broadcast, in micro-batches of their own.
+        initial: its initial state.
     """
 
     make: Callable[[], Any]
@@ -260,19 +262,18 @@ class Case:
     key: str | tuple[()] = "k"
     alone: bool = False
     broadcast: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    initial: tuple[Row, ...] = ()
 
 
-_STATED = {
-    "initial_state": [(key, 0, [key, key]) for key in range(4)],
-    "initial_state_schema": ROW,
-}
+_INITIAL: tuple[Row, ...] = tuple((key, 0, (key, key)) for key in range(4))
 CASES = {
     "reduce": Case(Reducing, reduced),
     "map": Case(OneDict, same, key=()),
     "flat_map": Case(Growing, growing, key=()),
     "default": Case(Defaulted, defaulted),
-    "initial state": Case(Started, started, options=_STATED),
+    "initial state": Case(
+        Started, started, initial=tuple((key, 0, (key, key)) for key in range(4))
+    ),
     "operator state": Case(Buffering, buffered, alone=True),
     "broadcast": Case(Plain, by_rules(keyed=False), key=(), broadcast=True),
     "keyed broadcast": Case(Rules, by_rules(keyed=True), broadcast=True),
@@ -344,14 +345,11 @@ def found(program: Program, by_row: bool) -> Emitted:
     case, emitted, snapshot = CASES[program.case], [], None
     for run, partitions in zip(program.runs, program.partitions):
         if snapshot is not None:
-            harness = KeyedProcessHarness.restore(snapshot, case.make(), parallelism=partitions)
+            harness = KeyedProcessHarness.restore(snapshot, _built(case), parallelism=partitions)
+        elif case.broadcast or case.initial:
+            harness = KeyedProcessHarness.of(_built(case), parallelism=partitions)
         else:
-            options = dict(case.options)
-            if case.broadcast:
-                options |= {"broadcast_schema": ROW, "broadcast_states": [RULES]}
-            harness = KeyedProcessHarness(
-                case.make(), ROW, case.key, ROW, parallelism=partitions, **options
-            )
+            harness = KeyedProcessHarness(case.make(), ROW, case.key, ROW, parallelism=partitions)
         for batch in run:
             rows = _arranged(program, batch)
             for some in [[row] for row in rows] if by_row else [rows]:
@@ -360,6 +358,19 @@ def found(program: Program, by_row: bool) -> Emitted:
         snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
         harness.close()
     return sorted(emitted)
+
+
+def _built(case: Case) -> Any:
+    """What the harness takes: an operator, where there is more than a function."""
+    if case.initial:
+        initial = rows_of(ROW, [(key, i, list(xs)) for key, i, xs in case.initial])
+        return keystate.keyed(rows_of(ROW), "k").process(case.make(), ROW, initial_state=initial)
+    if case.broadcast:
+        stream: Any = (
+            keystate.keyed(rows_of(ROW), "k") if case.key else keystate.stream(rows_of(ROW))
+        )
+        return stream.connect(keystate.broadcast(rows_of(ROW), RULES)).process(case.make(), ROW)
+    return case.make()
 
 
 def _process(harness: Any, case: Case, rows: list[Row]) -> list[Any]:

@@ -242,8 +242,8 @@ def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
         emitted, starts = [], Starts(rng)
         stream = Stream(spark, folder, operators.ROW)
         options = {}
-        if case.options:
-            initial = case.options["initial_state"]
+        if case.initial:
+            initial = [(key, i, list(xs)) for key, i, xs in case.initial]
             options["initial_state"] = spark.createDataFrame(initial, operators.ROW)
         for batches in program.runs:
             stream.feed(*(list(rows) for rows in batches))

@@ -21,8 +21,9 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.session import FORMAT_KEY
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.two_streams import TwoStreams
@@ -217,39 +218,39 @@ def test_timers_order_and_other_key_names(spark: Any, stream: Callable[..., Any]
     ]
 
 
+def alarms(initial: DataFrame, **options: Any) -> DataFrame:
+    df = rows_of("key string, time timestamp", event_time="time")
+    keyed = keystate.keyed(df, "key")
+    return keyed.process(Alarm(), "key string, what string", initial_state=initial, **options)
+
+
 def test_the_harness() -> None:
-    initial = [(2000, "a"), (5000, "b")]
-
-    def harness(**options: Any) -> KeyedProcessHarness:
-        return KeyedProcessHarness(
-            Alarm(),
-            "key string, time timestamp",
-            "key",
-            "key string, what string",
-            parallelism=2,
-            event_time="time",
-            initial_state=initial,
-            initial_state_schema="at long, key string",
-            **options,
-        )
-
-    with harness() as first:
-        assert first.process(("b", None)) == [("b", "row [5000]")]
+    operator = alarms(rows_of("at long, key string", [(2000, "a"), (5000, "b")]))
+    with KeyedProcessHarness.of(operator, parallelism=2) as first:
+        # Its rows, whichever subtask has them, come before those of the first micro-batch.
         assert first.process(("b", None)) == [("b", "row [5000]")]
         assert first.state("a", "seen") == [2000]
         snapshot = first.snapshot()
-    with KeyedProcessHarness.restore(snapshot, Alarm(), parallelism=3) as second:
+    with KeyedProcessHarness.restore(snapshot, operator, parallelism=3) as second:
         assert second.process(("a", None)) == [("a", "row [2000]")]
         assert sorted(second.advance_watermark(6000)) == [("a", "timer 2000"), ("b", "timer 5000")]
-    with harness() as third:
+    with KeyedProcessHarness.of(operator, parallelism=2) as third:
         assert third.advance_watermark(10) == []
         assert third.num_keys == 2
-    with pytest.raises(DeclarationError, match="initial_state_schema too"):
-        KeyedProcessHarness(Alarm(), "key string", "key", "key string", initial_state=initial)
-    with pytest.raises(DeclarationError, match=r"those are \['string'\], of the initial state"):
-        KeyedProcessHarness(
-            Alarm(), "key string", "key", "key string", initial_state_schema="at long, key long"
-        )
+    with pytest.raises(DeclarationError, match="give restore\\(\\) such an operator"):
+        KeyedProcessHarness.restore(snapshot, Alarm())
+
+
+def test_the_harness_refuses_what_a_query_refuses() -> None:
+    initial = rows_of("at long, key string", [(2000, "a")])
+    with pytest.raises(DeclarationError, match="capacity, timeout, retry and ordered are for"):
+        alarms(initial, capacity=5)
+    with pytest.raises(DeclarationError, match="not a stream"):
+        alarms(rows_of("at long, key string"))
+    with pytest.raises(DeclarationError, match="those of the stream are <key:string>, of"):
+        alarms(rows_of("at long, key long", []))
+    with pytest.raises(DeclarationError, match="lacks the key column 'key'"):
+        alarms(rows_of("at long", []))
 
 
 def test_what_can_not_be_initial_state(spark: Any, stream: Callable[..., Any]) -> None:

@@ -341,7 +341,7 @@ def test_what_the_late_output_of_two_inputs_can_be(spark: Any) -> None:
     first, second = spark.createDataFrame([], TIMED), spark.createDataFrame([], OTHER)
     with pytest.raises(DeclarationError, match="late rows are struct<key:bigint,x:bigint"):
         two_inputs(first, second, late_output=LATE)
-    with pytest.raises(DeclarationError, match="or a pair of those"):
+    with pytest.raises(DeclarationError, match="or a pair of the first"):
         two_inputs(first, second, late_output=(LATE,))
     with pytest.raises(DeclarationError, match="late_output is an OutputTag, got 'late'"):
         two_inputs(first, second, late_output="late")

@@ -181,7 +181,7 @@ def test_what_can_not_be_connected(spark: Any) -> None:
         connected.map(Count(), OUTPUT)
     with pytest.raises(DeclarationError, match=r"can't be merged by x .* of type BIGINT and text"):
         connected.process(Count(), OUTPUT, ordered_by=("x", "text"))
-    with pytest.raises(DeclarationError, match="a pair of the first input's column"):
+    with pytest.raises(DeclarationError, match="or a pair of the first input's and the second's"):
         connected.process(Count(), OUTPUT, ordered_by=("x", "text", "id"))
 
 

@@ -111,6 +111,6 @@ def test_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
     refused({"a": keyed, "b": marked}, "'b' has a watermark by its column 'time'")
     refused({"a": keyed, "b": keyed}, "input 'a' has no column 'ts'", event_time="ts")
     groups = {"a": keystate.keyed(df, "k", max_parallelism=8), "b": keyed}
-    assert keystate.union_keyed(groups)._max_parallelism == 8
+    assert keystate.union_keyed(groups)._input.max_parallelism == 8
     groups["b"] = keystate.keyed(df, "k", max_parallelism=16)
     refused(groups, r"the same max_parallelism, got \[8, 16\]")

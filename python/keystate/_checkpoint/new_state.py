@@ -9,9 +9,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from keystate._operators.declared import Input, Operator
 from keystate._operators.pickling import pickled
 from keystate._operators.plans import process_plan, two_input_plan
-from keystate._operators.task import Declared, operator_spec
+from keystate._operators.schema_rows import SchemaRows
+from keystate._operators.task import operator_spec
 from keystate._spec import (
     OperatorSpec,
     StateSpec,
@@ -36,13 +38,18 @@ def spec_of(
     time_mode_of(time_mode, STORED)
     two = isinstance(fn, (KeyedCoProcessFunction, CoMapFunction, CoFlatMapFunction))
     plan = two_input_plan(fn) if two else process_plan(fn)
-    declared = Declared(key, key, key, None, max_parallelism, time_mode)
-    spec = operator_spec(plan, pickled(plan, fn), declared)
+    rows = SchemaRows(key)
+    operator = Operator(
+        plan=plan,
+        rows=Input(rows, [rows[name] for name in key.names]),
+        output_schema=key,
+        time_mode=time_mode,
+        max_parallelism=max_parallelism,
+    )
+    spec = operator_spec(operator, pickled(plan, fn))
     check_names(spec)
     # The rest begins empty, as in a checkpoint that does not have it.
-    return dataclasses.replace(
-        spec, checkpointed=False, operator_states=(), raw_keyed=False, metrics=False
-    )
+    return dataclasses.replace(spec, subtask_state=None, metrics=False)
 
 
 def key_type_of(key: TypeLike) -> T.StructType:

@@ -23,7 +23,7 @@ from keystate._page import text
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
 from keystate.sources import SourceContext, SourceFunction, source
 from keystate.state import MapStateDescriptor, ValueStateDescriptor
-from keystate.stream import keyed
+from keystate.streams.keyed import keyed
 
 #: From those who click most to those who click least: each half as often as the one before.
 USERS = ["ann", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]

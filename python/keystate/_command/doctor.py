@@ -39,7 +39,7 @@ from keystate.session import (
     versions,
 )
 from keystate.state import ValueStateDescriptor
-from keystate.stream import keyed
+from keystate.streams.keyed import keyed
 
 _OLDEST_JAVA = 17
 _ERRORS = (PySparkException, Py4JError, KeystateError)

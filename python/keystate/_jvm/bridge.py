@@ -11,16 +11,19 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
 
 from keystate._jvm.base import Jvm
+from keystate._operators.declared import Operator
+from keystate._operators.schema_rows import SchemaRows
+from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
-from keystate._worker.task import TaskFunction
 from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
 from keystate.session import (
     EXTENSION,
@@ -48,6 +51,8 @@ def check_session(df: Any) -> None:
     check_spark_version()
     if not isinstance(df, DataFrame):
         raise TypeError(f"expected a DataFrame, got {type(df).__name__}")
+    if isinstance(df, SchemaRows):
+        return
     session = df.sparkSession
     _jvm(session).check(session)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
@@ -79,56 +84,31 @@ def check_source_session(session: SparkSession) -> None:
     _jvm(session).check(session)
 
 
-def process(
-    df: DataFrame,
-    keys: list[Column],
-    task: TaskFunction,
-    broadcast: DataFrame | None = None,
-    order: Sequence[Column] = (),
-) -> DataFrame:
-    """The DataFrame that a task makes of another one, and of one that is broadcast to all tasks."""
-    jvm = _jvm(df.sparkSession)
-    method = "process" if broadcast is None else "processBroadcast"
-    frames = [df] if broadcast is None else [df, broadcast]
-    types = (task.output_type.json(), task.spec.to_json())
-    with _keystate_errors(jvm, DeclarationError):
-        return jvm.frame(df.sparkSession, method, *frames, jvm.task(task), keys, order, *types)
+def process(operator: Operator) -> DataFrame:
+    """What an operator emits.
 
-
-def process_with_initial_state(
-    inputs: Sequence[DataFrame],
-    keys: Sequence[Sequence[Column]],
-    orders: Sequence[Sequence[Column]],
-    task: TaskFunction,
-) -> DataFrame:
-    """The DataFrame that a task makes of one DataFrame, with another one as initial state."""
-    return _process_pair("processWithInitialState", inputs, keys, orders, task)
-
-
-def process_two(
-    inputs: Sequence[DataFrame],
-    keys: Sequence[Sequence[Column]],
-    orders: Sequence[Sequence[Column]],
-    merged: bool,
-    task: TaskFunction,
-) -> DataFrame:
-    """The DataFrame that a task makes of two others with the same keys."""
-    return _process_pair("processTwo", inputs, keys, orders, task, merged)
-
-
-def _process_pair(
-    method: str,
-    inputs: Sequence[DataFrame],
-    keys: Sequence[Sequence[Column]],
-    orders: Sequence[Sequence[Column]],
-    task: TaskFunction,
-    *options: bool,
-) -> DataFrame:
-    session = inputs[0].sparkSession
+    Raises:
+        DeclarationError: it is not well declared.
+    """
+    first = operator.rows.df
+    if isinstance(first, SchemaRows):
+        return SchemaRows(task_function(operator).output_type, operator=operator)
+    session = first.sparkSession
+    task = task_function(replace(operator, pickles=allowed_pickles(session)))
     jvm = _jvm(session)
-    types = (task.output_type.json(), task.spec.to_json())
+    role = "" if operator.right is None else operator.right.side.value
     with _keystate_errors(jvm, DeclarationError):
-        return jvm.frame(session, method, *inputs, jvm.task(task), *keys, *orders, *options, *types)
+        return jvm.frame(
+            session,
+            "process",
+            [rows.df for rows in operator.inputs],
+            [list(rows.keys) for rows in operator.inputs],
+            [list(rows.order) for rows in operator.inputs],
+            role,
+            jvm.task(task),
+            task.output_type.json(),
+            task.spec.to_json(),
+        )
 
 
 def add_files(

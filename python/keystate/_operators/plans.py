@@ -7,25 +7,15 @@ import inspect
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import types as T
-
-from keystate._operators.reduce import RollingReduce
 from keystate._worker.calls.plan import AsyncCalls, FunctionPlan, Style
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
     BroadcastProcessFunction,
-    FilterFunction,
-    FlatMapFunction,
     Function,
-    KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
-    MapFunction,
-    ProcessFunction,
-    ReduceFunction,
-    SinkFunction,
 )
 from keystate.ttl import Time
 
@@ -119,23 +109,6 @@ def two_input_plan(fn: Any) -> FunctionPlan:
     """How a function of two inputs, of any class, is called."""
     bases = (base for base in _OF_TWO_INPUTS if isinstance(fn, base))
     return co_plan(fn, next(bases, KeyedCoProcessFunction))
-
-
-def function_plan(fn: Any, row_type: T.StructType, calls: AsyncCalls | None = None) -> FunctionPlan:
-    """How a function of any class is called; a plain callable as ``process_element`` is."""
-    for base, method, style in (
-        (KeyedBatchFunction, "process_batch", Style.BATCHES),
-        (FlatMapFunction, "flat_map", Style.FLAT_MAP),
-        (MapFunction, "map", Style.MAP),
-        (FilterFunction, "filter", Style.FILTER),
-        (ProcessFunction, "process_element", Style.PROCESS),
-        (SinkFunction, "invoke", Style.SINK),
-    ):
-        if isinstance(fn, base):
-            return make_plan(fn, base, method, style)
-    if isinstance(fn, ReduceFunction):
-        fn = RollingReduce(make_plan(fn, ReduceFunction, "reduce", Style.MAP), row_type)
-    return process_plan(fn, calls)
 
 
 def make_plan(fn: Any, base: type, method: str, style: Style) -> FunctionPlan:

@@ -5,7 +5,8 @@
 """
 
 from keystate.testing._harness import KeyedProcessHarness
+from keystate.testing._short import rows_of
 from keystate.testing._snapshot import Snapshot
 from keystate.testing._two_inputs import KeyedTwoInputHarness
 
-__all__ = ["KeyedProcessHarness", "KeyedTwoInputHarness", "Snapshot"]
+__all__ = ["KeyedProcessHarness", "KeyedTwoInputHarness", "Snapshot", "rows_of"]

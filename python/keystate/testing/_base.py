@@ -7,42 +7,111 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 
+from keystate._operators.schema_rows import SchemaRows
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._job import Clock, Held, Job
 from keystate.testing._rows import Rows
-from keystate.testing._settings import Settings
+from keystate.testing._setup import Setup
 from keystate.testing._snapshot import Snapshot
 
 H = TypeVar("H", bound="OperatorHarness")
 
 
 class OperatorHarness:
-    """Runs a keyed function without Spark."""
+    """Runs a function with state without Spark."""
 
     _initial: pa.Array | None = None  # rows that the first micro-batch begins with
+    _arguments: dict[str, Any] | None = None  # of the short form, apart from the function
 
-    def _set_up(self, fn: Any, settings: Settings, parallelism: int) -> None:
-        settings.check(parallelism)
-        self._settings = settings
-        self._job = Job(settings.task(fn), settings, parallelism)
-        self._clock = Clock(-1, 0 if settings.by_event_time else None, 0)
+    @classmethod
+    def of(
+        cls: type[H],
+        made: DataFrame,
+        *,
+        parallelism: int = 1,
+        side_outputs: Sequence[OutputTag] = (),
+        pickle_allow: Sequence[str] = (),
+    ) -> H:
+        """A harness of an operator, built as in a query, of :func:`keystate.testing.rows_of`.
+
+        >>> clicks = keystate.testing.rows_of("user string, time timestamp", event_time="time")
+        >>> KeyedProcessHarness.of(keystate.keyed(clicks, "user").process(Sessions(), OUTPUT))
+
+        Args:
+            made: what a method of a stream returned that takes a function.
+            parallelism: the number of subtasks.
+            side_outputs: the side outputs that :meth:`side_output` shows; results for others are
+                dropped.
+            pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+
+        Raises:
+            DeclarationError: as for a query; or the operator is not of the harness's class.
+        """
+        harness = cls.__new__(cls)
+        harness._set_up(made, parallelism, 128, side_outputs, pickle_allow)
+        return harness
+
+    def _set_up(
+        self,
+        made: DataFrame,
+        parallelism: int,
+        max_parallelism: int,
+        side_outputs: Sequence[OutputTag],
+        pickle_allow: Sequence[str],
+    ) -> None:
+        setup = Setup(made, parallelism, max_parallelism, side_outputs, pickle_allow)
+        self._setup = setup
+        self._read_inputs(setup)
+        self._job = Job(setup)
+        self._clock = Clock(-1, 0 if setup.by_event_time else None, 0)
         self._dropped = 0
         self._output: list[Row] = []
-        self._side_outputs: dict[str, list[Row]] = {t.tag_id: [] for t in settings.side_outputs}
+        self._side_outputs: dict[str, list[Row]] = {
+            tag.tag_id: [] for tag in setup.operator.side_outputs
+        }
+
+    def _read_inputs(self, setup: Setup) -> None:
+        """Gets ready for the rows of the inputs.
+
+        Raises:
+            DeclarationError: they are not those of a harness of this class.
+        """
+        raise NotImplementedError
 
     def _no_rows(self) -> Rows:
         """The rows of a micro-batch that has none."""
         raise NotImplementedError
 
     @classmethod
-    def _restored(cls: type[H], snapshot: Snapshot, fn: Any, parallelism: int, **changed: Any) -> H:
-        """A harness with a snapshot's arguments, but for those in `changed` that are not None."""
-        arguments = {name: value for name, value in changed.items() if value is not None}
-        make: Any = cls  # each class has arguments of its own
-        harness: H = make(fn, parallelism=parallelism, **{**snapshot.settings, **arguments})
+    def restore(
+        cls: type[H], snapshot: Snapshot, fn: Any, *, parallelism: int = 1, **changed: Any
+    ) -> H:
+        """A harness that goes on from a snapshot, as a query that is started again.
+
+        Args:
+            snapshot: of another harness.
+            fn: the function, or the operator as for :meth:`of`; it may differ from that harness's.
+                A state that it does not declare is kept for a function that does.
+            parallelism: the number of subtasks, the same or another.
+            changed: other arguments of the harness, if they differ; those of an operator, and how
+                calls of an async function overlap, are not in a snapshot.
+
+        Raises:
+            CheckpointError: a state of the function has another kind or type in the snapshot.
+        """
+        if isinstance(fn, SchemaRows):
+            harness = cls.of(fn, parallelism=parallelism, **changed)
+        elif snapshot.arguments is None:
+            raise DeclarationError(
+                f"the harness was made by {cls.__name__}.of(...): give restore() such an operator, "
+                "not a function"
+            )
+        else:
+            make: Any = cls  # each class has arguments of its own
+            harness = make(fn, parallelism=parallelism, **{**snapshot.arguments, **changed})
         harness._clock = Clock(**snapshot.clock)
         held = Held(snapshot.states, snapshot.timers, snapshot.operator, snapshot.broadcast)
         harness._job.restore(held, harness._clock)
@@ -128,7 +197,8 @@ class OperatorHarness:
         results = self._main(self._job.run(rows, elements, clock, self._clock))
         self._clock = clock
         self._output += results
-        for tag, mine in zip(self._settings.late_outputs, late):
+        for each, mine in zip(self._setup.inputs, late):
+            tag = each.late_output
             kept = None if tag is None else self._side_outputs.get(tag.tag_id)
             if kept is None:
                 self._dropped += len(mine)
@@ -229,4 +299,4 @@ class OperatorHarness:
         """All state as it is now."""
         clock = self._clock._asdict()
         initial = self._initial if self._clock.batch_id < 0 else None
-        return Snapshot(self._settings.as_arguments(), clock, *self._job.snapshot(), initial)
+        return Snapshot(self._arguments, clock, *self._job.snapshot(), initial)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._operators.plans import async_calls
-from keystate._operators.typed import output_schema_of
+from keystate._operators.declared import Side
+from keystate._operators.schema_rows import SchemaRows
 from keystate._spec import resolve_schema
-from keystate.async_functions import AsyncRetryStrategy
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
-from keystate.state import MapStateDescriptor, TypeLike
+from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
 from keystate.testing._job import Clock
 from keystate.testing._rows import Encoder, InputRows, Rows
-from keystate.testing._settings import Settings, names_of
-from keystate.testing._snapshot import Snapshot
-from keystate.ttl import Time
+from keystate.testing._setup import Setup
+from keystate.testing._short import one_input, rows_of
+
+#: Options that belong to a function, and are not kept in a snapshot.
+_OF_ASYNC_FUNCTIONS = ("capacity", "timeout", "retry", "ordered")
 
 
 class KeyedProcessHarness(OperatorHarness):
@@ -36,6 +36,9 @@ class KeyedProcessHarness(OperatorHarness):
 
     Each subtask unpickles a function of its own, as in a query.
 
+    A harness is made of an operator, as :meth:`of` says; or, in short, of a function and the schema
+    of its rows.
+
     Args:
         fn: a :class:`~keystate.functions.KeyedProcessFunction`, a function of another class that
             streams take, or a callable with the arguments of ``process_element``. It may be a
@@ -46,36 +49,20 @@ class KeyedProcessHarness(OperatorHarness):
             stream without keys.
         output_schema: the rows it emits: DDL, DataType or dataclass. May be left out as for
             :meth:`keystate.KeyedStream.process`.
-        row_type: a dataclass whose objects the function is given, as for :func:`keystate.keyed`; it
-            has all columns, in their order.
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups.
         event_time: the input column that the watermark goes by, as in ``df.withWatermark``: a
             timestamp, or a window. Without one there is no watermark.
-        time_mode: as for :meth:`keystate.KeyedStream.process`.
-        name: the operator's name.
-        broadcast_schema: the elements that are broadcast, if the function is a
-            :class:`~keystate.functions.KeyedBroadcastProcessFunction` or, without key columns, a
-            :class:`~keystate.functions.BroadcastProcessFunction`.
-        broadcast_states: the descriptors of its broadcast states.
-        pickle_allow: as the setting ``spark.keystate.pickle.allow``.
-        order_by: the name of the column, or the names of several, by which the rows of a
-            micro-batch are sorted, as for :func:`keystate.keyed`.
+        order_by: as for :func:`keystate.keyed`: names of columns.
+        row_type: as for :func:`keystate.keyed`.
         side_outputs: the side outputs that :meth:`side_output` shows; results for others are
             dropped.
-        late_output: the side output that late rows go to, as for
-            :meth:`keystate.KeyedStream.process`, if it is one of `side_outputs`. Windows have
-            ``side_output_late_data`` instead.
-        initial_state: rows that ``process_initial_state`` of the function is given before those of
-            the first micro-batch. A harness that is restored has had them. Not for windows.
-        initial_state_schema: their columns, with those of the key.
-        capacity: of an async function, as for :meth:`keystate.KeyedStream.process`.
-        timeout: likewise.
-        retry: likewise.
-        ordered: likewise.
+        pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+        options: of the stream's method that takes the function, such as `time_mode`, `late_output`
+            and `name`.
 
     Raises:
-        DeclarationError: the function, one of its states or a schema is not well declared.
+        DeclarationError: as for a query.
     """
 
     def __init__(
@@ -85,48 +72,48 @@ class KeyedProcessHarness(OperatorHarness):
         key_cols: str | Sequence[str],
         output_schema: TypeLike | None = None,
         *,
-        row_type: type | None = None,
         parallelism: int = 1,
         max_parallelism: int = 128,
         event_time: str | None = None,
-        time_mode: str = "auto",
-        name: str | None = None,
-        broadcast_schema: TypeLike | None = None,
-        broadcast_states: Sequence[MapStateDescriptor[Any, Any]] = (),
-        pickle_allow: Sequence[str] = (),
         order_by: str | Sequence[str] = (),
+        row_type: type | None = None,
         side_outputs: Sequence[OutputTag] = (),
-        late_output: OutputTag | None = None,
-        initial_state: Iterable[Any] = (),
-        initial_state_schema: TypeLike | None = None,
-        capacity: int | None = None,
-        timeout: timedelta | Time | None = None,
-        retry: AsyncRetryStrategy | None = None,
-        ordered: bool | None = None,
+        pickle_allow: Sequence[str] = (),
+        **options: Any,
     ) -> None:
-        settings = Settings(
-            resolve_schema(input_schema, "the input schema"),
-            names_of(key_cols),
-            resolve_schema(output_schema_of(fn, output_schema), "the output schema"),
-            max_parallelism,
-            event_time,
-            time_mode,
-            name,
-            broadcast_schema,
-            tuple(broadcast_states),
-            tuple(pickle_allow),
-            names_of(order_by),
-            tuple(side_outputs),
-            initial_state_schema,
-            row_type=row_type,
-            late_output=late_output,
-            calls=async_calls(capacity, timeout, retry, ordered),
-        )
-        self._rows = InputRows(
-            settings.input_schema, settings.event_time_column, settings.order_columns
-        )
-        self._initial = _encoded(initial_state, settings)
-        self._set_up(fn, settings, parallelism)
+        df = rows_of(input_schema, event_time=event_time)
+        if output_schema is not None:
+            output_schema = resolve_schema(output_schema, "the output schema")
+        keyed_by = {"order_by": order_by, "row_type": row_type}
+        made = one_input(fn, df, key_cols, output_schema, keyed_by, options)
+        self._arguments = {
+            "input_schema": df.schema,
+            "key_cols": key_cols,
+            "output_schema": output_schema,
+            "max_parallelism": max_parallelism,
+            "event_time": event_time,
+            **keyed_by,
+            "side_outputs": tuple(side_outputs),
+            "pickle_allow": tuple(pickle_allow),
+            **{name: value for name, value in options.items() if name not in _OF_ASYNC_FUNCTIONS},
+        }
+        self._set_up(made, parallelism, max_parallelism, side_outputs, pickle_allow)
+
+    def _read_inputs(self, setup: Setup) -> None:
+        right = setup.operator.right
+        self._rows = InputRows.of(setup.operator.rows, "a row does not fit the input schema")
+        self._elements: Encoder | None = None
+        if right is None:
+            return
+        row_type = right.rows.row_type
+        if right.side is Side.INITIAL:
+            assert isinstance(right.rows.df, SchemaRows)
+            encoder = Encoder(row_type, "a row does not fit the initial state schema")
+            self._initial = encoder.encode(right.rows.df.batch or ())
+        elif right.side is Side.BROADCAST:
+            self._elements = Encoder(row_type, "an element does not fit the broadcast schema")
+        else:
+            raise DeclarationError("two inputs are connected: use KeyedTwoInputHarness")
 
     def _no_rows(self) -> Rows:
         return self._with_initial_state(self._rows.encode([]))
@@ -138,47 +125,6 @@ class KeyedProcessHarness(OperatorHarness):
         initial = self._initial if self._clock.batch_id < 0 else self._initial[:0]
         order = [(1, i) for i in range(len(initial))] + [(0, i) for i in range(len(rows))]
         return Rows([rows, initial], order)
-
-    @classmethod
-    def restore(
-        cls,
-        snapshot: Snapshot,
-        fn: Any,
-        *,
-        parallelism: int = 1,
-        output_schema: TypeLike | None = None,
-        broadcast_states: Sequence[MapStateDescriptor[Any, Any]] | None = None,
-        capacity: int | None = None,
-        timeout: timedelta | Time | None = None,
-        retry: AsyncRetryStrategy | None = None,
-        ordered: bool | None = None,
-    ) -> KeyedProcessHarness:
-        """A harness that goes on from a snapshot, as a query that is started again.
-
-        Args:
-            snapshot: of another harness.
-            fn: the function; it may differ from that harness's. A state that it does not declare is
-                kept for a function that does.
-            parallelism: the number of subtasks, the same or another.
-            output_schema: if it differs.
-            broadcast_states: if they differ.
-            capacity: of an async function; a snapshot does not have it.
-            timeout: likewise.
-            retry: likewise.
-            ordered: likewise.
-
-        Raises:
-            CheckpointError: a state of the function has another kind or type in the snapshot.
-        """
-        changed = {
-            "output_schema": output_schema,
-            "broadcast_states": broadcast_states,
-            "capacity": capacity,
-            "timeout": timeout,
-            "retry": retry,
-            "ordered": ordered,
-        }
-        return cls._restored(snapshot, fn, parallelism, **changed)
 
     # -- micro-batches ---------------------------------------------------------------------------
 
@@ -238,24 +184,11 @@ class KeyedProcessHarness(OperatorHarness):
         return self._run(ordered, [late], clock, elements)
 
     def _encode(self, elements: Iterable[Any]) -> pa.Array | None:
-        if self._settings.broadcast is None:
+        if self._elements is None:
             if list(elements):
                 raise DeclarationError(
-                    "there are no broadcast elements: give the harness broadcast_schema and "
-                    "broadcast_states"
+                    "there are no broadcast elements: connect the stream to keystate.broadcast(...)"
                 )
             return None
-        row_type = self._settings.broadcast.row_type
-        encoder = Encoder(row_type, "an element does not fit the broadcast schema")
-        encoded = encoder.encode(elements)
+        encoded = self._elements.encode(elements)
         return encoded if len(encoded) else None
-
-
-def _encoded(initial: Iterable[Any], settings: Settings) -> pa.Array | None:
-    """The initial state, if there is one."""
-    if settings.initial_type is None:
-        if list(initial):
-            raise DeclarationError("give the harness initial_state_schema too")
-        return None
-    misfit = "a row does not fit the initial state schema"
-    return Encoder(settings.initial_type, misfit).encode(initial)

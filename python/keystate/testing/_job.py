@@ -13,14 +13,13 @@ from keystate._codec import struct_codec
 from keystate._protocol import VERSION, Answer, Control
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.state_client import OWN_CLIENT
-from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.testing._broadcast import BroadcastClient, BroadcastStates, Copy
 from keystate.testing._expiring import ExpiringStore, make_store
 from keystate.testing._keys import Keys
 from keystate.testing._operator_state import OperatorStates
 from keystate.testing._rows import Rows
-from keystate.testing._settings import Settings
+from keystate.testing._setup import Setup
 from keystate.testing._snapshot import StoredStates, StoredTimers, readable
 from keystate.testing._stores import Store, Timer, Timers
 from keystate.testing._subtask import Outcome, Subtask, Told, Work
@@ -57,18 +56,19 @@ class Job:
     A micro-batch counts as a whole or not at all, as in a query.
     """
 
-    def __init__(self, task: TaskFunction, settings: Settings, parallelism: int) -> None:
+    def __init__(self, setup: Setup) -> None:
+        task, parallelism = setup.task, setup.parallelism
         self._spec = task.spec
-        self.keys = Keys(settings, parallelism)
+        self.keys = Keys(setup)
         self._results = struct_codec(task.output_type)
         self.stores: list[Store] = [
             make_store(state, i) for i, state in enumerate(task.spec.states)
         ]
-        _check_watermark(self.stores, settings)
+        _check_watermark(self.stores, setup)
         self.timers = Timers()
         #: Whether rows behind the watermark are not dropped.
         self.takes_late_rows = task.spec.takes_late_rows
-        most = settings.max_parallelism
+        most = setup.max_parallelism
         self._operator_states = OperatorStates(task.spec, parallelism, most)
         self.broadcast = [BroadcastStates(task.spec.broadcast) for _ in range(parallelism)]
         self._undeclared: StoredStates = {}
@@ -79,7 +79,7 @@ class Job:
             Control.ATTEMPT: 0,
             Control.STREAMING: True,
             Control.QUERY_RUN: str(uuid.uuid4()),
-            **settings.event_time_columns(),
+            **setup.event_time_columns(),
         }
         self._subtasks = [
             Subtask(task, {**of_all, Control.SUBTASK: index}) for index in range(parallelism)
@@ -151,7 +151,7 @@ class Job:
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
         work = self._assign(rows, self.timers.due(clock.watermark, clock.processing_time))
-        if self._spec.checkpointed:
+        if self._spec.subtask_state is not None:
             # Every subtask takes part in a checkpoint, one without rows too.
             for index in range(len(self._subtasks)):
                 work.setdefault(index, Work())
@@ -174,7 +174,7 @@ class Job:
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
         for index, outcome in outcomes.items():
             emitted[index] += self._take_in(outcome)
-            if self._spec.checkpointed:
+            if self._spec.subtask_state is not None:
                 self._operator_states.apply(index, outcome.messages[-1])
         return [row for part in emitted.values() for row in part]
 
@@ -230,10 +230,10 @@ class Job:
             self.timers.apply(keys, [self.keys.group(key) for key in keys], changes)
 
 
-def _check_watermark(stores: Sequence[Store], settings: Settings) -> None:
+def _check_watermark(stores: Sequence[Store], setup: Setup) -> None:
     for store in stores:
         by_event_time = isinstance(store, ExpiringStore) and store.by_event_time
-        if by_event_time and not settings.by_event_time:
+        if by_event_time and not setup.by_event_time:
             raise DeclarationError(
                 f"state '{store.spec.name}' has a time to live by event time, but there is no "
                 "watermark: give the harness the event_time column",

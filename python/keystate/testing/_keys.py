@@ -10,24 +10,25 @@ import pyarrow as pa
 from keystate._codec import Misfit, struct_codec
 from keystate._types.hash import KeyGroups
 from keystate.testing._rows import Rows
-from keystate.testing._settings import Settings
+from keystate.testing._setup import Setup
 
 
 class Keys:
     """The keys of rows in the form in which a dictionary finds them, with their key groups."""
 
-    def __init__(self, settings: Settings, parallelism: int) -> None:
-        self._columns = settings.all_key_columns
-        self._codec = struct_codec(settings.key_type)
+    def __init__(self, setup: Setup) -> None:
+        rows = setup.operator.rows
+        self._columns = setup.key_columns
+        self._codec = struct_codec(rows.key_type)
         assert self._codec.as_key is not None
         self._as_key = self._codec.as_key
-        self._key_groups = KeyGroups(settings.key_type, settings.max_parallelism)
-        self._max_parallelism = settings.max_parallelism
-        self._parallelism = parallelism
+        self._key_groups = KeyGroups(rows.key_type, setup.max_parallelism)
+        self._max_parallelism = setup.max_parallelism
+        self._parallelism = setup.parallelism
         self._groups: dict[Any, int] = {}
-        if not settings.key_columns:
+        if not rows.keys:
             # Rows without keys are spread by a hash of all their columns.
-            self._spreading = KeyGroups(settings.input_schema, parallelism)
+            self._spreading = KeyGroups(rows.row_type, setup.parallelism)
 
     def of_rows(self, rows: Rows) -> list[tuple[int, Any]]:
         """For each row its subtask and its key."""

@@ -40,7 +40,7 @@ class OperatorStates:
     """The operator state of all subtasks, and the raw streams of all key groups."""
 
     def __init__(self, spec: OperatorSpec, parallelism: int, max_parallelism: int) -> None:
-        self._spec = spec
+        self._spec = spec.subtask_state
         self._max_parallelism = max_parallelism
         self._states: list[dict[str, Any] | None] = [None] * parallelism
         self._tags = [""] * parallelism
@@ -48,7 +48,7 @@ class OperatorStates:
 
     def control(self, subtask: int) -> dict[str, Any]:
         """What a task is told of it."""
-        if not self._spec.checkpointed:
+        if self._spec is None:
             return {}
         return {Control.OPERATOR_TAG: self._tags[subtask], OWN_CLIENT: SubtaskClient(self, subtask)}
 
@@ -74,7 +74,7 @@ class OperatorStates:
         assert state is not None and tag is not None
         self._states[subtask] = json.loads(state)
         self._tags[subtask] = tag.decode()
-        if self._spec.raw_keyed:
+        if self._spec is not None and self._spec.raw_keyed:
             for group in self.groups(subtask):
                 self.raw.pop(group, None)
             groups = INTEGERS.decode(last.elements(Answer.RAW_GROUPS))

@@ -11,6 +11,8 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, codec, struct_codec
+from keystate._operators.declared import Input
+from keystate._operators.schema_rows import positions
 from keystate._protocol import Message
 from keystate._types.ordering import nulls_first, sort_key
 from keystate._worker.messages.results import row_test
@@ -89,8 +91,8 @@ class InputRows(Encoder):
         self,
         row_type: T.StructType,
         event_time: int | None,
-        order: Sequence[int] = (),
-        misfit: str = "a row does not fit the input schema",
+        order: Sequence[int],
+        misfit: str,
     ) -> None:
         super().__init__(row_type, misfit)
         self._event_time = event_time
@@ -99,6 +101,12 @@ class InputRows(Encoder):
             (column, codec(kind), nulls_first(sort_key(kind, NATURAL)))
             for column, kind in zip(order, types)
         ]
+
+    @classmethod
+    def of(cls, rows: Input, misfit: str) -> InputRows:
+        """For the rows of an operator's input."""
+        order = positions(rows.df, rows.order)
+        return cls(rows.row_type, rows.time_column, order, misfit)
 
     def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         """The rows with this event time, in ms."""

@@ -26,7 +26,8 @@ class Snapshot:
     """A harness's state between two micro-batches; can be pickled.
 
     Attributes:
-        settings: what the harness was made with, apart from its function.
+        arguments: what the harness was made with, apart from its function; ``None`` if it was made
+            of an operator.
         clock: watermarks, processing time and the number of the last micro-batch.
         states: by name each state, the keys that have it, what they have, and when that was last
             used if it has a time to live.
@@ -36,7 +37,7 @@ class Snapshot:
         initial: the initial state, if there was no micro-batch yet that takes it.
     """
 
-    settings: dict[str, Any]
+    arguments: dict[str, Any] | None
     clock: dict[str, Any]
     states: StoredStates
     timers: StoredTimers

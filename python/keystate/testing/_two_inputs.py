@@ -7,13 +7,18 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from keystate._operators.declared import Side
 from keystate._spec import resolve_schema
+from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
 from keystate.testing._rows import InputRows, Rows
-from keystate.testing._settings import LateOutput, TwoInputSettings, names_of
-from keystate.testing._snapshot import Snapshot
+from keystate.testing._setup import Setup
+from keystate.testing._short import rows_of, two_inputs
+
+#: What the streams that are connected are told besides.
+_OPTIONS = {"ordered_by", "time_mode", "late_output", "name"}
 
 
 class KeyedTwoInputHarness(OperatorHarness):
@@ -31,20 +36,13 @@ class KeyedTwoInputHarness(OperatorHarness):
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups.
         event_time1: the column of the first input that would have a watermark, if one has.
-        event_time2: the same of the second input.
-        order_by1: the names of columns by which the first input's rows are sorted in a micro-batch.
-        order_by2: the same of the second input.
-        ordered_by: the column that the rows of both come sorted by, or the pair of the first
-            input's and the second's; else those of the first come before those of the second.
-        time_mode: as for :meth:`keystate.KeyedStream.process`.
-        name: the operator's name.
-        pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+        event_time2: the column of the second input that would have one.
         side_outputs: as for :class:`KeyedProcessHarness`.
-        late_output: likewise; of both inputs, or a pair of one for the first input and one for the
-            second, each of which may be ``None``.
+        options: `ordered_by`, `time_mode`, `late_output` and `name`, as for
+            :meth:`keystate.ConnectedStreams.process`.
 
     Raises:
-        DeclarationError: the function, one of its states or a schema is not well declared.
+        DeclarationError: as for a query.
     """
 
     def __init__(
@@ -54,72 +52,45 @@ class KeyedTwoInputHarness(OperatorHarness):
         key_cols1: str | Sequence[str],
         input_schema2: TypeLike,
         key_cols2: str | Sequence[str],
-        output_schema: TypeLike,
+        output_schema: TypeLike | None = None,
         *,
         parallelism: int = 1,
         max_parallelism: int = 128,
         event_time1: str | None = None,
         event_time2: str | None = None,
-        order_by1: str | Sequence[str] = (),
-        order_by2: str | Sequence[str] = (),
-        ordered_by: str | tuple[str, str] | None = None,
-        time_mode: str = "auto",
-        name: str | None = None,
-        pickle_allow: Sequence[str] = (),
         side_outputs: Sequence[OutputTag] = (),
-        late_output: LateOutput = None,
-        **others: Any,
+        **options: Any,
     ) -> None:
-        if others:
-            raise _not_an_argument(next(iter(others)))
-        settings = TwoInputSettings(
-            resolve_schema(input_schema1, "the first input schema"),
-            names_of(key_cols1),
-            resolve_schema(output_schema, "the output schema"),
-            max_parallelism,
-            event_time1,
-            time_mode,
-            name,
-            None,
-            (),
-            tuple(pickle_allow),
-            names_of(order_by1),
-            tuple(side_outputs),
-            None,
-            resolve_schema(input_schema2, "the second input schema"),
-            names_of(key_cols2),
-            event_time2,
-            names_of(order_by2),
-            (ordered_by, ordered_by) if isinstance(ordered_by, str) else ordered_by,
-            late_output=late_output,
-        )
-        first, second = settings.orders()
-        misfit = "a row does not fit the {} input schema"
-        self._inputs = (
-            InputRows(
-                settings.input_schema, settings.event_time_column, first, misfit.format("first")
-            ),
-            InputRows(
-                settings.second_schema,
-                settings.second_event_time_column,
-                second,
-                misfit.format("second"),
-            ),
-        )
-        self._merged = ordered_by is not None
-        self._set_up(fn, settings, parallelism)
+        for name in options.keys() - _OPTIONS:
+            raise _not_an_argument(name)
+        first = rows_of(input_schema1, event_time=event_time1)
+        second = rows_of(input_schema2, event_time=event_time2)
+        if output_schema is not None:
+            output_schema = resolve_schema(output_schema, "the output schema")
+        made = two_inputs(fn, (first, key_cols1), (second, key_cols2), output_schema, options)
+        self._arguments = {
+            "input_schema1": first.schema,
+            "key_cols1": key_cols1,
+            "input_schema2": second.schema,
+            "key_cols2": key_cols2,
+            "output_schema": output_schema,
+            "max_parallelism": max_parallelism,
+            "event_time1": event_time1,
+            "event_time2": event_time2,
+            "side_outputs": tuple(side_outputs),
+            **options,
+        }
+        self._set_up(made, parallelism, max_parallelism, side_outputs, ())
 
-    @classmethod
-    def restore(
-        cls,
-        snapshot: Snapshot,
-        fn: Any,
-        *,
-        parallelism: int = 1,
-        output_schema: TypeLike | None = None,
-    ) -> KeyedTwoInputHarness:
-        """A harness that goes on from a snapshot; see :meth:`KeyedProcessHarness.restore`."""
-        return cls._restored(snapshot, fn, parallelism, output_schema=output_schema)
+    def _read_inputs(self, setup: Setup) -> None:
+        right = setup.operator.right
+        if right is None or right.side not in (Side.CONNECTED, Side.MERGED):
+            raise DeclarationError("no two keyed inputs are connected: use KeyedProcessHarness")
+        self._merged = right.side is Side.MERGED
+        self._inputs = [
+            InputRows.of(each, f"a row does not fit the {which} input schema")
+            for each, which in zip(setup.inputs, ("first", "second"))
+        ]
 
     def process1(self, row: Any, timestamp: int | None = None) -> list[Row]:
         """Runs a micro-batch of one row of the first input; returns what it emits.

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from keystate._operators.declared import check_late_output
 from keystate._operators.event_time import time_column
-from keystate._operators.task import check_late_output
-from keystate._worker.calls.plan import FunctionPlan
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
@@ -19,8 +18,8 @@ from keystate.windows._assigners import WindowAssigner
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._windowing import WindowedRows, Windowing
 
-#: Applies a plan: with the output schema, the operator's name and its time mode.
-Apply = Callable[[FunctionPlan, TypeLike, str | None, str], ResultDataFrame]
+#: Applies a plan: with the output schema, and by name the operator's name and its time mode.
+Apply = Callable[..., ResultDataFrame]
 
 
 class WindowedStream(Windowing):
@@ -111,4 +110,4 @@ class WindowedStream(Windowing):
     ) -> ResultDataFrame:
         plan = rows.plan(self._row_type, self._time_column)
         mode = "event_time" if self._assigner.is_event_time() else "auto"
-        return self._apply_plan(plan, output_schema, name, mode)
+        return self._apply_plan(plan, output_schema, name=name, time_mode=mode)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._protocol import Answer, Control
-from keystate._spec import OperatorSpec
+from keystate._spec import SubtaskStateSpec
 from keystate._types.hash import key_groups_of
 from keystate._worker.messages.columns import list_column
 from keystate._worker.messages.state_client import StateClient
@@ -30,13 +30,13 @@ class InstanceKeeper:
     def __init__(
         self,
         function: Any,
-        spec: OperatorSpec,
+        spec: SubtaskStateSpec,
         keyed: KeyedStateStore,
         client: StateClient,
         control: dict[str, Any],
     ) -> None:
         self._function = function
-        self._unions = {state.name for state, union in spec.operator_states if union}
+        self._unions = {state.name for state, union in spec.lists if union}
         self._tag: str = control[Control.OPERATOR_TAG]
         self._snapshot_of: int | None = None
         stored = client.operator_state(bool(self._unions))
@@ -51,7 +51,7 @@ class InstanceKeeper:
                 groups = key_groups_of(*place, most)
             self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
         self._states = InstanceStates(
-            {state.name: state for state, _ in spec.operator_states},
+            {state.name: state for state, _ in spec.lists},
             restored["batch"],
             {entry["name"]: entry["elements"] for entry in restored["lists"]},
             keyed,

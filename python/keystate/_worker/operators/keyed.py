@@ -47,8 +47,9 @@ class KeyedOperator:
         self._keyed = bool(key_type.fields)
         self._context = self._make_context()
         self._context.time_columns = plan.time_columns
-        self._rows = codec(row_type, spec.row_shape)
-        if spec.row_shape is not None:
+        shape = spec.inputs[0].shape
+        self._rows = codec(row_type, shape)
+        if shape is not None:
             self._context.field_names = row_type.names
         self._keys = struct_codec(key_type)
         self._bare_key = len(key_type.fields) == 1
@@ -59,9 +60,9 @@ class KeyedOperator:
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
         self._context.hear(control)
         self._keeper: InstanceKeeper | None = None
-        if spec.checkpointed:
+        if spec.subtask_state is not None:
             self._keeper = InstanceKeeper(
-                plan.function, spec, runtime, self._context.client, control
+                plan.function, spec.subtask_state, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: self._open(runtime))

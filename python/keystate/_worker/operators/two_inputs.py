@@ -75,8 +75,9 @@ class TwoInputOperator(KeyedOperator):
         control: dict[str, Any],
     ) -> None:
         super().__init__(plan, spec, key_type, row_type, output_type, control)
-        self._second_rows = codec(second_type, spec.second_shape)
-        if spec.second_shape is not None:
+        shape = spec.inputs[1].shape
+        self._second_rows = codec(second_type, shape)
+        if shape is not None:
             self._context.second_field_names = second_type.names
         self._call_second = plan.call_second()
 

@@ -12,7 +12,7 @@ import keystate.{
   TypeInformation
 }
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.jvm.{FunctionAdapter, ScalaBridge}
+import org.apache.spark.sql.keystate.jvm.{ConnectedData, FunctionAdapter, ScalaBridge}
 
 /** Two keyed Datasets whose elements share the state and the timers of a key; made by `connect`.
   * Name, time mode and key groups are those of the first one. Both have the same number of key
@@ -58,17 +58,13 @@ sealed abstract class ConnectedStreams[A, B] private[keystate] (
         s"Two streams that are connected have the same max parallelism, not ${groups.head} and " +
           s"${groups(1)}."
       )
-    ScalaBridge.processTwo(
+    ScalaBridge.process(
       first.keyedData(by.map(_._1)),
-      second.keyedData(by.map(_._2)),
-      by.nonEmpty,
+      Some(ConnectedData(second.keyedData(by.map(_._2)), merged = by.nonEmpty)),
       function,
-      keyType,
+      Some(keyType),
       out,
-      first.settings.name,
-      groups.headOption,
-      first.settings.timeMode,
-      Seq(first.settings.late, second.settings.late)
+      first.settings.operator.copy(maxParallelism = groups.headOption)
     )
   }
 }

@@ -23,7 +23,7 @@ import keystate.windows.{
   Window,
   WindowAssigner
 }
-import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, SideOutputs}
+import org.apache.spark.sql.keystate.jvm.{BroadcastData, InitialData, KeyBy, SideOutputs}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
   * the other by the same subtask and share state. In a batch query state lasts as long as the
@@ -35,14 +35,6 @@ import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, SideOutputs}
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {
   override protected type Self <: KeyedRowStream[T]
-
-  /** `"event_time"`, which needs a watermark on the input (`KEYSTATE_NO_WATERMARK`),
-    * `"processing_time"`, `"none"`, or `"auto"`, the default: event time when the input has a
-    * watermark, else none. Anything else is `KEYSTATE_DECLARATION`. In event time rows behind the
-    * watermark are dropped, as by Spark's own stateful operators; Flink hands them to the function.
-    * Fixed for a checkpoint's life.
-    */
-  def timeMode(mode: String): Self = withSettings(settings.copy(timeMode = mode))
 
   /** The number of key groups, 1 to 32768: the most subtasks that the state can ever be spread
     * over. Fixed for a checkpoint's life. Unset it is what the checkpoint has, or the setting
@@ -68,11 +60,6 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     * micro-batch, and in a batch query; other expressions are `KEYSTATE_DECLARATION`.
     */
   def orderBy(columns: Column*): Self = withSettings(settings.copy(order = columns))
-
-  /** Rows behind the watermark go to this side output instead of being dropped, in queries that read
-    * it. It has the columns of this Dataset, else `KEYSTATE_DECLARATION`.
-    */
-  def lateOutput(tag: OutputTag[T]): Self = withSettings(settings.copy(late = Some(tag)))
 
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.
@@ -186,7 +173,7 @@ final class KeyedStream[T, K] private[keystate] (
       function: KeyedProcessFunction[K, T, OUT] with InitialStateFunction[K, S],
       initialState: KeyedRowStream[S]
   )(implicit out: TypeInformation[OUT]): Dataset[OUT] =
-    run(function, Some(keyType), out, initial = Some(initialState.keyedData(None)))
+    run(function, Some(keyType), out, Some(InitialData(initialState.keyedData(None))))
 }
 
 /** A Dataset keyed by columns; made by `data.keyed(columns)`. */
@@ -253,7 +240,7 @@ final class KeyedDataset[T] private[keystate] (
       function: KeyedProcessFunction[K, T, OUT] with InitialStateFunction[K, S],
       initialState: KeyedRowStream[S]
   )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
-    run(function, Some(keyType), out, initial = Some(initialState.keyedData(None)))
+    run(function, Some(keyType), out, Some(InitialData(initialState.keyedData(None))))
 }
 
 /** What `import keystate._` adds to a Dataset. */

@@ -12,7 +12,13 @@ import keystate.{
   RichFunction,
   TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.{BroadcastData, KeyBy, KeyedData, ScalaBridge}
+import org.apache.spark.sql.keystate.jvm.{
+  KeyBy,
+  KeyedData,
+  OperatorSettings,
+  RightData,
+  ScalaBridge
+}
 
 /** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones
   * ([[keystate.RichMapFunction]] and so on), with a life cycle and state, or plain ones. What can
@@ -28,6 +34,19 @@ abstract class RowStream[T] private[keystate] (
 
   /** The operator's name, in messages and as the function's task name. */
   def name(name: String): Self = withSettings(settings.copy(name = Some(name)))
+
+  /** `"event_time"`, which needs a watermark on the input (`KEYSTATE_NO_WATERMARK`),
+    * `"processing_time"`, `"none"`, the default without keys, or `"auto"`, the default with keys:
+    * event time when the input has a watermark, else none. Anything else is `KEYSTATE_DECLARATION`.
+    * In event time rows behind the watermark are dropped, as by Spark's own stateful operators;
+    * Flink hands them to the function. Fixed for a checkpoint's life.
+    */
+  def timeMode(mode: String): Self = withSettings(settings.copy(timeMode = mode))
+
+  /** Rows behind the watermark go to this side output instead of being dropped, in queries that read
+    * it. It has the columns of this Dataset, else `KEYSTATE_DECLARATION`.
+    */
+  def lateOutput(tag: OutputTag[T]): Self = withSettings(settings.copy(late = Some(tag)))
 
   /** Any number of results for each element. */
   def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
@@ -58,7 +77,7 @@ abstract class RowStream[T] private[keystate] (
     *   what the rows of a key are sorted by before anything else
     */
   private[keystate] def keyedData(first: Option[Column]): KeyedData[T] =
-    KeyedData(data, by, first.toSeq ++ settings.order)
+    KeyedData(data, by, first.toSeq ++ settings.order, settings.late)
 
   /** @param eventTime
     *   the column that has the event time; None if that is told by the watermark
@@ -67,23 +86,15 @@ abstract class RowStream[T] private[keystate] (
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       out: TypeInformation[OUT],
-      broadcast: Option[BroadcastData] = None,
-      initial: Option[KeyedData[_]] = None,
+      right: Option[RightData] = None,
       eventTime: Option[String] = None
   ): Dataset[OUT] = ScalaBridge.process(
-    data,
-    by,
+    keyedData(None).copy(eventTime = eventTime),
+    right,
     function,
     keyType,
-    broadcast,
-    initial,
     out,
-    settings.name,
-    settings.maxParallelism,
-    settings.timeMode,
-    settings.order,
-    settings.late,
-    eventTime
+    settings.operator
   )
 }
 
@@ -102,7 +113,9 @@ private[keystate] final case class StreamSettings(
     maxParallelism: Option[Int] = None,
     order: Seq[Column] = Nil,
     late: Option[OutputTag[_]] = None
-)
+) {
+  def operator: OperatorSettings = OperatorSettings(name, timeMode, maxParallelism)
+}
 
 /** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a
   * stream are spread over the subtasks by a hash of all their columns, the same when a task is run

@@ -12,7 +12,6 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
@@ -33,12 +32,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.{EditedCheckpoint, NewCheckpoint, WrittenOperator}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
-import org.apache.spark.sql.keystate.plan.{
-  BroadcastProcess,
-  KeyedInput,
-  KeyedProcess,
-  TwoInputProcess
-}
+import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
@@ -60,110 +54,45 @@ object PythonBridge {
   /** JSON of the schema of a DataFrame. */
   def schema(data: Dataset[_]): String = data.schema.json
 
-  /** Applies a keyed function to a DataFrame.
+  /** Applies a function to the rows of one DataFrame or two.
     *
+    * @param inputs
+    *   the DataFrames; the two lists that follow have an element for each of them
+    * @param keys
+    *   the key columns: resolved names, or expressions over one row; none of rows without keys, and
+    *   of rows that are broadcast
+    * @param orders
+    *   what the rows of a key are sorted by; none if in no order
+    * @param role
+    *   the name of the [[RightRole]] of the second DataFrame; empty if there is one
     * @param function
     *   a map-in-arrow Python function
-    * @param keys
-    *   the key columns: resolved names, or expressions over one row
-    * @param order
-    *   what the rows of a key are sorted by; none if in no order
     * @param outputSchema
     *   JSON of the schema of the rows that the function emits
     * @param spec
     *   JSON of the operator, see [[OperatorSpec]]
     */
   def process(
-      data: Dataset[_],
+      inputs: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      orders: JList[JList[Column]],
+      role: String,
       function: Column,
-      keys: JList[Column],
-      order: JList[Column],
       outputSchema: String,
       spec: String
   ): DataFrame = {
-    val df = data.asInstanceOf[ClassicDataset[_]]
-    RealTimeSession.prepare(df.sparkSession)
-    val input = KeyedInput.byColumns(df, keys.asScala.toSeq)
-    val operator = OperatorSpec.fromJson(spec)
-    ClassicDataset.ofRows(
-      df.sparkSession,
-      KeyedProcess(
-        PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
-        input.keys,
-        input.columns,
-        input.output(
-          DataType.fromJson(outputSchema).asInstanceOf[StructType],
-          operator.sideOutputs
-        ),
-        operator,
-        KeyedInput.order(df, order.asScala.toSeq),
-        input.child
-      )
-    )
-  }
-
-  /** Applies a keyed function that begins with initial state.
-    *
-    * @param initial
-    *   a batch DataFrame; its rows come before those of `data`, once
-    * @param initialKeys
-    *   its columns that are the key
-    * @param initialOrder
-    *   what its rows are sorted by; the other parameters are as for `process`
-    */
-  def processWithInitialState(
-      data: Dataset[_],
-      initial: Dataset[_],
-      function: Column,
-      keys: JList[Column],
-      initialKeys: JList[Column],
-      order: JList[Column],
-      initialOrder: JList[Column],
-      outputSchema: String,
-      spec: String
-  ): DataFrame = {
-    val state = initial.asInstanceOf[ClassicDataset[_]]
-    extended(process(data, function, keys, order, outputSchema, spec)) {
-      TwoInputProcess.initialized(
-        _,
-        KeyedInput.byColumns(state, initialKeys.asScala.toSeq),
-        KeyedInput.order(state, initialOrder.asScala.toSeq)
-      )
+    val frames = inputs.asScala.toSeq.map(_.asInstanceOf[ClassicDataset[_]])
+    val session = frames.head.sparkSession
+    RealTimeSession.prepare(session)
+    val read = frames.zipWithIndex.map { case (df, i) =>
+      KeyedInput.byColumns(df, keys.get(i).asScala.toSeq, orders.get(i).asScala.toSeq)
     }
-  }
-
-  /** Applies a function to two DataFrames with the same keys.
-    *
-    * @param merged
-    *   whether the rows of both come by the first of their orders; the other parameters are as for
-    *   `process`
-    */
-  def processTwo(
-      first: Dataset[_],
-      second: Dataset[_],
-      function: Column,
-      firstKeys: JList[Column],
-      secondKeys: JList[Column],
-      firstOrder: JList[Column],
-      secondOrder: JList[Column],
-      merged: Boolean,
-      outputSchema: String,
-      spec: String
-  ): DataFrame = {
-    val one = first.asInstanceOf[ClassicDataset[_]]
-    val two = second.asInstanceOf[ClassicDataset[_]]
-    RealTimeSession.prepare(one.sparkSession)
     ClassicDataset.ofRows(
-      one.sparkSession,
-      TwoInputProcess.connect(
+      session,
+      KeyedProcess.of(
         PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
-        KeyedInput.byColumns(one, firstKeys.asScala.toSeq),
-        KeyedInput.byColumns(two, secondKeys.asScala.toSeq),
-        (
-          KeyedInput.order(one, firstOrder.asScala.toSeq),
-          KeyedInput.order(two, secondOrder.asScala.toSeq)
-        ),
-        merged,
+        read.head,
+        RightRole.named(role).map(read(1) -> _),
         DataType.fromJson(outputSchema).asInstanceOf[StructType],
         OperatorSpec.fromJson(spec)
       )
@@ -222,36 +151,6 @@ object PythonBridge {
     val rows = DataType.fromJson(schema).asInstanceOf[StructType]
     val limits = AvailableNowLimits(availableNowRows, availableNowMillis)
     StatefulSource(name, rows, reader, limits).toDF(session.asInstanceOf[ClassicSparkSession])
-  }
-
-  /** Applies a function, keyed or not, to a DataFrame. Another DataFrame is broadcast to its
-    * subtasks.
-    *
-    * @param keys
-    *   none if the function is not keyed; the other parameters are as for `process`
-    */
-  def processBroadcast(
-      data: Dataset[_],
-      broadcast: Dataset[_],
-      function: Column,
-      keys: JList[Column],
-      order: JList[Column],
-      outputSchema: String,
-      spec: String
-  ): DataFrame = {
-    val right = broadcast.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
-    extended(process(data, function, keys, order, outputSchema, spec)) {
-      BroadcastProcess.connect(_, right)
-    }
-  }
-
-  /** The operator that `process` made, with another input. */
-  private def extended(processed: DataFrame)(extend: KeyedProcess => LogicalPlan): DataFrame = {
-    val keyed = processed.asInstanceOf[ClassicDataset[_]]
-    keyed.queryExecution.analyzed match {
-      case operator: KeyedProcess => ClassicDataset.ofRows(keyed.sparkSession, extend(operator))
-      case other => throw new IllegalStateException(s"unexpected plan $other")
-    }
   }
 
   /** Changes a stopped query's number of partitions. Returns the number before. */

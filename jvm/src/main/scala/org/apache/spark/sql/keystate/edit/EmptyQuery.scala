@@ -9,7 +9,6 @@ import scala.util.Using
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
@@ -75,15 +74,8 @@ private[keystate] final class EmptyQuery(
     // It may be kept aside for real-time mode.
     own.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, Settings.ProviderClass)
     settings.foreach { case (key, value) => own.conf.set(key, value) }
-    val plan = KeyedProcess(
-      NoFunction,
-      keys.keys,
-      keys.columns,
-      DataTypeUtils.toAttributes(new StructType().add("nothing", BooleanType)),
-      spec,
-      Nil,
-      keys.child
-    )
+    val nothing = new StructType().add("nothing", BooleanType)
+    val plan = KeyedProcess.of(NoFunction, keys, None, nothing, spec)
     val query = ClassicDataset
       .ofRows(own, plan)
       .writeStream

@@ -2,156 +2,88 @@ package org.apache.spark.sql.keystate.jvm
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.{Column, Dataset, Row}
+import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.internal.StaticSQLConf
 
-import keystate.{OutputTag, RichFunction, TypeInformation}
+import keystate.{RichFunction, TypeInformation}
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.plan.{
-  BroadcastProcess,
-  KeyedInput,
-  KeyedProcess,
-  TwoInputProcess
-}
+import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** What the Scala API calls. */
 object ScalaBridge {
 
-  /** Applies a function to a Dataset.
+  /** Applies a function to one Dataset or two.
     *
     * @param keyType
     *   None if the function does not ask for the key
-    * @param broadcast
-    *   None if the function takes no broadcast elements
-    * @param initial
-    *   a batch Dataset, whose elements the function is given before all others; None if it begins
-    *   without state
-    * @param order
-    *   what the rows of a key are sorted by; none if in no order
-    * @param late
-    *   the side output of late rows, if there is to be one
-    * @param eventTime
-    *   the column that has the event time; None if that is told by the watermark
     */
-  def process[T, OUT](
-      data: Dataset[T],
-      by: KeyBy[T],
+  def process[OUT](
+      data: KeyedData[_],
+      right: Option[RightData],
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
-      broadcast: Option[BroadcastData],
-      initial: Option[KeyedData[_]],
       outputType: TypeInformation[OUT],
-      name: Option[String],
-      maxParallelism: Option[Int],
-      timeMode: String,
-      order: Seq[Column],
-      late: Option[OutputTag[_]],
-      eventTime: Option[String]
+      settings: OperatorSettings
   ): Dataset[OUT] = {
-    val rows = prepared(KeyedData(data, by, order))
-    val initialRows = initial.map(prepared(_))
-    val declared = new DeclaredFunction(function, name)
-    val declaredBroadcast = broadcast.map(declare(_, rows))
+    val first = prepared(data)
+    val declared = new DeclaredFunction(function, settings.name)
+    val broadcast = right.collect { case inputs: BroadcastData => declare(inputs, first) }
     if (declared.checkpointed && broadcast.nonEmpty)
       throw KeystateErrors.declaration(
         "A function of broadcast elements can't have operator state: keep it in broadcast state."
       )
-    val broadcastStates = declaredBroadcast.toSeq.flatMap(_.states).map(_.spec)
-    val spec = declared.operator(maxParallelism, timeMode, rows.input.keys, broadcastStates)
-    // The initial state may have a null in its key where the rows have none.
-    val keys = rows.input.keys.map(key => key.withNullability(key.nullable || initial.nonEmpty))
-    val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
-    late.foreach(SideOutputs.checkLate(_, rows.input))
-    val plan = KeyedProcess(
-      new JvmFunction(
-        declared.serialized,
-        rows.encoder +: initialRows.map(_.encoder).toSeq,
-        keyEncoder(keyType.getOrElse(TypeInformation.row), keys, rows.analyzer),
-        outputs,
-        declared.states,
-        declared.operatorStates,
-        declaredBroadcast,
-        Seq(late.map(_.id))
-      ),
-      rows.input.keys,
-      eventTime.fold(rows.input.columns)(rows.input.timedBy(_)),
-      rows.input.output(outputs.schema),
-      spec,
-      rows.order,
-      rows.input.child
-    )
-    val whole = broadcast
-      .map(inputs => BroadcastProcess.connect(plan, classic(inputs.data).queryExecution.analyzed))
-      .orElse(initialRows.map { state =>
-        TwoInputProcess.initialized(plan, state.input, state.order)
-      })
-    ClassicDataset(rows.df.sparkSession, whole.getOrElse(plan))(outputType.encoder)
-  }
-
-  /** Applies a function to two Datasets with the same keys.
-    *
-    * @param merged
-    *   whether the rows of both come by the first column in their orders
-    * @param late
-    *   for each input the side output of its late rows, if there is to be one
-    */
-  def processTwo[A, B, OUT](
-      first: KeyedData[A],
-      second: KeyedData[B],
-      merged: Boolean,
-      function: RichFunction,
-      keyType: TypeInformation[_],
-      outputType: TypeInformation[OUT],
-      name: Option[String],
-      maxParallelism: Option[Int],
-      timeMode: String,
-      late: Seq[Option[OutputTag[_]]]
-  ): Dataset[OUT] = {
-    val (one, two) = (prepared(first), prepared(second))
-    val declared = new DeclaredFunction(function, name)
-    val spec = declared.operator(maxParallelism, timeMode, one.input.keys)
-    val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
-    late.zip(Seq(one.input, two.input)).foreach { case (tag, input) =>
-      tag.foreach(SideOutputs.checkLate(_, input))
+    val second = right.map {
+      case ConnectedData(input, true) => prepared(input) -> RightRole.Merged
+      case ConnectedData(input, false) => prepared(input) -> RightRole.Connected
+      case InitialData(input) => prepared(input.withoutLate) -> RightRole.Initial
+      case BroadcastData(elements, _) => elementRows(elements) -> RightRole.Broadcast
     }
-    // Either input may have a null in its key.
-    val keys = one.input.keys.map(_.withNullability(true))
-    val plan = TwoInputProcess.connect(
+    val taken = first +: second.toSeq.collect {
+      case (rows, role) if role != RightRole.Broadcast => rows
+    }
+    // Of the rows of one input the key may be null where it is not in the other.
+    val keys = first.input.keys.map(key => key.withNullability(key.nullable || taken.size > 1))
+    val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
+    val spec = declared.operator(
+      settings.maxParallelism,
+      settings.timeMode,
+      first.input.keys,
+      broadcast.toSeq.flatMap(_.states).map(_.spec)
+    )
+    val plan = KeyedProcess.of(
       new JvmFunction(
         declared.serialized,
-        Seq(one.encoder, two.encoder),
-        keyEncoder(keyType, keys, one.analyzer),
+        taken.map(_.encoder),
+        keyEncoder(keyType.getOrElse(TypeInformation.row), keys, first.analyzer),
         outputs,
         declared.states,
         declared.operatorStates,
-        None,
-        late.map(_.map(_.id))
+        broadcast,
+        taken.map(_.late)
       ),
-      one.input,
-      two.input,
-      (one.order, two.order),
-      merged,
+      data.eventTime.fold(first.input)(first.input.timedBy),
+      second.map { case (rows, role) => rows.input -> role },
       outputs.schema,
       spec
     )
-    ClassicDataset(one.df.sparkSession, plan)(outputType.encoder)
+    ClassicDataset(first.df.sparkSession, plan)(outputType.encoder)
   }
 
-  /** An input of an operator. */
-  private final case class Rows(
-      df: ClassicDataset[_],
-      input: KeyedInput,
-      order: Seq[SortOrder]
-  ) {
+  /** An input of an operator.
+    *
+    * @param late
+    *   the name of the side output of its late rows
+    */
+  private final case class Rows(df: ClassicDataset[_], input: KeyedInput, late: Option[String]) {
     def analyzer: Analyzer = df.sparkSession.sessionState.analyzer
 
     /** The encoder of the Dataset's elements, bound to the columns that the function sees. */
@@ -160,17 +92,22 @@ object ScalaBridge {
   }
 
   /** A Dataset as an operator reads it, in a session that was checked and prepared for one. */
-  private def prepared[T](rows: KeyedData[T]): Rows = {
-    val df = classic(rows.data)
+  private def prepared[T](data: KeyedData[T]): Rows = {
+    val df = classic(data.data)
     checkExtension(df)
     RealTimeSession.prepare(df.sparkSession)
-    Rows(df, inputOf(df, rows.by), KeyedInput.order(df, rows.order))
+    val input = data.by match {
+      case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns, data.order)
+      case KeyBy.Function(f, encoder) =>
+        KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder), data.order)
+    }
+    data.late.foreach(SideOutputs.checkLate(_, input))
+    Rows(df, input, data.late.map(_.id))
   }
 
-  private def inputOf[T](df: ClassicDataset[T], by: KeyBy[T]): KeyedInput = by match {
-    case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns)
-    case KeyBy.Function(f, encoder) =>
-      KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder))
+  private def elementRows(elements: Dataset[_]): Rows = {
+    val df = classic(elements)
+    Rows(df, KeyedInput.byColumns(df, Nil), None)
   }
 
   private[jvm] def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {

@@ -11,12 +11,7 @@ import org.apache.spark.sql.types.StructType
 import keystate.{OutputTag, SideWrite}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{
-  BroadcastProcess,
-  KeyedInput,
-  KeyedProcess,
-  TwoInputProcess
-}
+import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -29,22 +24,6 @@ object SideOutputs {
     val side = tags.map(Outputs.Side(_))
     val plan = df.queryExecution.logical match {
       case process: KeyedProcess =>
-        val (function, spec) = reading(process.function, process.spec, side)
-        val input = KeyedInput(process.child, process.keys, process.columns)
-        process.copy(
-          function = function,
-          output = input.output(function.outputs.schema, sideOutputs = true),
-          spec = spec
-        )
-      case process: BroadcastProcess =>
-        val (function, spec) = reading(process.function, process.spec, side)
-        val input = KeyedInput(process.left, process.keys, process.columns)
-        process.copy(
-          function = function,
-          output = input.output(function.outputs.schema, sideOutputs = true),
-          spec = spec
-        )
-      case process: TwoInputProcess =>
         val (function, spec) = reading(process.function, process.spec, side)
         process.emitting(function, function.outputs.schema, spec)
       case other => throw noFunction(other)

@@ -6,6 +6,8 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   Attribute,
+  AttributeMap,
+  AttributeSet,
   NamedExpression,
   RowOrdering,
   SortOrder
@@ -24,25 +26,26 @@ import org.apache.spark.sql.types.{MetadataBuilder, StructType, TimestampType}
 
 import keystate.errors.KeystateErrors
 
-/** What a keyed operator reads.
+/** An input of an operator.
   *
   * @param child
   *   the Dataset's plan, with extra columns for keys that are not columns of the Dataset
-  * @param columns
-  *   the Dataset's own columns
+  * @param rows
+  *   what the operator reads of it
   */
-private[keystate] final case class KeyedInput(
-    child: LogicalPlan,
-    keys: Seq[Attribute],
-    columns: Seq[Attribute]
-) {
+private[keystate] final case class KeyedInput(child: LogicalPlan, rows: InputRows) {
+  def keys: Seq[Attribute] = rows.keys
+  def columns: Seq[Attribute] = rows.columns
 
   /** The output columns. One with the name and type of the input's event time column carries the
     * watermark on to the next stateful operator. With side outputs that is a field in the struct of
     * an output. Relies on Spark keeping a field's metadata when the field is selected.
     */
-  def output(schema: StructType, sideOutputs: Boolean = false): Seq[Attribute] = {
-    val eventTimes = columns.filter(_.metadata.contains(EventTimeWatermark.delayKey))
+  def output(schema: StructType, sideOutputs: Boolean): Seq[Attribute] = {
+    val seen = AttributeSet(columns)
+    val eventTimes = child.output.filter { column =>
+      column.metadata.contains(EventTimeWatermark.delayKey) && seen.contains(column)
+    }
     def marked(struct: StructType): StructType = StructType(struct.map { column =>
       eventTimes
         .find(in => in.name == column.name && in.dataType == column.dataType)
@@ -57,8 +60,8 @@ private[keystate] final case class KeyedInput(
     DataTypeUtils.toAttributes(marks)
   }
 
-  /** The columns, where this one has the event time. That is told as for a watermark. */
-  def timedBy(column: String): Seq[Attribute] = {
+  /** The input, where this column has the event time. That is told as for a watermark. */
+  def timedBy(column: String): KeyedInput = {
     def refuse(problem: String) =
       throw KeystateErrors.declaration(s"The event time column '$column' $problem.")
     val named = columns
@@ -67,19 +70,36 @@ private[keystate] final case class KeyedInput(
     if (named.dataType != TimestampType) refuse("is not a timestamp")
     if (child.isStreaming && !named.metadata.contains(EventTimeWatermark.delayKey))
       refuse("has no watermark: call withWatermark on it before keying")
-    val mark = new MetadataBuilder()
-      .withMetadata(named.metadata)
-      .putLong(EventTimeWatermark.delayKey, 0)
-      .build()
-    if (child.isStreaming) columns
-    else columns.map(each => if (each eq named) each.withMetadata(mark) else each)
+    if (child.isStreaming) this
+    else {
+      val mark = new MetadataBuilder()
+        .withMetadata(named.metadata)
+        .putLong(EventTimeWatermark.delayKey, 0)
+        .build()
+      val marked = columns.map(each => if (each eq named) each.withMetadata(mark) else each)
+      copy(rows = rows.copy(columns = marked))
+    }
+  }
+
+  /** The input with new columns, because both inputs of an operator may come from one DataFrame. */
+  def renewed: KeyedInput = {
+    val columns = child.output.map(column => Alias(column, column.name)())
+    val renew = AttributeMap(child.output.zip(columns.map(_.toAttribute)))
+    KeyedInput(
+      Project(columns, child),
+      rows.mapChildren(_.transform { case a: Attribute => renew(a) }).asInstanceOf[InputRows]
+    )
   }
 }
 
 private[keystate] object KeyedInput {
 
   /** A key that is a column stays that column. For any other expression a column is added. */
-  def byColumns(df: ClassicDataset[_], keys: Seq[Column]): KeyedInput = {
+  def byColumns(
+      df: ClassicDataset[_],
+      keys: Seq[Column],
+      order: Seq[Column] = Nil
+  ): KeyedInput = {
     val plan = df.queryExecution.analyzed
     val resolved = df.select(keys: _*).queryExecution.analyzed match {
       case _ if keys.isEmpty => Nil
@@ -88,14 +108,15 @@ private[keystate] object KeyedInput {
     }
     val extra = resolved.collect { case alias: Alias => alias }
     val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
-    KeyedInput(child, checked(resolved), plan.output)
+    KeyedInput(child, InputRows(checked(resolved), plan.output, ordered(df, order)))
   }
 
   /** A key that is no struct becomes a column named `key`, so that its hash is the value's. */
   def byFunction[T](
       df: ClassicDataset[T],
       function: T => Any,
-      encoder: ExpressionEncoder[Any]
+      encoder: ExpressionEncoder[Any],
+      order: Seq[Column]
   ): KeyedInput = {
     val plan = df.queryExecution.analyzed
     val input = df.exprEnc
@@ -119,13 +140,13 @@ private[keystate] object KeyedInput {
       keys,
       plan
     )
-    KeyedInput(child, checked(keys), plan.output)
+    KeyedInput(child, InputRows(checked(keys), plan.output, ordered(df, order)))
   }
 
   /** The order that rows of a Dataset are sorted by: columns, or expressions over one row, ascending
     * with nulls first unless they say otherwise.
     */
-  def order(df: ClassicDataset[_], by: Seq[Column]): Seq[SortOrder] =
+  private def ordered(df: ClassicDataset[_], by: Seq[Column]): Seq[SortOrder] =
     if (by.isEmpty) Nil
     else
       df.sort(by: _*).queryExecution.analyzed match {

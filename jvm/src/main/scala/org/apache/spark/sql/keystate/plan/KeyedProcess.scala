@@ -1,32 +1,33 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
+import org.apache.spark.sql.catalyst.plans.logical.{BinaryNode, LocalRelation, LogicalPlan}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.types.StructType
 
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorFunction
 import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** A function with keyed state that is applied to a stream or to a batch query.
+/** A function with state that is applied to the rows of one input or two, in a stream or in a batch
+  * query.
   *
-  * @param keys
-  *   the columns of `child` that make up the key
-  * @param columns
-  *   the columns of `child` that the function sees; a column that was added for a key is not one of
-  *   them
-  * @param order
-  *   what the rows of a task are sorted by; none if their order does not matter
+  * @param rows
+  *   what it reads of `left`
+  * @param other
+  *   what it reads of `right`; None if it has one input, then `right` is empty
   */
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
-    keys: Seq[Attribute],
-    columns: Seq[Attribute],
+    rows: InputRows,
+    other: Option[RightRows],
     output: Seq[Attribute],
     spec: OperatorSpec,
-    order: Seq[SortOrder],
-    child: LogicalPlan
-) extends UnaryNode
+    left: LogicalPlan,
+    right: LogicalPlan
+) extends BinaryNode
     with StatefulPlanShim
     with MultiInstanceRelation {
 
@@ -35,6 +36,97 @@ private[keystate] case class KeyedProcess(
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
-  override protected def withNewChildInternal(newChild: LogicalPlan): KeyedProcess =
-    copy(child = newChild)
+  /** This operator with a function that emits other columns. */
+  def emitting(
+      function: OperatorFunction,
+      schema: StructType,
+      spec: OperatorSpec
+  ): KeyedProcess = {
+    val second = other.map(it => KeyedInput(right, it.child) -> it.role)
+    val inputs = KeyedProcess.inputs(KeyedInput(left, rows), second)
+    val ordered = if (other.exists(_.isFirst)) inputs.reverse else inputs
+    val output = KeyedProcess.output(ordered, schema, spec.sideOutputs)
+    copy(function = function, output = output, spec = spec)
+  }
+
+  override protected def withNewChildrenInternal(
+      newLeft: LogicalPlan,
+      newRight: LogicalPlan
+  ): KeyedProcess = copy(left = newLeft, right = newRight)
+}
+
+private[keystate] object KeyedProcess {
+
+  /** An operator.
+    *
+    * @param second
+    *   its second input, if it has one
+    * @param schema
+    *   of what the function emits
+    */
+  def of(
+      function: OperatorFunction,
+      first: KeyedInput,
+      second: Option[(KeyedInput, RightRole)],
+      schema: StructType,
+      spec: OperatorSpec
+  ): KeyedProcess = {
+    second.foreach { case (input, role) => check(first, input, role) }
+    val emitted = output(inputs(first, second), schema, spec.sideOutputs)
+    second match {
+      case None =>
+        KeyedProcess(function, first.rows, None, emitted, spec, first.child, LocalRelation(Nil))
+      case Some((input, role)) =>
+        // The operator asks its left child whether the query is a stream.
+        val swapped = input.child.isStreaming && !first.child.isStreaming
+        val (left, right) = if (swapped) (input, first.renewed) else (first, input.renewed)
+        val read = RightRows(right.rows, role, isFirst = swapped)
+        KeyedProcess(function, left.rows, Some(read), emitted, spec, left.child, right.child)
+    }
+  }
+
+  /** The inputs whose rows the function takes. */
+  private def inputs(
+      first: KeyedInput,
+      second: Option[(KeyedInput, RightRole)]
+  ): Seq[KeyedInput] = first +: second.toSeq.collect {
+    case (input, RightRole.Connected | RightRole.Merged) => input
+  }
+
+  /** The output columns. Only one of them may carry on a watermark: if no column is the first
+    * input's event time, it may be the second one's.
+    */
+  private def output(
+      inputs: Seq[KeyedInput],
+      schema: StructType,
+      sideOutputs: Boolean
+  ): Seq[Attribute] = {
+    val marked = inputs.map(_.output(schema, sideOutputs))
+    marked.find(DataTypeUtils.fromAttributes(_) != schema).getOrElse(marked.head)
+  }
+
+  private def check(first: KeyedInput, second: KeyedInput, role: RightRole): Unit = role match {
+    case RightRole.Broadcast =>
+    case RightRole.Initial =>
+      if (second.child.isStreaming) throw KeystateErrors.initialStateIsAStream()
+      if (!sameTypes(first.keys, second.keys))
+        throw KeystateErrors.initialKeysDiffer(described(first.keys), described(second.keys))
+    case RightRole.Connected | RightRole.Merged =>
+      if (!sameTypes(first.keys, second.keys))
+        throw KeystateErrors.keysDiffer(described(first.keys), described(second.keys))
+      if (role == RightRole.Merged) checkMerged(first.rows.order.head, second.rows.order.head)
+  }
+
+  private def checkMerged(one: SortOrder, two: SortOrder): Unit =
+    if (
+      !sameTypes(Seq(one), Seq(two)) || one.direction != two.direction ||
+      one.nullOrdering != two.nullOrdering
+    )
+      throw KeystateErrors.ordersDiffer(one.sql, one.dataType.sql, two.sql, two.dataType.sql)
+
+  private def sameTypes(a: Seq[Expression], b: Seq[Expression]): Boolean =
+    a.map(_.dataType.asNullable) == b.map(_.dataType.asNullable)
+
+  private def described(keys: Seq[Attribute]): String =
+    keys.map(key => s"${key.name} ${key.dataType.sql}").mkString(", ")
 }

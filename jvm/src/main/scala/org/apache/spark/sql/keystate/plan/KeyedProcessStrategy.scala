@@ -1,86 +1,27 @@
 package org.apache.spark.sql.keystate.plan
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Literal, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
-import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.NullType
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.{
-  BroadcastSide,
-  KeyedProcessExec,
-  KeyedSide,
-  OperatorFunction,
-  RightSide
-}
+import org.apache.spark.sql.keystate.operator.KeyedProcessExec
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
-/** Plans [[KeyedProcess]], [[BroadcastProcess]] and [[TwoInputProcess]], in streams and in batch
-  * queries.
-  */
+/** Plans [[KeyedProcess]], in streams and in batch queries. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedProcess(function, keys, columns, output, spec, order, child) =>
-      val none = LocalTableScanExec(Nil, Nil, None)
-      exec(function, keys, columns, output, spec, order, child, none, None, hasWatermark(child)) ::
-        Nil
-    case BroadcastProcess(function, keys, columns, broadcast, output, spec, order, left, right) =>
-      val side = BroadcastSide(broadcast, once = left.isStreaming && !right.isStreaming)
-      val rows = planLater(right)
-      exec(
-        function,
-        keys,
-        columns,
-        output,
-        spec,
-        order,
-        left,
-        rows,
-        Some(side),
-        hasWatermark(left)
-      ) ::
-        Nil
-    case p: TwoInputProcess =>
-      val side = KeyedSide(
-        p.rightKeys,
-        p.rightColumns,
-        p.rightOrder,
-        once = p.left.isStreaming && !p.right.isStreaming,
-        p.rightIsFirst,
-        p.merged,
-        p.initial
-      )
-      exec(
-        p.function,
-        p.keys,
-        p.columns,
-        p.output,
-        p.spec,
-        p.order,
-        p.left,
-        planLater(p.right),
-        Some(side),
-        hasWatermark(p.left) || (p.right.isStreaming && hasWatermark(p.right))
-      ) :: Nil
+    case process: KeyedProcess => exec(process) :: Nil
     case _ => Nil
   }
 
-  private def exec(
-      function: OperatorFunction,
-      keys: Seq[Attribute],
-      columns: Seq[Attribute],
-      output: Seq[Attribute],
-      spec: OperatorSpec,
-      order: Seq[SortOrder],
-      child: LogicalPlan,
-      right: SparkPlan,
-      side: Option[RightSide],
-      watermark: Boolean
-  ): KeyedProcessExec = {
-    val streaming = child.isStreaming
-    val mode = timeMode(spec, streaming, watermark)
+  private def exec(process: KeyedProcess): KeyedProcessExec = {
+    import process.{function, left, other, output, right, rows, spec}
+    val streaming = left.isStreaming
+    val mode = timeMode(spec, streaming, hasWatermark(process))
     if (streaming && mode != SparkTimeMode.EventTime())
       spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
@@ -91,26 +32,27 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       .generateSparkPlanForBatchQueries(
         keyDeserializer = NoExpression,
         valueDeserializer = NoExpression,
-        groupingAttributes = keys,
-        dataAttributes = columns,
+        groupingAttributes = rows.keys,
+        dataAttributes = rows.columns,
         statefulProcessor = null,
         mode,
         // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
         OutputMode.Update(),
         keyEncoder = null,
         outputObjAttr = NoAttribute,
-        planLater(child),
+        planLater(left),
         hasInitialState = false,
-        initialStateGroupingAttrs = keys,
+        initialStateGroupingAttrs = rows.keys,
         initialStateDataAttrs = Nil,
         initialStateDeserializer = NoExpression,
-        initialState = right
+        initialState = planLater(right)
       )
       .asInstanceOf[TransformWithStateExec]
     val base =
       if (!streaming) ofBatch
       else ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    new KeyedProcessExec(base, output, function, spec, order, side)
+    val side = other.map(_.side(once = streaming && !right.isStreaming))
+    new KeyedProcessExec(base, output, function, spec, rows.order, side)
   }
 
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.
@@ -127,6 +69,13 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       case TimeMode.ProcessingTime => SparkTimeMode.ProcessingTime()
       case TimeMode.AsBefore => throw new IllegalStateException("a query has no time mode before")
     }
+
+  private def hasWatermark(process: KeyedProcess): Boolean = {
+    val second = Option.when(
+      process.right.isStreaming && process.other.exists(_.role != RightRole.Broadcast)
+    )(process.right)
+    (process.left +: second.toSeq).exists(hasWatermark)
+  }
 
   private def hasWatermark(plan: LogicalPlan): Boolean =
     plan.output.exists(_.metadata.contains(EventTimeWatermark.delayKey))

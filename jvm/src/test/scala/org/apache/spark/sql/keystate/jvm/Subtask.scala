@@ -57,8 +57,8 @@ final class Subtask[T: Encoder](result: DataFrame, backendName: String) extends 
     }
 
   private def columns = OperatorColumns(
-    Seq(InputColumns(plan.child.output, plan.columns, plan.keys)),
-    plan.keys,
+    Seq(InputColumns(plan.left.output, plan.rows.columns, plan.rows.keys)),
+    plan.rows.keys,
     plan.output
   )
 

@@ -1,0 +1,96 @@
+"""Streams that all subtasks get, and what is connected to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from keystate._jvm import bridge
+from keystate._operators.declared import Input, Right, Side
+from keystate._operators.plans import broadcast_plan
+from keystate._operators.task import broadcast_states
+from keystate._operators.typed import output_schema_of
+from keystate.errors import DeclarationError
+from keystate.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import MapStateDescriptor, TypeLike
+from keystate.streams.rows import RowStream
+
+
+def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
+    """Broadcasts a DataFrame to all subtasks of an operator, which keep what they make of it.
+
+    Connect it: ``keystate.keyed(df, "key").connect(keystate.broadcast(rules, RULES))``.
+
+    Args:
+        df: a stream; or a batch DataFrame, whose rows are then broadcast once, in the query's first
+            micro-batch. The rows of a micro-batch must fit into the driver's memory.
+        state_descriptors: the broadcast states that the function has.
+    """
+    return BroadcastStream(df, state_descriptors)
+
+
+class BroadcastStream:
+    """A DataFrame to be broadcast; made by :func:`broadcast`."""
+
+    def __init__(
+        self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
+    ) -> None:
+        bridge.check_session(df)
+        self.df = df
+        self.states = broadcast_states(df.schema, state_descriptors)
+
+
+class BroadcastConnectedStream:
+    """A stream and a broadcast stream; made by ``connect``."""
+
+    def __init__(self, rows: RowStream[Any], broadcast: BroadcastStream) -> None:
+        if not isinstance(broadcast, BroadcastStream):
+            raise DeclarationError(
+                "connect() takes what keystate.broadcast(df, ...) makes, and connects a keyed "
+                f"stream to another keyed stream; got {broadcast!r}"
+            )
+        if broadcast.df.isStreaming and not rows._input.df.isStreaming:
+            raise DeclarationError(
+                "a stream can't be broadcast to a batch DataFrame: its rows would be processed "
+                "once for ever; make both of them streams, or both batch DataFrames"
+            )
+        self._rows = rows
+        self._right = Right(Input(broadcast.df), Side.BROADCAST, broadcast.states)
+
+    def process(
+        self,
+        fn: KeyedBroadcastProcessFunction | BroadcastProcessFunction,
+        output_schema: TypeLike | None = None,
+        *,
+        name: str | None = None,
+        time_mode: str = "auto",
+        event_time: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row and of each broadcast element.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedBroadcastProcessFunction` if the stream is keyed,
+                else a :class:`~keystate.functions.BroadcastProcessFunction`.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not that
+                of the broadcast one.
+            event_time: as for :meth:`KeyedStream.process`, of the stream's rows.
+            late_output: as for :meth:`KeyedStream.process`, of the stream's rows.
+
+        Raises:
+            DeclarationError: the function does not fit the stream, or one of its states or the
+                schema is not well declared.
+        """
+        return self._rows._apply(
+            broadcast_plan(fn, bool(self._rows._input.keys)),
+            output_schema_of(fn, output_schema),
+            right=self._right,
+            name=name,
+            time_mode=time_mode,
+            event_time=event_time,
+            late_output=late_output,
+        )

@@ -1,0 +1,219 @@
+"""Two keyed streams whose rows one function takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import Column
+
+from keystate._operators.declared import Input, Operator, Right, Side, same_types
+from keystate._operators.plans import co_plan
+from keystate._operators.typed import output_schema_of
+from keystate._worker.calls.plan import FunctionPlan
+from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import TypeLike
+from keystate.streams.rows import applied
+
+#: A column that both inputs have, or the column of each.
+OrderedBy = str | Column | tuple[str | Column, str | Column]
+
+#: A column that both inputs have, or that of each.
+EventTime = str | tuple[str | None, str | None] | None
+
+#: Where late rows go: one side output for both inputs, or that of each.
+LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
+
+
+class ConnectedStreams:
+    """Two keyed streams that share state and timers by key.
+
+    Made by ``keystate.keyed(a, "k").connect(keystate.keyed(b, "k"))``.
+
+    Both are streams, or both batch DataFrames; or one is a stream and the other a batch DataFrame,
+    whose rows then come once, before those of the query's first micro-batch.
+
+    Within a micro-batch the rows of the first come before those of the second, unless `ordered_by`
+    is given: a column that both have, or a pair of the first's and the second's, of one type. Then
+    the rows of a key come sorted by it, whichever stream they are from; where they are equal in it,
+    those of the first come first. Rows of a batch DataFrame that is connected to a stream are
+    always first.
+    """
+
+    def __init__(self, first: Input, second: Input) -> None:
+        keys = (first.key_type, second.key_type)
+        if not same_types(*keys):
+            ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
+            raise DeclarationError(
+                "the key columns of both inputs must have the same types, in the same order: those "
+                f"of the first are {ours}, of the second {theirs}; cast them to one type"
+            )
+        told = {rows.max_parallelism for rows in (first, second)} - {None}
+        if len(told) > 1:
+            raise DeclarationError(
+                "streams that are connected have the same max_parallelism, got "
+                f"{first.max_parallelism} and {second.max_parallelism}"
+            )
+        self._first = first
+        self._second = second
+        self._max_parallelism = next(iter(told), None)
+
+    def process(
+        self,
+        fn: KeyedCoProcessFunction,
+        output_schema: TypeLike | None = None,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+        time_mode: str = "auto",
+        event_time: EventTime = None,
+        late_output: LateOutput = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row and its context.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: what the rows of a key are sorted by within a micro-batch, see above.
+            name: the operator's name.
+            time_mode: as for :meth:`KeyedStream.process`; with ``"auto"``, event time when either
+                stream has a watermark. There is one watermark, Spark's: the least of those of the
+                query's inputs, unless ``spark.sql.streaming.multipleWatermarkPolicy`` is ``max``.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``: of both, or a
+                pair of the first's and the second's, each of which may be ``None``. Of a stream it
+                is the one that the watermark is defined on, and need not be told; a batch DataFrame
+                has no watermark.
+            late_output: the side outputs for late rows of the first and of the second stream, each
+                with that stream's schema or ``None``; or one for both, if they have one schema.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared.
+        """
+        return self._apply(
+            co_plan(fn, KeyedCoProcessFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            event_time=event_time,
+            late_output=late_output,
+        )
+
+    def map(
+        self,
+        fn: CoMapFunction,
+        output_schema: TypeLike | None = None,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+        time_mode: str = "auto",
+        late_output: LateOutput = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with one result.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: as for :meth:`process`.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+        """
+        return self._apply(
+            co_plan(fn, CoMapFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
+
+    def flat_map(
+        self,
+        fn: CoFlatMapFunction,
+        output_schema: TypeLike | None = None,
+        *,
+        ordered_by: OrderedBy | None = None,
+        name: str | None = None,
+        time_mode: str = "auto",
+        late_output: LateOutput = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with any number of results.
+
+        Args:
+            fn: the function.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            ordered_by: as for :meth:`process`.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+        """
+        return self._apply(
+            co_plan(fn, CoFlatMapFunction),
+            output_schema,
+            ordered_by,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
+
+    def _apply(
+        self,
+        plan: FunctionPlan,
+        output_schema: TypeLike | None,
+        ordered_by: OrderedBy | None,
+        *,
+        name: str | None,
+        time_mode: str,
+        event_time: EventTime = None,
+        late_output: LateOutput = None,
+    ) -> ResultDataFrame:
+        inputs = self._first, self._second
+        times = _both("event_time", "a column that both inputs have", event_time)
+        late = _both("late_output", "an OutputTag for both inputs", late_output)
+        merge = _merged_by(ordered_by, *inputs)
+        first, second = (
+            replace(rows.timed(time, tag), order=[*column, *rows.order])
+            for rows, time, tag, column in zip(inputs, times, late, merge)
+        )
+        return applied(
+            Operator(
+                plan=plan,
+                rows=first,
+                output_schema=output_schema_of(plan.function, output_schema),
+                right=Right(second, Side.CONNECTED if ordered_by is None else Side.MERGED),
+                name=name,
+                time_mode=time_mode,
+                max_parallelism=self._max_parallelism,
+            )
+        )
+
+
+def _merged_by(ordered_by: OrderedBy | None, *inputs: Input) -> list[list[Column]]:
+    """Of each input the column by which the rows of both come; none if they do not."""
+    if ordered_by is None:
+        return [[] for _ in inputs]
+    columns = _both("ordered_by", "a column that both inputs have", ordered_by)
+    if not all(isinstance(column, (str, Column)) for column in columns):
+        raise _no_pair("ordered_by", "a column that both inputs have", ordered_by)
+    return [
+        [rows.df[column] if isinstance(column, str) else column]
+        for rows, column in zip(inputs, columns)
+    ]
+
+
+def _both(argument: str, one: str, given: Any) -> tuple[Any, Any]:
+    """What an argument says of each input: the same, or the two of a pair."""
+    pair = given if isinstance(given, tuple) else (given, given)
+    if len(pair) != 2:
+        raise _no_pair(argument, one, given)
+    return pair
+
+
+def _no_pair(argument: str, one: str, given: Any) -> DeclarationError:
+    return DeclarationError(
+        f"{argument} is {one}, or a pair of the first input's and the second's, got {given!r}"
+    )

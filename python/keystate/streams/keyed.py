@@ -1,0 +1,315 @@
+"""Streams grouped by key."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from pyspark.sql import Column, DataFrame, Row
+
+from keystate._jvm import bridge
+from keystate._operators.declared import Input, Right, Side, same_types
+from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
+from keystate._operators.reduce import LastReduce, RollingReduce
+from keystate._operators.typed import output_schema_of, typed_rows
+from keystate._spec import check_distinct
+from keystate._type_variables import ROW
+from keystate._worker.calls.plan import Style
+from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
+from keystate.errors import DeclarationError
+from keystate.functions import (
+    KeyedBatchFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    ReduceFunction,
+)
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import TypeLike
+from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
+from keystate.streams.connected import ConnectedStreams
+from keystate.streams.rows import RowStream
+from keystate.ttl import Time
+from keystate.windows._assigners import GlobalWindows, WindowAssigner
+from keystate.windows._evictors import CountEvictor
+from keystate.windows._stream import WindowedStream
+from keystate.windows._triggers import CountTrigger, PurgingTrigger
+
+#: A column by its name, or an expression over one row.
+ColumnLike = str | Column
+
+
+@overload
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+) -> KeyedStream[Row]: ...
+
+
+@overload
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+    row_type: type[ROW],
+) -> KeyedStream[ROW]: ...
+
+
+def keyed(
+    df: DataFrame,
+    *cols: ColumnLike,
+    max_parallelism: int | None = None,
+    order_by: ColumnLike | Sequence[ColumnLike] = (),
+    row_type: type | None = None,
+) -> KeyedStream[Any]:
+    """Groups a streaming or batch DataFrame by key.
+
+    Rows with the same key, nulls included, are processed one after the other by the same subtask
+    and share state. Micro-batches come in order; within one, rows of a key that were read by
+    different tasks come in any order, as everywhere in Spark, unless `order_by` gives one.
+
+    Args:
+        df: streaming or batch.
+        cols: names of columns, or expressions.
+        max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
+            ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
+            partitions the power of two from half as much again on.
+        order_by: the columns by which the rows of a key come sorted within a micro-batch, and in a
+            batch query: names, or expressions such as ``F.desc("ts")``. Nulls come first, unless
+            the expression says otherwise. Rows that are equal in them come in any order.
+        row_type: a dataclass with a field for each column that the function needs, of the same name
+            and type. The function is given objects of it, and no other columns.
+    """
+    order = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
+    return KeyedStream(df, cols, max_parallelism, order, row_type)
+
+
+class KeyedStream(RowStream[ROW]):
+    """A DataFrame grouped by key; made by :func:`keyed`."""
+
+    def __init__(
+        self,
+        df: DataFrame,
+        cols: tuple[ColumnLike, ...],
+        max_parallelism: int | None = None,
+        order: Sequence[ColumnLike] = (),
+        row_type: type | None = None,
+    ) -> None:
+        bridge.check_session(df)
+        if not cols:
+            raise DeclarationError("keyed() needs at least one key column")
+        if max_parallelism is not None and not 1 <= max_parallelism <= 32768:
+            raise DeclarationError(f"max_parallelism must be 1 to 32768, got {max_parallelism}")
+        check_distinct(df.schema, "the input")  # or Spark calls a key ambiguous
+        for column in (*cols, *order):
+            if not isinstance(column, (str, Column)):
+                raise DeclarationError(f"expected the name of a column or a Column, got {column!r}")
+        shape = None
+        if row_type is not None:
+            names, shape = typed_rows(df.schema, row_type)
+            df = df if names == df.columns else df.select(*(df[name] for name in names))
+        super().__init__(Input(df, _columns(df, cols), _columns(df, order), shape, max_parallelism))
+
+    def process(
+        self,
+        fn: KeyedProcessFunction[Any, ROW]
+        | AsyncKeyedProcessFunction[Any, ROW]
+        | Callable[..., Any],
+        output_schema: TypeLike | None = None,
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+        event_time: str | None = None,
+        late_output: OutputTag | None = None,
+        initial_state: DataFrame | KeyedStream | None = None,
+        capacity: int | None = None,
+        timeout: datetime.timedelta | Time | None = None,
+        retry: AsyncRetryStrategy | None = None,
+        ordered: bool | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row and its context.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedProcessFunction`, or an
+                :class:`~keystate.async_functions.AsyncKeyedProcessFunction`, or a callable with the
+                arguments of its ``process_element``, which may be async.
+            output_schema: the rows it emits: DDL, DataType or dataclass. May be left out if the
+                function's class tells it, as ``KeyedProcessFunction[str, Trade, Alert]``.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or, if it is left out,
+                ``"auto"``: event time when the input has a watermark. In event time, rows behind
+                the watermark are dropped, as by Spark's own stateful operators.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``. Of a stream it
+                is the one that the watermark is defined on, and need not be told; a batch DataFrame
+                has no watermark.
+            late_output: a side output with the input's schema, ``OutputTag("late", df.schema)``,
+                to which these rows go instead, if it is read.
+            initial_state: a batch DataFrame with the key columns. Each of its rows is given to
+                ``process_initial_state`` of the function, with the states and timers of its key,
+                before any row of the query's first micro-batch; in a batch query, before all rows.
+                Once that micro-batch is committed it is not read again, and may be left out. If its
+                key columns have other names, or its rows need an order, pass
+                ``keystate.keyed(df, "id", order_by="ts")``.
+            capacity: of an async function, how many rows of a subtask may be in flight; by default
+                100.
+            timeout: of an async function, how long a row may take, with all its attempts. Then
+                ``timeout`` of the function is called.
+            retry: of an async function, when a row is processed again.
+            ordered: of an async function, whether the results of a subtask come in the order of its
+                rows, which is the default, or as calls end. Those of a key are always in order.
+
+        Raises:
+            DeclarationError: the function, one of its states or the schema is not well declared;
+                or the initial state is a stream, or its keys do not have the types of the stream's.
+        """
+        calls = async_calls(capacity, timeout, retry, ordered)
+        if initial_state is None:
+            plan, right = process_plan(fn, calls), None
+        else:
+            plan = initial_state_plan(fn, calls)
+            right = Right(self._initial_rows(initial_state), Side.INITIAL)
+        return self._apply(
+            plan,
+            output_schema_of(fn, output_schema),
+            right=right,
+            name=name,
+            time_mode=time_mode,
+            event_time=event_time,
+            late_output=late_output,
+        )
+
+    def _initial_rows(self, state: DataFrame | KeyedStream) -> Input:
+        keys = self._input.key_type
+        if not isinstance(state, KeyedStream):
+            if not isinstance(state, DataFrame):
+                raise DeclarationError(f"initial_state is a batch DataFrame, got {state!r}")
+            missing = [name for name in keys.names if name not in state.columns]
+            if missing:
+                raise DeclarationError(
+                    f"initial_state lacks the key column '{missing[0]}', its columns are "
+                    f"{state.columns}: rename one, or pass keystate.keyed(df, ...) with its keys"
+                )
+            check_distinct(state.schema, "the initial state")
+            state = KeyedStream(state, tuple(state[f"`{name}`"] for name in keys.names))
+        rows = state._input
+        if rows.df.isStreaming:
+            raise DeclarationError(
+                "initial_state is a batch DataFrame, not a stream: it is read once, with the first "
+                "micro-batch"
+            )
+        if not same_types(keys, rows.key_type):
+            ours, theirs = (key.simpleString()[len("struct") :] for key in (keys, rows.key_type))
+            raise DeclarationError(
+                "the key columns of initial_state must have the types of the stream's keys, in the "
+                f"same order: those of the stream are {ours}, of initial_state {theirs}; cast them"
+            )
+        return rows
+
+    def window(
+        self, window_assigner: WindowAssigner, *, event_time: str | None = None
+    ) -> WindowedStream:
+        """Groups the rows of a key into windows; see :mod:`keystate.windows`.
+
+        Args:
+            window_assigner: says which windows a row is in.
+            event_time: the column with a row's event time. Of a stream it is the one that the
+                watermark is defined on, and need not be told; a batch DataFrame has no watermark.
+
+        Raises:
+            DeclarationError: the event time column does not fit.
+        """
+        return WindowedStream(window_assigner, self._input.df, event_time, self._apply)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Groups the rows of a key into windows of so many rows.
+
+        Args:
+            size: the number of rows in a window.
+            slide: after how many rows a window ends; it has the last `size` of them then. If it is
+                left out, windows do not overlap.
+
+        Raises:
+            DeclarationError: a number is less than 1.
+        """
+        windows = self.window(GlobalWindows.create())
+        if slide is None:
+            return windows.trigger(PurgingTrigger.of(CountTrigger.of(size)))
+        return windows.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
+    @overload
+    def connect(self, other: KeyedStream[Any]) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(
+        self, other: KeyedStream[Any] | BroadcastStream
+    ) -> ConnectedStreams | BroadcastConnectedStream:
+        """Connects another stream.
+
+        Args:
+            other: another keyed stream, for a function of the rows of both, whose state and timers
+                they share by key; or what :func:`keystate.broadcast` makes.
+
+        Raises:
+            DeclarationError: the key columns of both do not have the same types.
+        """
+        if isinstance(other, KeyedStream):
+            return ConnectedStreams(self._input, other._input)
+        return BroadcastConnectedStream(self, other)
+
+    def process_batches(
+        self,
+        fn: KeyedBatchFunction | Callable[..., Any],
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of many rows at once, for code that computes on columns.
+
+        Args:
+            fn: a :class:`~keystate.functions.KeyedBatchFunction`, or a callable with the arguments
+                of its ``process_batch``.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+
+        Raises:
+            DeclarationError: as for :meth:`process`, or a state is no value state.
+        """
+        plan = make_plan(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
+        return self._apply(plan, output_schema, name=name, time_mode=time_mode)
+
+    def reduce(
+        self,
+        fn: ReduceFunction | Callable[[ROW, ROW], Any],
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Combines the rows of a key, two at a time.
+
+        A stream emits the result so far for every row; a batch emits one row a key, the last.
+
+        Args:
+            fn: a :class:`~keystate.functions.ReduceFunction`, or a callable of the result so far
+                and the next row.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+        """
+        plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
+        df = self._input.df
+        reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema)
+        return self.process(
+            reducer, df.schema, name=name, time_mode=time_mode, late_output=late_output
+        )
+
+
+def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:
+    return [df[column] if isinstance(column, str) else column for column in columns]

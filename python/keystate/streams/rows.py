@@ -1,0 +1,170 @@
+"""What all streams have: functions of one row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Generic
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from keystate._jvm import bridge
+from keystate._operators.declared import Input, Operator, Right
+from keystate._operators.plans import make_plan
+from keystate._operators.typed import output_schema_of
+from keystate._type_variables import ROW
+from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate.errors import DeclarationError
+from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
+from keystate.side_outputs import ResultDataFrame
+from keystate.state import TypeLike
+
+#: What a sink emits: a column that never has a row.
+_NOTHING = "nothing boolean"
+
+
+def applied(operator: Operator) -> ResultDataFrame:
+    """What an operator emits."""
+
+    def run(tags: tuple[OutputTag, ...]) -> DataFrame:
+        return bridge.process(dataclasses.replace(operator, side_outputs=tags))
+
+    return ResultDataFrame(run)
+
+
+class RowStream(Generic[ROW]):
+    """A DataFrame whose rows a function takes, grouped by key or not."""
+
+    #: The time mode of its operators, if they are not told another one.
+    _time_mode = "auto"
+
+    def __init__(self, rows: Input) -> None:
+        self._input = rows
+
+    def flat_map(
+        self,
+        fn: FlatMapFunction[ROW] | Callable[[ROW], Any],
+        output_schema: TypeLike | None = None,
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with any number of results.
+
+        Args:
+            fn: a :class:`~keystate.functions.FlatMapFunction`, or a callable of a row.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`keystate.KeyedStream.process`; without keys it is ``"none"``
+                unless another one is given.
+            late_output: as for :meth:`keystate.KeyedStream.process`.
+        """
+        return self._apply(
+            make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP),
+            output_schema_of(fn, output_schema),
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
+
+    def map(
+        self,
+        fn: MapFunction[ROW] | Callable[[ROW], Any],
+        output_schema: TypeLike | None = None,
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Applies a function of each row with one result.
+
+        Args:
+            fn: a :class:`~keystate.functions.MapFunction`, or a callable of a row.
+            output_schema: the rows it emits: DDL, DataType or dataclass.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`flat_map`.
+            late_output: as for :meth:`flat_map`.
+        """
+        return self._apply(
+            make_plan(fn, MapFunction, "map", Style.MAP),
+            output_schema_of(fn, output_schema),
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
+
+    def filter(
+        self,
+        fn: FilterFunction[ROW] | Callable[[ROW], bool],
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Keeps the rows for which a function says so.
+
+        Args:
+            fn: a :class:`~keystate.functions.FilterFunction`, or a callable of a row.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`flat_map`.
+            late_output: as for :meth:`flat_map`.
+        """
+        return self._apply(
+            make_plan(fn, FilterFunction, "filter", Style.FILTER),
+            self._input.row_type,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+        )
+
+    def add_sink(
+        self,
+        fn: SinkFunction[ROW] | Callable[..., None],
+        *,
+        name: str | None = None,
+        time_mode: str | None = None,
+    ) -> DataStreamWriter:
+        """Ends in a function that takes the rows.
+
+        Args:
+            fn: a :class:`~keystate.functions.SinkFunction`, or a callable with the arguments of its
+                ``invoke``.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`flat_map`.
+
+        Returns:
+            The query to be started: it needs a checkpoint location and, if wanted, a trigger.
+        """
+        if not self._input.df.isStreaming:
+            raise DeclarationError(
+                "add_sink() needs a stream; write a batch DataFrame with df.write"
+            )
+        plan = make_plan(fn, SinkFunction, "invoke", Style.SINK)
+        written = self._apply(plan, _NOTHING, name=name, time_mode=time_mode)
+        return written.writeStream.format("noop").outputMode("append")
+
+    def _apply(
+        self,
+        plan: FunctionPlan,
+        output_schema: TypeLike,
+        *,
+        right: Right | None = None,
+        name: str | None = None,
+        time_mode: str | None = None,
+        event_time: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """What an operator emits that has the stream as its first input."""
+        return applied(
+            Operator(
+                plan=plan,
+                rows=self._input.timed(event_time, late_output),
+                output_schema=output_schema,
+                right=right,
+                name=name,
+                time_mode=self._time_mode if time_mode is None else time_mode,
+                max_parallelism=self._input.max_parallelism,
+            )
+        )

@@ -1,0 +1,111 @@
+"""An operator as a harness runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from keystate._operators.declared import Input, Operator, Side
+from keystate._operators.schema_rows import SchemaRows, positions
+from keystate._operators.task import task_function
+from keystate._protocol import Control
+from keystate._spec import DELAY_KEY
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag
+
+
+class Setup:
+    """An operator, and the number of its subtasks.
+
+    Args:
+        made: what a stream of :func:`~keystate.testing.rows_of` made of a function.
+        parallelism: the number of subtasks.
+        max_parallelism: the number of key groups, if the stream does not tell it.
+        side_outputs: the side outputs that are read.
+        pickle_allow: what pickles in operator state may name.
+
+    Raises:
+        DeclarationError: it is not well declared, or needs more than a harness has.
+    """
+
+    def __init__(
+        self,
+        made: Any,
+        parallelism: int,
+        max_parallelism: int,
+        side_outputs: Sequence[OutputTag],
+        pickle_allow: Sequence[str],
+    ) -> None:
+        declared = _operator_of(made)
+        self.max_parallelism = declared.max_parallelism or max_parallelism
+        if not 1 <= parallelism <= self.max_parallelism <= 32768:
+            raise DeclarationError(
+                "parallelism must be 1 to max_parallelism, and that at most 32768, got "
+                f"{parallelism} and {self.max_parallelism}"
+            )
+        self.parallelism = parallelism
+        self.operator = replace(
+            declared,
+            max_parallelism=self.max_parallelism,
+            side_outputs=tuple(side_outputs) or declared.side_outputs,
+            pickles=tuple(pickle_allow),
+        )
+        _check(self.operator)
+        if self.operator.time_mode == "event_time" and not self.by_event_time:
+            raise DeclarationError(
+                "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
+            )
+        #: What a query would run in its tasks.
+        self.task = task_function(self.operator)
+
+    @property
+    def inputs(self) -> list[Input]:
+        """The inputs with keys; initial state is the second."""
+        second = self.operator.second
+        return [self.operator.rows] if second is None else [self.operator.rows, second]
+
+    @property
+    def key_columns(self) -> list[list[int]]:
+        """Which columns of each input are the key."""
+        return [positions(each.df, each.keys) for each in self.inputs]
+
+    @property
+    def by_event_time(self) -> bool:
+        """Whether there is a watermark."""
+        marked = any(
+            DELAY_KEY in field.metadata for each in self.inputs for field in each.row_type.fields
+        )
+        return self.operator.time_mode in ("auto", "event_time") and marked
+
+    def event_time_columns(self) -> dict[str, int | None]:
+        """What tasks are told of event time."""
+        names = (Control.EVENT_TIME_COLUMN, Control.SECOND_EVENT_TIME_COLUMN)
+        return {name: each.time_column for name, each in zip(names, self.inputs)}
+
+
+def _operator_of(made: Any) -> Operator:
+    operator = made.operator if isinstance(made, SchemaRows) else None
+    if operator is None:
+        raise DeclarationError(
+            "a harness is made of what a stream makes of a function, as keystate.keyed("
+            'keystate.testing.rows_of("key string"), "key").process(...), '
+            f"got a {type(made).__name__}"
+        )
+    return operator
+
+
+def _check(operator: Operator) -> None:
+    right = operator.right
+    for rows in operator.inputs:
+        initial = right is not None and right.rows is rows and right.side is Side.INITIAL
+        if not isinstance(rows.df, SchemaRows) or rows.df.operator is not None:
+            raise DeclarationError(
+                "a harness runs one operator, of inputs of keystate.testing.rows_of(schema): test "
+                "operators that follow each other one by one"
+            )
+        if not (rows.df.isStreaming or initial):
+            raise DeclarationError(
+                "a harness runs a stream, whose rows it is given by hand: leave out the batch of "
+                "keystate.testing.rows_of(schema)"
+            )

@@ -12,13 +12,9 @@ import keystate.checkpoint.OperatorState
   *   whether the function can have timers
   * @param broadcast
   *   the broadcast states; none if nothing is broadcast to the operator
-  * @param checkpointed
-  *   whether the function takes part in checkpoints; then each of its subtasks has operator state
-  *   and runs in every micro-batch
-  * @param rawKeyed
-  *   whether it can have raw keyed state as well
-  * @param operatorStates
-  *   the lists of that operator state
+  * @param subtaskState
+  *   what each subtask keeps without keys, if the function takes part in checkpoints; then every
+  *   subtask runs in every micro-batch
   * @param sideOutputs
   *   whether its output has a struct column for the main output and for each side output
   * @param metrics
@@ -38,15 +34,14 @@ private[keystate] final case class OperatorSpec(
     timers: Boolean,
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
-    checkpointed: Boolean = false,
-    rawKeyed: Boolean = false,
-    operatorStates: Seq[StateSpec] = Nil,
+    subtaskState: Option[SubtaskStateSpec] = None,
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
     takesLateRows: Boolean = false,
     takesColumns: Boolean = false
 ) {
+  def checkpointed: Boolean = subtaskState.nonEmpty
 
   /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
     *
@@ -58,7 +53,9 @@ private[keystate] final case class OperatorSpec(
     copy(
       states = states.map(continue),
       broadcast = broadcast.map(continue),
-      operatorStates = OperatorLists.continuing(operatorStates, recorded(OperatorState.FamilyName))
+      subtaskState = subtaskState.map { own =>
+        own.copy(lists = OperatorLists.continuing(own.lists, recorded(OperatorState.FamilyName)))
+      }
     )
   }
 
@@ -70,14 +67,26 @@ private[keystate] final case class OperatorSpec(
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
-      Option.when(rawKeyed)(OwnFamilies.rawKeyedFamily) ++
-      Option.when(checkpointed)(OwnFamilies.operatorStateFamily(operatorStates)) ++
+      subtaskState.filter(_.rawKeyed).map(_ => OwnFamilies.rawKeyedFamily) ++
+      subtaskState.map(own => OwnFamilies.operatorStateFamily(own.lists)) ++
       Option.when(timers)(OwnFamilies.timerFamily)
     stored.zipWithIndex.map { case ((name, layout, properties), id) =>
       StateFamily(id, name, layout, properties)
     }
   }
 }
+
+/** What each subtask of an operator keeps without keys.
+  *
+  * @param lists
+  *   the lists of its operator state
+  * @param rawKeyed
+  *   whether it can have raw keyed state as well
+  */
+private[keystate] final case class SubtaskStateSpec(
+    lists: Seq[StateSpec],
+    rawKeyed: Boolean = false
+)
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -91,9 +100,12 @@ private[keystate] object OperatorSpec {
       timers = (root \ "timers").extract[Boolean],
       states = (root \ "states").children.map(StateSpec.fromJson),
       broadcast = (root \ "broadcast").children.map(StateSpec.fromJson),
-      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
-      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
-      operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
+      subtaskState = Option.when((root \ "checkpointed").extractOpt[Boolean].getOrElse(false)) {
+        SubtaskStateSpec(
+          (root \ "operator_states").children.map(StateSpec.fromJson),
+          (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false)
+        )
+      },
       sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
       metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
       lateOutputs = (root \ "late_outputs").children.map(_.extractOpt[Int]),

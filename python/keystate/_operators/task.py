@@ -24,6 +24,7 @@ from keystate._spec import (
     resolve_lasting_state,
     resolve_schema,
 )
+from keystate._time_mode import DECLARED, time_mode_of
 from keystate._worker.calls.plan import Style
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
@@ -35,8 +36,6 @@ from keystate.functions import (
 )
 from keystate.state import MapStateDescriptor
 from keystate.ttl import needs_notes
-
-_TIME_MODES = ("auto", "event_time", "processing_time", "none")
 
 
 def broadcast_states(
@@ -70,10 +69,6 @@ def task_function(operator: Operator) -> TaskFunction:
     Raises:
         DeclarationError: its function, one of its states or its schema is not well declared.
     """
-    if operator.time_mode not in _TIME_MODES:
-        raise DeclarationError(
-            f"time_mode must be one of {_TIME_MODES}, got {operator.time_mode!r}"
-        )
     output_type = _output_type(operator)
     rows, broadcast, second = operator.rows, operator.broadcast, operator.second
     check_columns(rows.row_type, "the input")
@@ -123,7 +118,7 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
     return OperatorSpec(
         name=operator.name,
         max_parallelism=operator.max_parallelism,
-        time_mode=operator.time_mode,
+        time_mode=time_mode_of(operator.time_mode, DECLARED),
         timers=bool(plan.on_timer),
         states=states,
         broadcast=() if broadcast is None else broadcast.states,

@@ -220,17 +220,17 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         key_type, key_shape = resolve_type(descriptor.key_type, f"the keys of {place}")
         _check_key(key_type, key_shape, f"the keys of {place}")
     spec = StateSpec(
-        descriptor.name,
-        descriptor.kind,
-        descriptor.descriptor,
-        value_type,
-        key_type,
-        value_shape,
-        key_shape,
-        descriptor.order,
-        descriptor.ttl,
-        _default_of(descriptor),
-        isinstance(descriptor, _WITH_FUNCTION),
+        name=descriptor.name,
+        kind=descriptor.kind,
+        descriptor=descriptor.descriptor,
+        value_type=value_type,
+        key_type=key_type,
+        value_shape=value_shape,
+        key_shape=key_shape,
+        order=descriptor.order,
+        ttl=descriptor.ttl,
+        default=_default_of(descriptor),
+        has_function=isinstance(descriptor, _WITH_FUNCTION),
     )
     try:
         spec.value_codec()

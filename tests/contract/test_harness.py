@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any, ClassVar
 
+import keystate
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +19,7 @@ from keystate import (
     DESCENDING,
     NATURAL,
     CheckpointError,
+    CoFlatMapFunction,
     DeclarationError,
     FilterFunction,
     FlatMapFunction,
@@ -36,7 +38,8 @@ from keystate import (
     TimeDomain,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
+from pyspark.sql import Column
 
 from tests.attributes import Attributes
 from tests.contract import test_sorted_map, test_state_model
@@ -601,3 +604,64 @@ def test_an_object_as_a_state_is_told_how_it_can_be_kept(kind: Any) -> None:
 
     with pytest.raises(DeclarationError, match=r"state 'kept': .* as bytes, in 'binary'"):
         KeyedProcessHarness(Kept(), "key string", "key", "n long")
+
+
+def test_a_harness_takes_the_operator_of_a_query() -> None:
+    rows = rows_of(ROWS).withWatermark("time", "1 hour")
+    operator = keystate.keyed(rows, rows.key, order_by="number", max_parallelism=4).process(
+        Recorder(), RESULTS, name="mine"
+    )
+    with KeyedProcessHarness.of(operator, parallelism=4) as harness:
+        emitted = harness.process_batch([("a", 7, at(1)), ("a", 3, at(1))])
+        assert [row.total for row in emitted] == [3, 10]
+        assert harness.watermark == 0
+        snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
+    with KeyedProcessHarness.restore(snapshot, operator, parallelism=2) as harness:
+        assert harness.process(("a", 1, None), 1)[0].total == 11
+    with pytest.raises(DeclarationError, match="parallelism must be 1 to max_parallelism"):
+        KeyedProcessHarness.of(operator, parallelism=5)
+    sink = keystate.stream(rows).add_sink(lambda row, ctx: None)
+    assert KeyedProcessHarness.of(sink).process(("a", 7, at(1))) == []
+
+
+def test_what_is_no_operator_for_a_harness() -> None:
+    def fn(row: Any, ctx: Any) -> Any:
+        return row.number
+
+    rows, table = rows_of(ROWS), rows_of(ROWS, [("a", 1, at(1))])
+    stream = keystate.keyed(rows, "key")
+    chained = keystate.keyed(stream.process(fn, "number long"), "number")
+    connected = stream.connect(keystate.keyed(rows, "key"))
+    joined = connected.flat_map(OneAndTwo(), "number long")
+    for made, message in (
+        (rows, "a harness is made of what a stream makes of a function"),
+        (chained.process(fn, "n long"), "test operators that follow each other one by one"),
+        (keystate.keyed(table, "key").process(fn, "number long"), "leave out the batch"),
+        (joined, "use KeyedTwoInputHarness"),
+    ):
+        with pytest.raises(DeclarationError, match=message):
+            KeyedProcessHarness.of(made)
+    with pytest.raises(DeclarationError, match="use KeyedProcessHarness"):
+        KeyedTwoInputHarness.of(stream.process(fn, "number long"))
+    with pytest.raises(DeclarationError, match="takes a column by its name"):
+        rows.select(Expression())
+
+
+class Expression(Column):
+    """A column that needs no session."""
+
+    def __new__(cls) -> Expression:
+        return object.__new__(cls)
+
+    def __init__(self) -> None: ...
+
+    def __repr__(self) -> str:
+        return "Column<'key'>"
+
+
+class OneAndTwo(CoFlatMapFunction):
+    def flat_map1(self, value: Any) -> Any:
+        return []
+
+    def flat_map2(self, value: Any) -> Any:
+        return []

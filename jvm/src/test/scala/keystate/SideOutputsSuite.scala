@@ -149,6 +149,22 @@ class SideOutputsSuite extends AnyFunSuite with SessionFixture {
     assert(stream.run(result)(Seq(reading(1, 1, 300))).toSet == Set((1L, 4L)))
   }
 
+  test("late rows of a stream without keys") {
+    val stream = new Stream[Reading]("late, without keys")
+    def result(data: Dataset[Reading]) = data
+      .withWatermark("at", "0 seconds")
+      .stream
+      .timeMode("event_time")
+      .lateOutput(late)
+      .filter((_: Reading) => true)
+    val found = stream.run(result(_).getSideOutput(late))(
+      Seq(reading(1, 1, 100)),
+      Seq(reading(1, 2, 200)),
+      Seq(reading(1, 3, 90), reading(1, 5, 250))
+    )
+    assert(found == Seq(reading(1, 3, 90)))
+  }
+
   test("late rows of two inputs") {
     val first = new Stream[Reading]("first")
     val second = new Stream[Reading]("second")

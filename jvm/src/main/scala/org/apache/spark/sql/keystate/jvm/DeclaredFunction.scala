@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 
 import keystate.{CheckpointListener, CheckpointedFunction, RichFunction}
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SubtaskStateSpec, TimeMode}
 
 /** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
   *
@@ -70,8 +70,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       calls.hasTimers,
       keyed,
       broadcast = broadcast,
-      checkpointed = checkpointed,
-      operatorStates = lists,
+      subtaskState = Option.when(checkpointed)(SubtaskStateSpec(lists)),
       // Of dropped rows: other metrics a function has only in Python.
       metrics = takesLateRows,
       takesLateRows = takesLateRows

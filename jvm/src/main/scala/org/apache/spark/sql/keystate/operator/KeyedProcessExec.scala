@@ -375,14 +375,13 @@ private[keystate] class KeyedProcessExec(
       spec,
       OperatorColumns(inputColumns, keyColumns, output),
       inputOrder,
-      getStateInfo,
-      maxParallelism,
-      batchTimestampMs,
+      OperatorTasks.StoredState(getStateInfo, maxParallelism, checkpointIds, purges),
+      OperatorTasks.Times(
+        batchTimestampMs,
+        eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
+        eventTimeWatermarkForEviction.filter(_ => byWatermark)
+      ),
       late.map(_.filter(_ => byWatermark && !spec.takesLateRows)),
-      eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
-      eventTimeWatermarkForEviction.filter(_ => byWatermark),
-      purges,
-      checkpointIds,
       inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(

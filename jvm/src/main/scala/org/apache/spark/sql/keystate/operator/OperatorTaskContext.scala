@@ -111,7 +111,7 @@ private[keystate] final class OperatorTaskContext(
     new SubtaskState(family(OperatorState.FamilyName), backend, batch.maxParallelism)
   }
 
-  val rawKeyedState: Option[RawKeyedState] = Option.when(spec.rawKeyed) {
+  val rawKeyedState: Option[RawKeyedState] = Option.when(spec.subtaskState.exists(_.rawKeyed)) {
     // A partition of a batch query holds keys of any group.
     val groups =
       if (batch.streaming)

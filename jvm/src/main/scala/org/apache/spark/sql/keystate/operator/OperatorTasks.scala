@@ -35,29 +35,15 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   *   in which order the rows of the inputs come
   * @param late
   *   for each input: true for rows behind the watermark, which are dropped or emitted as they are
-  * @param lateWatermark
-  *   in event time: rows behind it are late
-  * @param watermark
-  *   in event time: timers that are due by it fire, and entries older than it expire
-  * @param purges
-  *   whether states that the function no longer declares are deleted
-  * @param checkpointIds
-  *   the ids of the partitions' version files that the micro-batch begins with; each is None with
-  *   checkpoint format v1
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
     spec: OperatorSpec,
     columns: OperatorColumns,
     inputOrder: InputOrder,
-    stateInfo: StatefulOperatorStateInfo,
-    maxParallelism: Int,
-    batchTimestampMs: Option[Long],
+    state: OperatorTasks.StoredState,
+    times: OperatorTasks.Times,
     late: Seq[Option[Expression]],
-    lateWatermark: Option[Long],
-    watermark: Option[Long],
-    purges: Boolean,
-    checkpointIds: Seq[Option[String]],
     realTime: Boolean,
     broadcast: Option[OperatorTasks.Elements],
     metrics: OperatorTasks.Metrics
@@ -81,34 +67,11 @@ private[keystate] final class OperatorTasks(
         throw KeystateErrors.providerMissing(other.getClass.getName, Settings.ProviderClass)
     }
     val started = System.nanoTime
-    val spec = this.spec.continuing(own.family)
-    if (purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
-    val expired =
-      OperatorTasks.expiries(spec, batchTimestampMs, watermark, own.family, live = realTime)
-    for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
-      OwnFamilies.checkTimerKey(timers, key)
-    val families = spec.families.map { f =>
-      val properties = f.properties ++
-        timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
-        expired.get(f.name).toSeq.flatMap(_.properties)
-      own.registerFamily(f.name, f.layout, properties).id
-    }
-    val task = new OperatorTaskContext(
-      spec,
-      columns,
-      batch(streaming = true, stateInfo.numPartitions),
-      own.lease,
-      families,
-      expired,
-      own.provider.subtask,
-      lateWatermark,
-      watermark,
-      broadcast.map(_.input),
-      () => SharedOperatorStates.of(beginning)(() => own.operatorStates(checkpointIds))
-    )
-    val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
+    val task = open(own)
+    val sweeps =
+      new StateSweeps(task.spec.states, task.entries, task.families, own.groups, own.sweeps)
     val due =
-      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
+      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
     val lateRows = inputs.indices.map { i =>
       spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
     }
@@ -136,9 +99,37 @@ private[keystate] final class OperatorTasks(
     )
   }
 
+  /** Opens the operator's states in a store. */
+  private def open(own: KeyGroupStateStore): OperatorTaskContext = {
+    val spec = this.spec.continuing(own.family)
+    if (state.purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
+    val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
+    for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
+      OwnFamilies.checkTimerKey(timers, key)
+    val families = spec.families.map { f =>
+      val properties = f.properties ++
+        timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
+        expired.get(f.name).toSeq.flatMap(_.properties)
+      own.registerFamily(f.name, f.layout, properties).id
+    }
+    new OperatorTaskContext(
+      spec,
+      columns,
+      batch(streaming = true, state.info.numPartitions),
+      own.lease,
+      families,
+      expired,
+      own.provider.subtask,
+      times.lateRows,
+      times.watermark,
+      broadcast.map(_.input),
+      () => SharedOperatorStates.of(beginning)(() => own.operatorStates(state.checkpointIds))
+    )
+  }
+
   /** Runs a task of a batch query. Its state lives as long as the task. */
   def processBatch(inputs: Seq[Iterator[InternalRow]]): Iterator[InternalRow] = {
-    val backend = new HeapStateBackend(maxParallelism)
+    val backend = new HeapStateBackend(state.maxParallelism)
     spec.families.foreach(backend.register)
     val subtask = new SubtaskScope
     TaskContext.get().addTaskCompletionListener[Unit](_ => subtask.close())
@@ -180,19 +171,19 @@ private[keystate] final class OperatorTasks(
   }
 
   private def beginning = SharedOperatorStates.Beginning(
-    stateInfo.queryRunId.toString,
-    stateInfo.operatorId,
-    stateInfo.storeVersion
+    state.info.queryRunId.toString,
+    state.info.operatorId,
+    state.info.storeVersion
   )
 
   private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
     streaming,
     realTime,
-    stateInfo.storeVersion,
-    stateInfo.queryRunId.toString,
-    batchTimestampMs,
+    state.info.storeVersion,
+    state.info.queryRunId.toString,
+    times.processing,
     parallelism,
-    maxParallelism
+    state.maxParallelism
   )
 
   private def onTime(
@@ -224,6 +215,35 @@ private[keystate] final class OperatorTasks(
 
 private[keystate] object OperatorTasks {
 
+  /** The state that a micro-batch begins with.
+    *
+    * @param checkpointIds
+    *   the ids of the partitions' version files; each is None with checkpoint format v1
+    * @param purges
+    *   whether states that the function no longer declares are deleted
+    */
+  final case class StoredState(
+      info: StatefulOperatorStateInfo,
+      maxParallelism: Int,
+      checkpointIds: Seq[Option[String]],
+      purges: Boolean
+  )
+
+  /** The times of a micro-batch, in ms.
+    *
+    * @param processing
+    *   its time; None in a batch query
+    * @param lateRows
+    *   in event time: rows behind it are late
+    * @param watermark
+    *   in event time: timers that are due by it fire, and entries older than it expire
+    */
+  final case class Times(
+      processing: Option[Long],
+      lateRows: Option[Long],
+      watermark: Option[Long]
+  )
+
   /** What has expired in a task, by the names of states with a time to live.
     *
     * @param recorded
@@ -233,15 +253,14 @@ private[keystate] object OperatorTasks {
     */
   private def expiries(
       spec: OperatorSpec,
-      processingTime: Option[Long],
-      watermark: Option[Long],
+      times: Times,
       recorded: String => Option[StateFamily],
       live: Boolean
   ): Map[String, Expiry] = {
     for {
       state <- spec.states
       ttl <- state.ttl
-      time <- if (ttl.eventTime) watermark else processingTime
+      time <- if (ttl.eventTime) times.watermark else times.processing
       properties = recorded(state.name).fold(Map.empty[String, String])(_.properties)
     } yield state.name -> Expiry(ttl, time, properties, live && !ttl.eventTime)
   }.toMap

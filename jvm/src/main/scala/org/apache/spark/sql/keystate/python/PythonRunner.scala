@@ -122,17 +122,13 @@ private[keystate] final class PythonRunner(
     )
     val packing = live.flatMap(_ => packingOf(schema, context))
     val task = new RowConversation(
-      context.inputs,
+      context,
       rows,
       channels,
-      context.timers,
       due,
-      context.lease,
       toOutput,
       control(context),
       settings,
-      context.operatorState,
-      context.rawKeyedState,
       live,
       packing
     )

@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.{BinaryType, IntegerType, StructField, StructT
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
-import org.apache.spark.sql.keystate.operator.{InputReader, TaskRows}
+import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.python.columns.{
   ArrowParts,
   Inline,
@@ -29,8 +29,8 @@ import org.apache.spark.sql.keystate.python.columns.{
   TimerColumns
 }
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState, Timer, Timers}
-import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
+import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.store.StoreConfig
 import keystate.settings.{Settings => KeystateSettings}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
@@ -61,22 +61,19 @@ import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
   * answers are read and questions answered under it, see [[PythonRunner]].
   */
 private[keystate] final class RowConversation(
-    readers: Seq[InputReader],
+    task: OperatorTaskContext,
     taskRows: TaskRows,
     channels: Seq[StateColumns],
-    timers: Option[Timers],
     dueTimers: mutable.Queue[Timer],
-    lease: BackendLease,
     project: InternalRow => InternalRow,
     context: JObject,
     settings: RowConversation.Settings,
-    operatorState: Option[SubtaskState],
-    rawKeyedState: Option[RawKeyedState],
     val live: Option[LiveTurns],
     packing: Option[Packing]
 ) extends Conversation
     with AskedKeys {
   import RowConversation._
+  import task.{lease, operatorState, rawKeyedState, timers}
 
   private var generation = 0
   private var slots = new KeySlots
@@ -134,11 +131,11 @@ private[keystate] final class RowConversation(
   private final class Sender(root: VectorSchemaRoot, packs: Boolean) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
     private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-    private val arrow = new ArrowParts(list, readers.size, channels, timers.nonEmpty)
+    private val arrow = new ArrowParts(list, task.inputs.size, channels, timers.nonEmpty)
     private lazy val packedParts = new PackedParts(channels)
     private var parts: MessageParts = arrow // of the message at hand
-    private val timerKey = new UnsafeRow(readers.head.keys.width)
-    private val readerOf = readers.toArray
+    private val timerKey = new UnsafeRow(task.inputs.head.keys.width)
+    private val readerOf = task.inputs.toArray
     private var told: JObject = _ // what the worker knows of the control
 
     // Only loading states shows how large they are, so they are loaded after every few keys.

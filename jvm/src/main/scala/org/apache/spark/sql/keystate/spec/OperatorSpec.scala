@@ -13,13 +13,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
   *   whether the function can have timers
   * @param broadcast
   *   the broadcast states; none if nothing is broadcast to the operator
-  * @param checkpointed
-  *   whether the function takes part in checkpoints; then each of its subtasks has operator state
-  *   and runs in every micro-batch
-  * @param rawKeyed
-  *   whether it can have raw keyed state as well
-  * @param operatorStates
-  *   the lists of that operator state
+  * @param subtaskState
+  *   what each subtask keeps without keys, if the function takes part in checkpoints; then every
+  *   subtask runs in every micro-batch
   * @param sideOutputs
   *   whether its output has a struct column for the main output and for each side output
   * @param metrics
@@ -39,15 +35,14 @@ private[keystate] final case class OperatorSpec(
     timers: Boolean,
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
-    checkpointed: Boolean = false,
-    rawKeyed: Boolean = false,
-    operatorStates: Seq[StateSpec] = Nil,
+    subtaskState: Option[SubtaskStateSpec] = None,
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
     takesLateRows: Boolean = false,
     takesColumns: Boolean = false
 ) {
+  def checkpointed: Boolean = subtaskState.nonEmpty
 
   /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
     *
@@ -59,7 +54,9 @@ private[keystate] final case class OperatorSpec(
     copy(
       states = states.map(continue),
       broadcast = broadcast.map(continue),
-      operatorStates = OperatorLists.continuing(operatorStates, recorded(OperatorState.FamilyName))
+      subtaskState = subtaskState.map { own =>
+        own.copy(lists = OperatorLists.continuing(own.lists, recorded(OperatorState.FamilyName)))
+      }
     )
   }
 
@@ -71,14 +68,26 @@ private[keystate] final case class OperatorSpec(
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
-      Option.when(rawKeyed)(OwnFamilies.rawKeyedFamily) ++
-      Option.when(checkpointed)(OwnFamilies.operatorStateFamily(operatorStates)) ++
+      subtaskState.filter(_.rawKeyed).map(_ => OwnFamilies.rawKeyedFamily) ++
+      subtaskState.map(own => OwnFamilies.operatorStateFamily(own.lists)) ++
       Option.when(timers)(OwnFamilies.timerFamily)
     stored.zipWithIndex.map { case ((name, layout, properties), id) =>
       StateFamily(id, name, layout, properties)
     }
   }
 }
+
+/** What each subtask of an operator keeps without keys.
+  *
+  * @param lists
+  *   the lists of its operator state
+  * @param rawKeyed
+  *   whether it can have raw keyed state as well
+  */
+private[keystate] final case class SubtaskStateSpec(
+    lists: Seq[StateSpec],
+    rawKeyed: Boolean = false
+)
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -93,9 +102,12 @@ private[keystate] object OperatorSpec {
       timers = field(DeclaredOperator.Timers).extract[Boolean],
       states = field(DeclaredOperator.States).children.map(StateSpec.fromJson),
       broadcast = field(DeclaredOperator.Broadcast).children.map(StateSpec.fromJson),
-      checkpointed = field(DeclaredOperator.Checkpointed).extract[Boolean],
-      rawKeyed = field(DeclaredOperator.RawKeyed).extract[Boolean],
-      operatorStates = field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
+      subtaskState = Option.when(field(DeclaredOperator.Checkpointed).extract[Boolean]) {
+        SubtaskStateSpec(
+          field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
+          field(DeclaredOperator.RawKeyed).extract[Boolean]
+        )
+      },
       sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
       metrics = field(DeclaredOperator.Metrics).extract[Boolean],
       lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),

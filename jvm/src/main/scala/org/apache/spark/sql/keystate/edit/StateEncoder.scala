@@ -52,7 +52,6 @@ private[keystate] final class StateEncoder(
         case StateKind.Value => value
         case StateKind.List => element
         case StateKind.Map | StateKind.SortedMap => mapEntry
-        case StateKind.Broadcast => StateKind.notKeyed
       }
   }
 
@@ -122,11 +121,11 @@ private[keystate] object StateEncoder {
       spec.kind match {
         case StateKind.List =>
           new StructType().add("position", "long").add("list_element", spec.valueType)
-        case StateKind.Map | StateKind.SortedMap | StateKind.Broadcast =>
+        case StateKind.Map | StateKind.SortedMap =>
           new StructType()
             .add("user_map_key", spec.keyType.get)
             .add("user_map_value", spec.valueType)
-        case _ => new StructType().add("value", spec.valueType)
+        case StateKind.Value => new StructType().add("value", spec.valueType)
       }
   }
 }

@@ -91,8 +91,8 @@ private[keystate] final class OperatorTasks(
       val properties = f.properties ++
         timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
         expired.get(f.name).toSeq.flatMap(_.properties)
-      own.registerFamily(f.name, f.layout, properties).id
-    }
+      f.name -> own.registerFamily(f.name, f.layout, properties).id
+    }.toMap
     val task = new OperatorTaskContext(
       spec,
       columns,
@@ -106,7 +106,7 @@ private[keystate] final class OperatorTasks(
       broadcast.map(_.input),
       () => SharedOperatorStates.of(beginning)(() => own.operatorStates(checkpointIds))
     )
-    val sweeps = new StateSweeps(spec.states, task.entries, families, own.groups, own.sweeps)
+    val sweeps = new StateSweeps(spec.states, task.entries, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, batchTimestampMs))
     val lateRows = inputs.indices.map { i =>
@@ -156,7 +156,7 @@ private[keystate] final class OperatorTasks(
       columns,
       batch(streaming = false, TaskContext.get().numPartitions()),
       lease,
-      spec.families.map(_.id),
+      spec.families.map(family => family.name -> family.id).toMap,
       expiries = Map.empty,
       subtask,
       None,

@@ -68,7 +68,7 @@ private[keystate] final case class OperatorSpec(
     * that lives on assigns ids itself.
     */
   def families: Seq[StateFamily] = {
-    val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
+    val stored = (states ++ broadcast).map(s => (s.name, s.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
       Option.when(rawKeyed)(OwnFamilies.rawKeyedFamily) ++
       Option.when(checkpointed)(OwnFamilies.operatorStateFamily(operatorStates)) ++

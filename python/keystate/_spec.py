@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
+from keystate._kinds import StateKind
 from keystate._types.ddl import parse_ddl
 from keystate._types.ordering import sort_key
 from keystate.errors import DeclarationError
@@ -49,7 +50,7 @@ class StateSpec:
     """
 
     name: str
-    kind: str
+    kind: StateKind
     descriptor: str
     value_type: T.DataType
     key_type: T.DataType | None
@@ -77,7 +78,7 @@ class StateSpec:
         """What the JVM reads."""
         return {
             "name": self.name,
-            "kind": self.kind,
+            "kind": self.kind.value,
             "descriptor": self.descriptor,
             "value_type": self.type_with_defaults().jsonValue(),
             "order": self.order.value,
@@ -87,18 +88,16 @@ class StateSpec:
 
 
 def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
-    strategies = ttl.get_cleanup_strategies()
-    sweep = strategies.get_incremental_cleanup_strategy()
-    compaction = strategies.get_rocksdb_compact_filter_cleanup_strategy()
+    cleanup = ttl.get_cleanup_strategies()
     times, visibilities = StateTtlConfig.TtlTimeCharacteristic, StateTtlConfig.StateVisibility
     return {
         "millis": ttl.to_milliseconds(),
         "event_time": ttl.get_ttl_time_characteristic() is times.EventTime,
         "updated_on_read": ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
         "return_expired": ttl.get_state_visibility() is visibilities.ReturnExpiredIfNotCleanedUp,
-        "sweep_size": sweep.get_cleanup_size() if sweep is not None else 0,
-        "sweep_on_records": sweep is not None and sweep.run_cleanup_for_every_record(),
-        "drop_on_merge": strategies.in_full_snapshot() or compaction is not None,
+        "sweep_size": cleanup.cleanup_size,
+        "sweep_on_records": cleanup.run_cleanup_for_every_record,
+        "drop_on_merge": cleanup.in_full_snapshot,
     }
 
 

@@ -22,12 +22,13 @@ from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
 from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
+from keystate._kinds import StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
 
 _RAW_KEYED = "$raw_keyed"
-_NOT_KEYED = ("broadcast", "operator_list", "raw_keyed")
+_NOT_KEYED = (StateKind.BROADCAST, StateKind.OPERATOR_LIST, StateKind.RAW_KEYED)
 
 
 @dataclass
@@ -66,7 +67,7 @@ class OperatorDraft:
         spec = self._spec(state)
         if state in self.rows:
             return self.rows[state]
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             return self.lists.read(session, state)
         if state not in self.stored:
@@ -76,7 +77,7 @@ class OperatorDraft:
                 code="KEYSTATE_NO_SUCH_STATE",
             )
         df = self._reader().read(self.stored[state], self.number)
-        if spec is not None and spec.kind == "broadcast":
+        if spec is not None and spec.kind == StateKind.BROADCAST:
             return df
         key = df.schema["key"].dataType
         assert isinstance(key, T.StructType)
@@ -84,13 +85,13 @@ class OperatorDraft:
 
     def replace(self, state: str, df: DataFrame) -> None:
         spec = self._spec(state)
-        if spec is not None and spec.kind == "raw_keyed":
+        if spec is not None and spec.kind == StateKind.RAW_KEYED:
             raise DeclarationError("raw keyed state can only be dropped")
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.replace(state, df)
         else:
-            keyed = spec is None or spec.kind != "broadcast"
+            keyed = spec is None or spec.kind != StateKind.BROADCAST
             self.rows[state] = state_rows(df, spec, self.key_type() if keyed else T.StructType())
         self._changed(state)
 
@@ -103,7 +104,7 @@ class OperatorDraft:
 
     def drop(self, state: str) -> None:
         spec = self._spec(state)
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.drop(state)
         self.specs.pop(state)
@@ -112,10 +113,10 @@ class OperatorDraft:
 
     def rename(self, state: str, name: str) -> None:
         spec = self._spec(state)
-        if spec is None or spec.kind == "raw_keyed":
+        if spec is None or spec.kind == StateKind.RAW_KEYED:
             raise DeclarationError(f"'{state}' has no other name")
         self._check_free(name)
-        if spec.kind == "operator_list":
+        if spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.rename(state, name)
         self.specs[name] = dataclasses.replace(spec, name=name)
@@ -175,15 +176,15 @@ class OperatorDraft:
         new = [
             spec
             for name, spec in self.specs.items()
-            if spec is not None and name not in self.stored and spec.kind != "operator_list"
+            if spec is not None and name not in self.stored and spec.kind != StateKind.OPERATOR_LIST
         ]
         spec = OperatorSpec(
             None,
             self.max_parallelism,
             self.time_mode,
             TIMERS in self.specs,
-            tuple(one for one in new if one.kind != "broadcast"),
-            broadcast=tuple(one for one in new if one.kind == "broadcast"),
+            tuple(one for one in new if one.kind != StateKind.BROADCAST),
+            broadcast=tuple(one for one in new if one.kind == StateKind.BROADCAST),
         )
         check_names(spec)
         return bridge.WrittenOperator(
@@ -258,16 +259,16 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
         name, known = state["name"], state["properties"]
         if name == OPERATOR_STATE:
             lists = reader.lists(operator["id"])
-            specs.update((one, _unkeyed(one, "operator_list")) for one in lists.names)
+            specs.update((one, _unkeyed(one, StateKind.OPERATOR_LIST)) for one in lists.names)
         elif name == _RAW_KEYED:
-            specs[name] = _unkeyed(name, "raw_keyed")
+            specs[name] = _unkeyed(name, StateKind.RAW_KEYED)
         elif name == TIMERS:
             specs[name] = None
         elif "valueType" in known:
             key = known.get("keyType")
             specs[name] = StateSpec(
                 name,
-                state["kind"],
+                StateKind(state["kind"]),
                 state["kind"],
                 stored_type(known["valueType"], name),
                 None if key is None else stored_type(key, name),
@@ -282,7 +283,7 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
         {
             name: name
             for name, spec in specs.items()
-            if spec is None or spec.kind != "operator_list"
+            if spec is None or spec.kind != StateKind.OPERATOR_LIST
         },
         lists=lists,
     )
@@ -318,5 +319,5 @@ def new_operator(
     )
 
 
-def _unkeyed(name: str, kind: str) -> StateSpec:
-    return StateSpec(name, kind, kind, T.BinaryType(), None)
+def _unkeyed(name: str, kind: StateKind) -> StateSpec:
+    return StateSpec(name, kind, kind.value, T.BinaryType(), None)

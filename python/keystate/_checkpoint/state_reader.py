@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
+from keystate._kinds import StateKind
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -39,15 +40,15 @@ class StateReader:
         """A state, as :func:`keystate.admin.read_state` tells."""
         chosen, kind = self._choose(state, operator)
         batch = self._batch(chosen, version)
-        if kind["kind"] == "timers":
+        if kind["kind"] == StateKind.TIMERS:
             return self._timers(chosen, batch)
-        if kind["kind"] == "broadcast":
+        if kind["kind"] == StateKind.BROADCAST:
             return bridge.broadcast_state(
                 self._session, self.checkpoint, chosen["id"], batch, kind["name"]
             )
-        if kind["kind"] == "operator_list":
+        if kind["kind"] == StateKind.OPERATOR_LIST:
             return self._lists(chosen, batch).read(self._session, kind["name"])
-        if kind["kind"] == "raw_keyed":
+        if kind["kind"] == StateKind.RAW_KEYED:
             raise CheckpointError(
                 f"the raw keyed state of operator {chosen['id']} can't be read: only the function "
                 "that wrote it knows what its bytes mean",
@@ -67,7 +68,7 @@ class StateReader:
             if state["kind"] in _KEYED:
                 newest = self._batch(chosen, None)
                 key = self._keyed(operator, newest, state).schema["key"].dataType
-            elif state["kind"] == "timers" and "keyType" in state["properties"]:
+            elif state["kind"] == StateKind.TIMERS and "keyType" in state["properties"]:
                 key = stored_type(state["properties"]["keyType"], state["name"])
             else:
                 continue
@@ -111,7 +112,7 @@ class StateReader:
             .option("batchId", batch)
             .option("stateVarName", state["name"])
         )
-        if state["kind"] in ("list", "map", "sorted_map"):
+        if state["kind"] in (StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP):
             reader = reader.option("flattenCollectionTypes", True)
         try:
             df = reader.load(self.checkpoint)
@@ -166,7 +167,7 @@ class StateReader:
         return fitting[0]
 
 
-_KEYED = ("value", "list", "map", "sorted_map")
+_KEYED = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)
 
 
 def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:
@@ -179,7 +180,7 @@ def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:
     for state in operator["states"]:
         if state["name"] == OPERATOR_STATE:
             types = json.loads(state["properties"].get("types", "{}"))
-            states += [{"name": name, "kind": "operator_list"} for name in types]
-        elif state["kind"] != "broadcast_tag":
+            states += [{"name": name, "kind": StateKind.OPERATOR_LIST} for name in types]
+        elif state["kind"] != StateKind.BROADCAST_TAG:
             states.append(state)
     return states

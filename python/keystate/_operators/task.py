@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._codec import Shape
+from keystate._kinds import StateKind
 from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
 from keystate._spec import (
@@ -55,7 +56,9 @@ class BroadcastElements:
         self.row_type = row_type
         self.states = tuple(
             dataclasses.replace(
-                resolve_lasting_state(d, "broadcast"), kind="broadcast", descriptor="broadcast"
+                resolve_lasting_state(d, "broadcast"),
+                kind=StateKind.BROADCAST,
+                descriptor="broadcast",
             )
             for d in state_descriptors
         )
@@ -210,7 +213,7 @@ def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructTyp
 
 def _check_value_states(spec: OperatorSpec) -> None:
     for state in spec.states:
-        if state.kind != "value" or state.has_function:
+        if state.kind != StateKind.VALUE or state.has_function:
             raise DeclarationError(
                 f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
                 "states only"

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
 
+import keystate.TimeDomain
 import keystate.backend.StateFamily
 import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateErrors
@@ -25,7 +26,7 @@ import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
-import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
+import org.apache.spark.sql.keystate.state.{StateSweeps, Timer}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
 /** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
@@ -126,7 +127,7 @@ private[keystate] final class OperatorTasks(
           noteDigests(task)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)
-          task.timers.flatMap(_.next(Timers.ProcessingTime)).foreach(metrics.nextTimer.add)
+          task.timers.flatMap(_.next(TimeDomain.PROCESSING_TIME)).foreach(metrics.nextTimer.add)
         }
         metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
         counter.foreach(it => metrics.keys.get.sample.add(task.task.partitionId() -> it.result))

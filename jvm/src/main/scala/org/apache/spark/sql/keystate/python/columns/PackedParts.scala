@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.python.columns
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
 import org.apache.spark.sql.types._
 
 /** The parts of a message of few rows, as Spark holds them in memory. So they are copied, and not
@@ -43,7 +43,7 @@ private[keystate] final class PackedParts(values: Seq[ValueStateColumns]) extend
 
   override def addTimer(slot: Int, timer: Timer): Unit = {
     timers.addInt(slot)
-    timers.addInt(timer.domain.toInt)
+    timers.addInt(Timers.number(timer.domain).toInt)
     timers.addLong(timer.time)
   }
 

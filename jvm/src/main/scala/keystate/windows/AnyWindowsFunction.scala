@@ -2,7 +2,7 @@ package keystate.windows
 
 import scala.collection.mutable
 
-import keystate.{Collector, OutputTag, RuntimeContext}
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
 
 /** Windows of any assigner, trigger and evictor.
   *
@@ -11,7 +11,7 @@ import keystate.{Collector, OutputTag, RuntimeContext}
   * @param contents
   *   what windows hold
   */
-private[keystate] final class WindowOperator(
+private[keystate] final class AnyWindowsFunction(
     assigner: WindowAssigner[Any, Window],
     trigger: Trigger[Any, Window],
     evictor: Option[Evictor[Any, Window]],
@@ -20,7 +20,7 @@ private[keystate] final class WindowOperator(
     function: Option[AnyRef],
     fold: Option[Fold],
     lateOutput: Option[OutputTag[Any]]
-) extends WindowedFunction(assigner, function, fold, lateOutput) {
+) extends WindowsFunction(assigner, function, fold, lateOutput) {
   private val lateness = if (byEventTime) allowedLateness else 0
   @transient private var timers: WindowTimers = _
   @transient private var merging: MergingWindowSet = _ // null where windows are not merged
@@ -79,13 +79,13 @@ private[keystate] final class WindowOperator(
   private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
     timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
 
-  override protected def fire(of: Long, clock: Long, out: Collector[Any]): Unit =
+  override protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit =
     pass(of, clock, out)
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
-  private def pass(of: Long, until: Long, out: Collector[Any]): Unit = {
+  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
     if (of == domain && merging == null) {
-      // Windows of a FixedWindowOperator, before a restart, have no timers here.
+      // Windows of a FixedWindowsFunction, before a restart, have no timers here.
       val last = if (until == Long.MaxValue) until else until + 1
       contents.ending(last).foreach(key => setTimer(key.end - 1, key))
     }
@@ -99,7 +99,7 @@ private[keystate] final class WindowOperator(
   }
 
   private def fireWindow(
-      of: Long,
+      of: TimeDomain,
       time: Long,
       key: WindowKey,
       whose: Int,
@@ -117,7 +117,7 @@ private[keystate] final class WindowOperator(
       // The operator's timer is from before a restart if it is at neither of these.
       if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
         val result =
-          if (of == WindowTimers.EventTime) trigger.onEventTime(time, window, at)
+          if (of == TimeDomain.EVENT_TIME) trigger.onEventTime(time, window, at)
           else trigger.onProcessingTime(time, window, at)
         act(result, key, holder, out)
       }

@@ -25,6 +25,18 @@ os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()
 
 
+#: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
+WITH_SPARK = {"connect", "fault", "golden", "interop", "rescale", "stores"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that need Spark. Few set the mark themselves: they start programs."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures or item.path.parent.name in WITH_SPARK:
+            item.add_marker("spark")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two cores; a task is tried twice.

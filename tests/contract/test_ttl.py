@@ -441,10 +441,14 @@ class ReadsThenWritesEarlier(KeyedProcessFunction):
     def process_element(self, row: Any, ctx: Any) -> Any:
         if row.what == "timer":
             ctx.timer_service().register_event_time_timer(110)
-        if row.what == "cleared":
+        if row.what in ("cleared", "replaced"):
             self.write()
             self.held()
             self.s.clear()
+        if row.what in ("written", "replaced"):
+            self.write()
+        if row.what == "removed":
+            self.s.remove(1) if self.kind == "map" else self.s.clear()
         yield (self.held(),)
 
     def on_timer(self, timestamp: int, ctx: Any) -> None:
@@ -473,3 +477,23 @@ def test_what_was_not_there_was_not_used(kind: str, before: str) -> None:
         harness.process_batch([("a", before, at(200))], watermark=150)
         harness.process_batch([("b", "", at(260))], watermark=260)
         assert harness.process_batch([("a", "", at(270))], watermark=260) == [(False,)]
+
+
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
+def test_what_goes_takes_its_timestamp_with_it(kind: str) -> None:
+    """A value that was stored, went and came again in one micro-batch lives from then on only."""
+
+    def at(time: int) -> datetime:
+        return datetime.fromtimestamp(time / 1000, timezone.utc)
+
+    schema = "key string, what string, time timestamp"
+    for gone in ("removed", "replaced then removed"):
+        with KeyedProcessHarness(
+            ReadsThenWritesEarlier(kind), schema, "key", "held boolean", event_time="time"
+        ) as harness:
+            harness.process_batch([("a", "timer", at(100))], watermark=50)
+            harness.process_batch([("a", "written", at(200))], watermark=100)
+            rows = [("a", what, at(160)) for what in gone.split(" then ")]
+            harness.process_batch(rows, watermark=150)  # the timer writes last
+            harness.process_batch([("b", "", at(260))], watermark=260)
+            assert harness.process_batch([("a", "", at(270))], watermark=260) == [(False,)]

@@ -60,12 +60,22 @@ class Cell:
             for entry in entries:
                 self._use(entry, time)
 
+    def _drop(self, entry: Any) -> Any:
+        """An entry goes, and with it when it was used."""
+        self.times.pop(entry, None)
+        self.used.pop(entry, None)
+        return self.entries.pop(entry, None)
+
+    def _clear(self) -> None:
+        self.entries, self.times, self.used = {}, {}, {}
+        self.added, self.added_at = set(), 0
+
     # -- methods -------------------------------------------------------------------------------
 
     def call(self, op: Op, time: int) -> Iterator[Any]:
         kind = self.state.kind
         if op.method == "clear":
-            self.entries = {}
+            self._clear()
             return
         if op.method == "cycle":
             # For reads and the write between them.
@@ -104,7 +114,7 @@ class Cell:
             yield tuple(self.entries.values())
             return
         if op.method == "update":
-            self.entries = {}
+            self._clear()
         for each in op.args:
             self.entries[self.next] = each
             self.added.add(self.next)
@@ -146,7 +156,7 @@ class Cell:
             entry = repr(args[0])
             found = self.entries.get(entry)
             if method == "remove":
-                self.entries.pop(entry, None)
+                self._drop(entry)
             elif found is not None and (method == "contains" or found[1] is not None):
                 self._read([entry], time)
             if method == "get":
@@ -167,7 +177,7 @@ class Cell:
     def _ranges(self, method: str, args: tuple[Any, ...], time: int) -> Any:
         if method == "remove_range":
             for entry in self._range(*args):
-                del self.entries[entry]
+                self._drop(entry)
             return None
         if method == "sub_iterator":
             order = self._range(*args[:2])
@@ -184,7 +194,7 @@ class Cell:
         self._read(order, time)
         if not order:
             return None
-        return self.entries.pop(order[0]) if method == "pop_first" else self.entries[order[0]]
+        return self._drop(order[0]) if method == "pop_first" else self.entries[order[0]]
 
     # -- evolution -----------------------------------------------------------------------------
 

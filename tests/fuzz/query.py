@@ -22,7 +22,7 @@ from tests.conftest import Stream
 from tests.fuzz import chains, keyed, operators, windows
 from tests.fuzz.check import Outcome
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
-from tests.fuzz.program import Generator
+from tests.fuzz.program import Generator, Program, State
 
 SETTINGS: dict[str, tuple[str | None, ...]] = {
     "spark.sql.shuffle.partitions": ("1", "2", "3", "5"),
@@ -128,6 +128,7 @@ def _keyed(rng: random.Random, spark: Any, folder: Path) -> Outcome:
     if program.style == "two inputs":
         # Which of two watermarks counts after a restart is not told.
         program = replace(program, style="yield")
+    program = _of_one_time(program, by_row)
 
     def run() -> keyed.Emitted:
         emitted: keyed.Emitted = defaultdict(list)
@@ -154,6 +155,24 @@ def _keyed(rng: random.Random, spark: Any, folder: Path) -> Outcome:
         return emitted
 
     return _outcome(keyed, program, keyed.expected(program, by_row), run)
+
+
+def _of_one_time(program: Program, by_row: bool) -> Program:
+    """The program without times to live of lists whose elements may share a timestamp, or not.
+
+    They do if they travel in one message.
+    """
+
+    def alone(i: int) -> bool:
+        timers = (ops for segment in program.segments for ops in segment.timers)
+        return by_row and not any(op.state == i for ops in timers for op in ops)
+
+    def states(of: tuple[State, ...]) -> tuple[State, ...]:
+        shared = (state.kind == "list" and not alone(i) for i, state in enumerate(of))
+        return tuple(replace(s, ttl=None) if is_so else s for s, is_so in zip(of, shared))
+
+    segments = tuple(replace(s, states=states(s.states)) for s in program.segments)
+    return replace(program, segments=segments)
 
 
 def _windows(rng: random.Random, spark: Any, folder: Path) -> Outcome:

@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from tests import quick
 
+pytestmark = pytest.mark.spark
+
 SCRIPT = """
 import sys
 {before}

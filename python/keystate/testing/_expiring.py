@@ -93,6 +93,13 @@ class ExpiringStore(Store):
     def _set_times(self, key: Any, times: Any) -> None:
         self._times[key] = times
 
+    def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
+        if self._noted:
+            for key, reset in zip(keys, BOOLEANS.decode(column(self._column(Part.RESET)))):
+                if reset:
+                    self._set(key, None)
+        super()._change(keys, column)
+
     def _set(self, key: Any, value: Any) -> None:
         super()._set(key, value)
         if value is None:
@@ -127,7 +134,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         resets = BOOLEANS.decode(column(self._column(Part.RESET)))
         before = {k: [] if reset else self._times.get(k, []) for k, reset in zip(keys, resets)}
-        super()._change(keys, column)
+        ListStore._change(self, keys, column)
         for key, times in before.items():
             added = len(self.cells.get(key, [])) - len(times)
             self._times[key] = times + [self._now] * added
@@ -168,10 +175,13 @@ class ExpiringMapStore(ExpiringStore, MapStore):
 
     def _change(self, keys: list[Any], column: Callable[[str], pa.Array]) -> None:
         resets = BOOLEANS.decode(column(self._column(Part.RESET)))
+        removed = self._user_keys(column(self._column(Part.REMOVED)))
         put = self._user_keys(column(self._column(Part.KEYS)))
-        super()._change(keys, column)
-        for key, reset, written in zip(keys, resets, put):
-            old = {} if reset else self._times.get(key, {})
+        MapStore._change(self, keys, column)
+        for key, reset, went, written in zip(keys, resets, removed, put):
+            old = {} if reset else dict(self._times.get(key, {}))
+            for user_key in went:
+                old.pop(user_key, None)
             new = {k: self._written(old.get(k)) for k in written}
             self._times[key] = {k: new[k] if k in new else old[k] for k in self.cells.get(key, ())}
             if key not in self.cells:

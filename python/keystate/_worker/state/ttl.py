@@ -53,15 +53,19 @@ def _with_note(method: Any) -> Any:
         slot = self._cursor.slot
         if self._cells[slot] is not None:
             self._note(slot)
-        else:  # a value that comes later was not used before
-            self._used.pop(slot, None)
+        else:
+            self._gone(slot)
         return result
 
     return noted
 
 
 class _Noting(WorkerState):
-    """What was used since the last changes: (slot and what else tells the entry) to time."""
+    """What was used since the last changes: (slot and what else tells the entry) to time.
+
+    An entry that goes takes its times with it: one that comes later was not used before. The JVM
+    has to be told, since of an entry that went and came it would only see a new value.
+    """
 
     _on_read: bool
     _by_event_time: bool
@@ -69,10 +73,15 @@ class _Noting(WorkerState):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._used: dict[Any, int] = {}
+        self._went: set[Any] = set()
 
     def forget(self) -> None:
         super().forget()
-        self._used = {}
+        self._used, self._went = {}, set()
+
+    def _gone(self, entry: Any) -> None:
+        self._used.pop(entry, None)
+        self._went.add(entry)
 
     def _note(self, entry: Any) -> None:
         time = self._time() if self._by_event_time else 0
@@ -90,7 +99,10 @@ class _Noting(WorkerState):
         used = [entry for entry in self._used if start <= self._slot_of(entry) < stop]
         notes = self._encode_used(used, [self._used.pop(entry) for entry in used])
         encoded = {self._column(part): list_column(a) for part, a in notes.items()}
-        return {**super().changes(start, stop), **encoded}
+        columns = {**super().changes(start, stop), **encoded}
+        if self._went:
+            self._went = {e for e in self._went if not start <= self._slot_of(e) < stop}
+        return columns
 
     def no_changes(self) -> dict[str, pa.Array]:
         types = {Part.USED_SLOT: pa.int32(), Part.USED_TIME: pa.int64(), **self._used_types()}
@@ -118,6 +130,13 @@ class _NotingValue(_Noting):
         slot: int = entry
         return slot
 
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        went = pa.array([slot in self._went for slot in slots], pa.bool_())
+        return {**super()._encode_changes(slots), Part.RESET: went}
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        return {**super()._change_types(), Part.RESET: pa.bool_()}
+
 
 class _NotingList(_Noting):
     """Notes a slot, and whether all of the list was used or what was added last."""
@@ -140,11 +159,10 @@ class _NotingList(_Noting):
     def _replace(self, checked: list[Any]) -> None:
         super()._replace(checked)  # type: ignore[misc]
         slot = self._cursor.slot
+        self._used.pop((slot, True), None)
+        self._used.pop((slot, False), None)
         if checked:
             self._note((slot, False))
-        else:  # elements that come later were not used before
-            self._used.pop((slot, True), None)
-            self._used.pop((slot, False), None)
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         whole = pa.array([entry[1] for entry in used], pa.bool_())
@@ -197,7 +215,7 @@ class _NotingMap(_Noting):
 
     def remove(self, key: Any) -> None:
         super().remove(key)  # type: ignore[misc]
-        self._used.pop((self._cursor.slot, self._noted_as(key)), None)
+        self._gone((self._cursor.slot, self._noted_as(key)))
 
     def clear(self) -> None:
         slot, cell = self._cursor.slot, self._cell()
@@ -216,6 +234,18 @@ class _NotingMap(_Noting):
             return [key for key, _ in self.items()]
         keys: Iterable[Any] = super().keys()  # type: ignore[misc]
         return keys
+
+    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
+        if not self._went:
+            return super()._encode_changes(slots)
+        went = self._went
+        cells = [(slot, self._cells[slot]) for slot in slots]
+        removed = [
+            [key for key in cell.changed if key not in cell or (slot, key) in went]
+            for slot, cell in cells
+        ]
+        encoded = self._encode_lists(self._key_codec, removed, slots)
+        return {**super()._encode_changes(slots), Part.REMOVED: encoded}
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         keys = [key for _, key in used]

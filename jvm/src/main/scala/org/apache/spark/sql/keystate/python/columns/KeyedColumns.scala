@@ -30,6 +30,7 @@ private[keystate] final class KeyedColumns(
     * slot that it changed. Returns the numbers of entries put and removed.
     */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
+    notes.foreach(_.removeCleared(slots, columns))
     val counts = all.map(_.apply(slots, columns))
     notes.foreach(_.apply(slots, columns))
     (counts.map(_._1).sum, counts.map(_._2).sum)

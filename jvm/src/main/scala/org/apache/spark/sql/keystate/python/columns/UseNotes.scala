@@ -11,7 +11,8 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 /** What a worker notes of a state whose time to live depends on what only the worker knows: which
   * entries the function used and, by event time, when. Besides the changes, its answers have a slot
   * and a time for each use. For a map they also have the user key. For a list they also say whether
-  * the whole list was used, or only what was added last.
+  * the whole list was used, or only what was added last. For a value they also say whether it was
+  * cleared before.
   */
 private[columns] final class UseNotes(
     spec: StateSpec,
@@ -19,6 +20,18 @@ private[columns] final class UseNotes(
     entries: FamilyEntries
 ) {
   private lazy val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
+
+  /** Removes values that were cleared before they were set, before a message's changes are stored: a
+    * new value was not used before.
+    */
+  def removeCleared(slots: KeySlots, columns: String => ArrowColumnVector): Unit =
+    if (spec.kind == StateKind.Value) {
+      def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)
+      val (changed, resets) = (column(Protocol.Part.Slot), column(Protocol.Part.Reset))
+      (0 until changed.numElements()).filter(resets.getBoolean).map(changed.getInt).foreach { slot =>
+        entries.remove(slots.group(slot), slots.key(slot))
+      }
+    }
 
   /** Takes the notes of a message, whose changes are stored. */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): Unit = {

@@ -17,7 +17,7 @@ from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.contexts.context import RowContext
+from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.keyed import KeyedOperator
 

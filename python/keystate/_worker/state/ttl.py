@@ -17,7 +17,7 @@ from keystate._kinds import StateKind
 from keystate._protocol import Part
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import empty_column, list_column
-from keystate._worker.state.values import WorkerState
+from keystate._worker.state.worker_state import WorkerState
 from keystate.functions import TimeDomain
 from keystate.ttl import StateTtlConfig, needs_notes
 

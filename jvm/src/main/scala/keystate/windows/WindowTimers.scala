@@ -78,7 +78,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     if ((known & ~own) != 0) timers.put(timer, known & ~own)
     else if (known != 0) {
       timers.remove(timer)
-      val next = timers.ceilingEntry(WindowTimer(number(domain), time, Long.MinValue, Long.MinValue))
+      val next =
+        timers.ceilingEntry(WindowTimer(number(domain), time, Long.MinValue, Long.MinValue))
       if (next == null || next.getKey.domain != number(domain) || next.getKey.time != time)
         deleteOfKey(domain, time, service)
     }

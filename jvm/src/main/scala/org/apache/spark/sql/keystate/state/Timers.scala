@@ -9,7 +9,12 @@ import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
 import keystate.backend.{Entry, KeyedStateBackend}
 
 /** One timer of one key. */
-private[keystate] final case class Timer(domain: TimeDomain, time: Long, group: Int, key: Array[Byte])
+private[keystate] final case class Timer(
+    domain: TimeDomain,
+    time: Long,
+    group: Int,
+    key: Array[Byte]
+)
 
 /** The timers of a task's keys. They are entries of one ordered family. The entry key is
   * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
@@ -87,6 +92,7 @@ private[keystate] final class Timers(
 }
 
 private[keystate] object Timers {
+
   /** The number of a domain, in entry keys and in messages. */
   def number(domain: TimeDomain): Byte = domain match {
     case EVENT_TIME => 0

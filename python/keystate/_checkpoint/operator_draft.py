@@ -18,9 +18,9 @@ from keystate._checkpoint.new_state import (
     spec_of,
     state_rows,
 )
+from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
-from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
 from keystate._kinds import StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
@@ -56,7 +56,7 @@ class OperatorDraft:
     specs: dict[str, StateSpec | None]
     stored: dict[str, str] = field(default_factory=dict)
     rows: dict[str, DataFrame] = field(default_factory=dict)
-    lists: SubtaskLists | None = None
+    lists: OperatorLists | None = None
     key: T.StructType | None = None
     edited: bool = False
     regrouped: bool = False

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
-from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
 from keystate._kinds import StateKind
 from keystate.errors import CheckpointError
@@ -56,7 +56,7 @@ class StateReader:
             )
         return self._keyed(chosen["id"], batch, kind)
 
-    def lists(self, operator: int) -> SubtaskLists:
+    def lists(self, operator: int) -> OperatorLists:
         """An operator's operator state after the last batch."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         return self._lists(chosen, self._batch(chosen, None))
@@ -76,9 +76,9 @@ class StateReader:
             return key
         return None
 
-    def _lists(self, operator: dict[str, Any], batch: int) -> SubtaskLists:
+    def _lists(self, operator: dict[str, Any], batch: int) -> OperatorLists:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
-        return SubtaskLists(
+        return OperatorLists(
             json.loads(state["properties"].get("types", "{}")),
             bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
         )

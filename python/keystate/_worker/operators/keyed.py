@@ -21,7 +21,7 @@ from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
-from keystate._worker.operator_state.keeper import InstanceKeeper
+from keystate._worker.operator_state.keeper import OperatorStateKeeper
 from keystate._worker.state.open_state import open_state
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.worker_state import StateFactory, WorkerState
@@ -59,9 +59,9 @@ class KeyedOperator:
         self._results = make_results(output_type, spec.side_outputs, self._where)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
         self._context.hear(control)
-        self._keeper: InstanceKeeper | None = None
+        self._keeper: OperatorStateKeeper | None = None
         if spec.checkpointed:
-            self._keeper = InstanceKeeper(
+            self._keeper = OperatorStateKeeper(
                 plan.function, spec, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)

@@ -25,7 +25,7 @@ OPERATOR_STATE = "$operator"
 _PARTITION, _ELEMENT = "partition_id", "list_element"
 
 
-class SubtaskLists:
+class OperatorLists:
     """Lists by their names, of which each subtask has a part.
 
     Args:

@@ -25,3 +25,10 @@ class StateKind(str, enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+#: Those that a key has.
+KEYED = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)
+
+#: Those of which a key has many entries.
+COLLECTIONS = (StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)

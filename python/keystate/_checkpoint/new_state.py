@@ -107,8 +107,7 @@ def _entry_columns(spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
         ]
     if spec.kind == StateKind.LIST:
         return [("list_element", spec.value_type, "value")]
-    if spec.kind in (StateKind.MAP, StateKind.SORTED_MAP, StateKind.BROADCAST):
-        assert spec.key_type is not None
+    if spec.key_type is not None:
         return [
             ("user_map_key", spec.key_type, "key"),
             ("user_map_value", spec.value_type, "value"),

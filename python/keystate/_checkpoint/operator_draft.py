@@ -22,13 +22,12 @@ from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
 from keystate._jvm import bridge
-from keystate._kinds import StateKind
+from keystate._kinds import KEYED, StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
 
 _RAW_KEYED = "$raw_keyed"
-_NOT_KEYED = (StateKind.BROADCAST, StateKind.OPERATOR_LIST, StateKind.RAW_KEYED)
 
 
 @dataclass
@@ -144,9 +143,7 @@ class OperatorDraft:
     ) -> None:
         key_type = key_type_of(key)
         keyed = {
-            name: spec
-            for name, spec in self.specs.items()
-            if spec is None or spec.kind not in _NOT_KEYED
+            name: spec for name, spec in self.specs.items() if spec is None or spec.kind in KEYED
         }
         rows = {
             name: state_rows(change(self.read(session, name)), spec, key_type)
@@ -216,7 +213,7 @@ class OperatorDraft:
     def _is_keyed(self) -> bool:
         """Whether a key is known or needed: an operator without keyed state has none to be read."""
         return self._known_key() is not None or any(
-            spec is None or spec.kind not in _NOT_KEYED for spec in self.specs.values()
+            spec is None or spec.kind in KEYED for spec in self.specs.values()
         )
 
     def _has_raw_keyed(self) -> bool:

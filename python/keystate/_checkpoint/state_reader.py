@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._jvm import bridge
-from keystate._kinds import StateKind
+from keystate._kinds import COLLECTIONS, KEYED, StateKind
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -65,7 +65,7 @@ class StateReader:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         for state in chosen["states"]:
-            if state["kind"] in _KEYED:
+            if state["kind"] in KEYED:
                 newest = self._batch(chosen, None)
                 key = self._loaded(operator, newest, state).schema["key"].dataType
             elif state["kind"] == StateKind.TIMERS and "keyType" in state["properties"]:
@@ -118,7 +118,7 @@ class StateReader:
             .option("batchId", batch)
             .option("stateVarName", state["name"])
         )
-        if state["kind"] in (StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP):
+        if state["kind"] in COLLECTIONS:
             reader = reader.option("flattenCollectionTypes", True)
         try:
             df = reader.load(self.checkpoint)
@@ -180,14 +180,11 @@ class StateReader:
         return fitting[0]
 
 
-_KEYED = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)
-
-
 def unread_type(state: dict[str, Any]) -> str | None:
     """A type in a state that Spark's statestore source does not read; ``None`` if there is none."""
     known = state["properties"]
     for name in ("valueType", "keyType"):
-        if name in known and state["kind"] in _KEYED:
+        if name in known and state["kind"] in KEYED:
             found = _unread_part(stored_type(known[name], state["name"]))
             if found is not None:
                 return found.simpleString()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from keystate._kinds import StateKind
+from keystate._kinds import COLLECTIONS, StateKind
 from keystate._page.spread import by_partition, choices, moved, partition_of, sizes_of_groups, skew
 from keystate._page.tables import size
 
@@ -246,12 +246,9 @@ def _largest(state: dict[str, Any]) -> Chart | None:
     top = state["sample"]["largest"][:_LARGEST]
     if not top:
         return None
-    what = {
-        StateKind.LIST: "elements",
-        StateKind.MAP: "entries",
-        StateKind.SORTED_MAP: "entries",
-    }.get(state["kind"])
-    rest = [f"{one['elements']:,} {what}" if what else "" for one in top]
+    what = "elements" if state["kind"] == StateKind.LIST else "entries"
+    many = state["kind"] in COLLECTIONS
+    rest = [f"{one['elements']:,} {what}" if many else "" for one in top]
     return Chart(
         f"Largest keys of {state['name']}",
         _of_sample(state),

@@ -44,7 +44,7 @@ private[keystate] final class AnyWindowsFunction(
     val time = timeOf(ctx)
     // What the watermark has passed in the last micro-batch fires before its late rows.
     if (byEventTime && time <= watermark + 1) {
-      pass(WindowTimers.EventTime, watermark, out)
+      pass(TimeDomain.EVENT_TIME, watermark, out)
       if (merging != null) removeLate(watermark)
     }
     var late = true

@@ -25,7 +25,7 @@ import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.Timer
 
 /** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)

@@ -13,7 +13,7 @@ import org.apache.spark.sql.keystate.state.{
   BroadcastStates,
   FamilyEntries,
   RawKeyedState,
-  SubtaskState,
+  OperatorStateEntries,
   Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
@@ -106,8 +106,8 @@ private[keystate] final class OperatorTaskContext(
     new BroadcastStates(spec.broadcast, families, backend, batch.maxParallelism)
   }
 
-  val operatorState: Option[SubtaskState] = Option.when(spec.checkpointed) {
-    new SubtaskState(families(OperatorState.FamilyName), backend, batch.maxParallelism)
+  val operatorState: Option[OperatorStateEntries] = Option.when(spec.checkpointed) {
+    new OperatorStateEntries(families(OperatorState.FamilyName), backend, batch.maxParallelism)
   }
 
   val rawKeyedState: Option[RawKeyedState] = Option.when(spec.rawKeyed) {

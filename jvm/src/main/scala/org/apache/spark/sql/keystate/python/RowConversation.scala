@@ -30,7 +30,7 @@ import org.apache.spark.sql.keystate.python.columns.{
   TimerColumns
 }
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState, Timer, Timers}
+import org.apache.spark.sql.keystate.state.{RawKeyedState, OperatorStateEntries, Timer, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, StoreConfig}
 import keystate.settings.{Settings => KeystateSettings}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
@@ -71,7 +71,7 @@ private[keystate] final class RowConversation(
     project: InternalRow => InternalRow,
     context: JObject,
     settings: RowConversation.Settings,
-    operatorState: Option[SubtaskState],
+    operatorState: Option[OperatorStateEntries],
     rawKeyedState: Option[RawKeyedState],
     val live: Option[LiveTurns],
     packing: Option[Packing]

@@ -129,6 +129,14 @@ lazy val jvm = project
       if (sys.env.contains("SLOW")) Nil
       else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))
     },
+    // Facts that Python reads too.
+    Compile / resourceGenerators += Def.task {
+      Seq("errors.json", "settings.json").map { name =>
+        val copy = (Compile / resourceManaged).value / "keystate" / name
+        IO.copyFile((ThisBuild / baseDirectory).value / "python" / "keystate" / name, copy)
+        copy
+      }
+    },
     Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map { name =>
       (ThisBuild / baseDirectory).value / name -> s"META-INF/$name"
     },

@@ -8,13 +8,8 @@ import keystate.{
   TimeDomain,
   TimerService
 }
-import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
 
-/** A timer of a window, as it is stored. Python names the fields the same.
-  *
-  * @param domain
-  *   0 for event time, 1 for processing time
-  */
+/** A timer of a window. Python names the fields the same. */
 private[keystate] final case class WindowTimer(domain: Long, time: Long, end: Long, start: Long) {
   def window: WindowKey = WindowKey(end, start)
 }
@@ -50,12 +45,12 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
       own: Int,
       service: TimerService
   ): Unit = {
-    val timer = WindowTimer(number(domain), time, window.end, window.start)
+    val timer = WindowTimer(stored(domain), time, window.end, window.start)
     val known = whose(timer)
     if ((known & own) == 0) {
       timers.put(timer, known | own)
       if (known == 0) {
-        if (domain == EVENT_TIME) service.registerEventTimeTimer(time)
+        if (domain == TimeDomain.EVENT_TIME) service.registerEventTimeTimer(time)
         else service.registerProcessingTimeTimer(time)
       }
     }
@@ -63,7 +58,7 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
 
   /** Whether a timer is set, for whomever. */
   def contains(domain: TimeDomain, time: Long, window: WindowKey): Boolean =
-    timers.contains(WindowTimer(number(domain), time, window.end, window.start))
+    timers.contains(WindowTimer(stored(domain), time, window.end, window.start))
 
   /** Deletes a timer; harmless if it is not set. */
   def delete(
@@ -73,14 +68,14 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
       own: Int,
       service: TimerService
   ): Unit = {
-    val timer = WindowTimer(number(domain), time, window.end, window.start)
+    val timer = WindowTimer(stored(domain), time, window.end, window.start)
     val known = whose(timer)
     if ((known & ~own) != 0) timers.put(timer, known & ~own)
     else if (known != 0) {
       timers.remove(timer)
       val next =
-        timers.ceilingEntry(WindowTimer(number(domain), time, Long.MinValue, Long.MinValue))
-      if (next == null || next.getKey.domain != number(domain) || next.getKey.time != time)
+        timers.ceilingEntry(WindowTimer(stored(domain), time, Long.MinValue, Long.MinValue))
+      if (next == null || next.getKey.domain != stored(domain) || next.getKey.time != time)
         deleteOfKey(domain, time, service)
     }
   }
@@ -88,8 +83,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
   def pop(domain: TimeDomain, until: Long, service: TimerService): (WindowTimer, Int) = {
     val first =
-      timers.ceilingEntry(WindowTimer(number(domain), Long.MinValue, Long.MinValue, Long.MinValue))
-    if (first == null || first.getKey.domain != number(domain) || first.getKey.time > until) null
+      timers.ceilingEntry(WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue))
+    if (first == null || first.getKey.domain != stored(domain) || first.getKey.time > until) null
     else {
       timers.remove(first.getKey)
       // Others at this time come next: the key's timer is not needed any more.
@@ -99,14 +94,16 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   }
 
   private def deleteOfKey(domain: TimeDomain, time: Long, service: TimerService): Unit =
-    if (domain == EVENT_TIME) service.deleteEventTimeTimer(time)
+    if (domain == TimeDomain.EVENT_TIME) service.deleteEventTimeTimer(time)
     else service.deleteProcessingTimeTimer(time)
 }
 
 private[windows] object WindowTimers {
-  private def number(domain: TimeDomain): Long = domain match {
-    case EVENT_TIME => 0
-    case PROCESSING_TIME => 1
+
+  /** A timer's domain as it is stored. */
+  private def stored(domain: TimeDomain): Long = domain match {
+    case TimeDomain.EVENT_TIME => 0
+    case TimeDomain.PROCESSING_TIME => 1
   }
 
   // For whom a timer is. They can be added.

@@ -207,7 +207,9 @@ object Rescaling {
       .distinct
   }
 
-  /** Reads a version's file, as `read`; throws MixedPartitionsException for a version in another partitioning. */
+  /** Reads a version's file, as `read`; throws MixedPartitionsException for a version in another
+    * partitioning.
+    */
   private[checkpoint] def readOf(
       storage: CheckpointStorage,
       location: StoreLocation,

@@ -28,19 +28,6 @@ object GroupedKey {
   def prefixOf(entryKey: Array[Byte]): Array[Byte] =
     Arrays.copyOf(entryKey, userKeyOffset(entryKey))
 
-  /** Removes all entries of a key; returns how many there were. */
-  def clear(backend: StateEntries, family: Int, group: Int, key: Array[Byte]): Long = {
-    val entries = backend.scan(family, group, prefix(key), null)
-    try {
-      var removed = 0L
-      entries.foreach { entry =>
-        backend.remove(family, group, entry.key)
-        removed += 1
-      }
-      removed
-    } finally entries.close()
-  }
-
   /** The key in an entry key, copied. */
   def keyOf(entryKey: Array[Byte]): Array[Byte] = entryKey.slice(4, userKeyOffset(entryKey))
 }

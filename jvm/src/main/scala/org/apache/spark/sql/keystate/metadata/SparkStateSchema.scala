@@ -68,7 +68,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
       case StateKind.Map | StateKind.SortedMap =>
         TransformWithStateVariableUtils.getMapState(state.name, false)
-      case StateKind.Broadcast => StateKind.notKeyed
     }
     state.name -> info
   }.toMap

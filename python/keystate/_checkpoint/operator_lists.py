@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.stored_types import stored_type
 from keystate._codec import codec
 from keystate._codec.evolution import to_text
+from keystate._kinds import StateKind
 from keystate._spec import StateSpec
 from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate.errors import CheckpointError, DeclarationError, StateTypeError
@@ -24,7 +25,7 @@ OPERATOR_STATE = "$operator"
 _PARTITION, _ELEMENT = "partition_id", "list_element"
 
 
-class SubtaskLists:
+class OperatorLists:
     """Lists by their names, of which each subtask has a part.
 
     Args:
@@ -130,7 +131,7 @@ class SubtaskLists:
     def _spec(self, name: str) -> StateSpec:
         known = name in self._types
         kind = stored_type(json.dumps(self._types[name]), name) if known else T.BinaryType()
-        return StateSpec(name, "list", "list", kind, None)
+        return StateSpec(name, StateKind.LIST, "list", kind, None)
 
     def _decoded(self, text: str, spec: StateSpec) -> pa.Array:
         if spec.name in self._types:

@@ -17,10 +17,10 @@ from keystate.windows._states import WindowStates
 from keystate.windows._timers import EVENT_TIME, FOR_OPERATOR, FOR_TRIGGER, WindowTimers
 from keystate.windows._triggers import Trigger, TriggerResult
 from keystate.windows._window import LAST_TIME, Window, WindowKey, key_of, window_of
-from keystate.windows._windowed_function import UserFunction, WindowedFunction
+from keystate.windows._windows_function import UserFunction, WindowsFunction
 
 
-class WindowOperator(WindowedFunction):
+class AnyWindowsFunction(WindowsFunction):
     """Windows of any assigner, trigger and evictor.
 
     Args:
@@ -115,7 +115,7 @@ class WindowOperator(WindowedFunction):
     def _pass(self, domain: int, until: int, results: list[Any]) -> None:
         """Lets the timers of the key's windows fire up to a time, those too that these set."""
         if domain == self._domain and self._merging is None:
-            # Windows of a FixedWindowOperator, before a restart, have no timers here.
+            # Windows of a FixedWindowsFunction, before a restart, have no timers here.
             for key in self._contents.ending(until + 1):
                 self._set_timer(key[0] - 1, key)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:

@@ -11,7 +11,7 @@ import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
   * @param contents
   *   what windows hold
   */
-private[keystate] final class WindowOperator(
+private[keystate] final class AnyWindowsFunction(
     assigner: WindowAssigner[Any, Window],
     trigger: Trigger[Any, Window],
     evictor: Option[Evictor[Any, Window]],
@@ -20,7 +20,7 @@ private[keystate] final class WindowOperator(
     function: Option[AnyRef],
     fold: Option[Fold],
     lateOutput: Option[OutputTag[Any]]
-) extends WindowedFunction(assigner, function, fold, lateOutput) {
+) extends WindowsFunction(assigner, function, fold, lateOutput) {
   private val lateness = if (byEventTime) allowedLateness else 0
   @transient private var timers: WindowTimers = _
   @transient private var merging: MergingWindowSet = _ // null where windows are not merged
@@ -85,7 +85,7 @@ private[keystate] final class WindowOperator(
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
   private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
     if (of == domain && merging == null) {
-      // Windows of a FixedWindowOperator, before a restart, have no timers here.
+      // Windows of a FixedWindowsFunction, before a restart, have no timers here.
       val last = if (until == Long.MaxValue) until else until + 1
       contents.ending(last).foreach(key => setTimer(key.end - 1, key))
     }

@@ -22,7 +22,7 @@ from keystate.windows._window import window_of
 UserFunction = ProcessWindowFunction | WindowFunction | None
 
 
-class WindowedFunction(KeyedProcessFunction):
+class WindowsFunction(KeyedProcessFunction):
     """What windows of all kinds have in common.
 
     Args:

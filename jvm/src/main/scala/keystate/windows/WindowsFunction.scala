@@ -24,7 +24,7 @@ import org.apache.spark.sql.keystate.jvm.{FunctionAdapter, LateRowsContext, Late
   * @param lateOutput
   *   where elements go that are too late for all of their windows
   */
-private[keystate] abstract class WindowedFunction private[windows] (
+private[keystate] abstract class WindowsFunction private[windows] (
     assigner: WindowAssigner[Any, Window],
     function: Option[AnyRef],
     fold: Option[Fold],

@@ -11,7 +11,7 @@ import org.apache.spark.sql.keystate.spec.StoredTypes
   * A worker that has the instance with that tag goes on with it. Any other begins with a new
   * instance.
   */
-private[keystate] final class SubtaskState(
+private[keystate] final class OperatorStateEntries(
     family: Int,
     backend: KeyedStateBackend,
     maxParallelism: Int

@@ -26,7 +26,7 @@ import org.apache.spark.sql.keystate.state.ValueUpgrade
 /** What the subtasks of an operator have beside keyed state after a micro-batch: broadcast state and
   * operator state, read by the driver.
   */
-private[keystate] final class StoredSubtaskState(
+private[keystate] final class StoredOperatorState(
     checkpoint: QueryCheckpoint,
     operator: Long,
     number: Long

@@ -7,16 +7,16 @@ import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
 /** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
   *
   * A window's one timer is at its end, so which windows are due is told by their ends: without a
-  * trigger's states and timers. Those that a [[WindowOperator]] left before a restart have a timer
+  * trigger's states and timers. Those that an [[AnyWindowsFunction]] left before a restart have a timer
   * there too; and one when their lateness would be over, if their end has passed. These are gone by
   * the new rules, and do not fire again.
   */
-private[keystate] final class FixedWindowOperator(
+private[keystate] final class FixedWindowsFunction(
     assigner: FixedWindows,
     function: Option[AnyRef],
     contents: FoldedContents,
     lateOutput: Option[OutputTag[Any]]
-) extends WindowedFunction(
+) extends WindowsFunction(
       assigner.asInstanceOf[WindowAssigner[Any, Window]],
       function,
       Some(contents.fold),
@@ -29,7 +29,7 @@ private[keystate] final class FixedWindowOperator(
   override def open(runtime: RuntimeContext): Unit = {
     super.open(runtime)
     contents.open(runtime)
-    // Also what a WindowOperator has emptied can have states.
+    // Also what an AnyWindowsFunction has emptied can have states.
     left = if (hasWindowStates) Some(new WindowTimers(runtime)) else None
   }
 

@@ -43,7 +43,7 @@ Snapshot = dict[str, list[str]]
 LIST = "$list"
 
 
-class InstanceStates:
+class OperatorStates:
     """The operator states of one instance; the store and the context that a function is given."""
 
     def __init__(
@@ -63,7 +63,7 @@ class InstanceStates:
         self._specs = specs
         self._batch = batch
         self._restored = restored
-        self._states: dict[str, InstanceListState | SharedMapState] = {}
+        self._states: dict[str, OperatorListState | SharedMapState] = {}
 
     def initialize(self, function: Any) -> None:
         """Gives the function what it had."""
@@ -96,7 +96,7 @@ class InstanceStates:
         """The batch that the state is from; ``None`` when there is none."""
         return self._batch
 
-    def get_operator_state_store(self) -> InstanceStates:
+    def get_operator_state_store(self) -> OperatorStates:
         """The operator states."""
         return self
 
@@ -134,10 +134,10 @@ class InstanceStates:
 
     def _list(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         state = self._state(descriptor)
-        assert isinstance(state, InstanceListState)
+        assert isinstance(state, OperatorListState)
         return state
 
-    def _state(self, descriptor: StateDescriptor) -> InstanceListState | SharedMapState:
+    def _state(self, descriptor: StateDescriptor) -> OperatorListState | SharedMapState:
         name = descriptor.name
         if name not in self._specs:
             raise StateAccessError(
@@ -150,7 +150,7 @@ class InstanceStates:
             state = (
                 SharedMapState(spec, is_stored=self._index == 0)
                 if isinstance(spec, SharedMapSpec)
-                else InstanceListState(spec)
+                else OperatorListState(spec)
             )
             state.decode(self._restored.get(name, []))
             self._states[name] = state
@@ -185,7 +185,7 @@ class SnapshotContext:
         return self._raw_keyed.output()
 
 
-class InstanceListState(ListState[Any]):
+class OperatorListState(ListState[Any]):
     """Elements as they are read; encoded for a snapshot.
 
     They are its own: what is added is copied, and so is what is read. Else a change in place would

@@ -82,9 +82,12 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
-# Files of tests are shared out to this many processes, each with a Spark session of its own.
-WORKERS ?= 2
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+# Files of tests are shared out to this many processes, each with a Spark session of its own, in the
+# order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
+# of its time. ONLY is for pytest's -m.
+WORKERS ?= 3
+ONLY ?=
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
 ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
@@ -97,10 +100,12 @@ endif
 # them closed.
 LOGS := target/spark$(SPARK)
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
+# Hundreds of processes import the same modules: they are compiled once, whatever is set outside.
+test: export PYTHONDONTWRITEBYTECODE =
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \
 	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \
-	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.quick || status=1; \
+	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.jvm_archive || status=1; \
 	$(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
 	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \

@@ -87,7 +87,7 @@ test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \
 	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \
-	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.quick || status=1; \
+	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.jvm_archive || status=1; \
 	$(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
 	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \

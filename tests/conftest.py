@@ -17,7 +17,7 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
-import tests.quick  # noqa: F401 (first of all, it makes the folder for temporary files)
+import tests.jvm_archive  # noqa: F401 (first of all, it makes the folder for temporary files)
 from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.

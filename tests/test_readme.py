@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import quick
+from tests import jvm_archive
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -58,7 +58,7 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(RUN)
     pages = [(page, [code for code, _ in snippets]) for page, snippets in programs]
     (tmp_path / "pages.json").write_text(json.dumps(pages))
-    options = f"--conf spark.ui.enabled=false --driver-java-options '{quick.OPTIONS}'"
+    options = f"--conf spark.ui.enabled=false --driver-java-options '{jvm_archive.OPTIONS}'"
     run = subprocess.run(
         [sys.executable, "run.py", "pages.json"],
         cwd=tmp_path,

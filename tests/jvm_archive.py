@@ -38,8 +38,9 @@ def _options() -> str:
     return f"{temporary} -XX:{use}={archive} -Xlog:disable"
 
 
-os.environ["SPARK_SUBMIT_OPTS"] = _options()
+#: Most code of a test runs a few times: to optimize it takes a fifth of all CPU time.
 OPTIONS = f"{_options()} -XX:TieredStopAtLevel=1"
+os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 
 #: For the environment of a program that makes a session.
 ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS}

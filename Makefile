@@ -1,8 +1,9 @@
-# make install, then make demo; make lint test before a commit. Needs JDK 17, Python 3.10 or
-# newer, and Maven or sbt. With SPARK=4.3 all is done for that version of Spark.
+# make install, then make demo; make quick while you work, make lint test before a commit. Needs
+# JDK 17, Python 3.10 or newer, and Maven or sbt; make venv quick needs only Python. With SPARK=4.3
+# all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install jar jars demo test sanitize lint format bench docs dist smoke clean
+.PHONY: install venv jar jars demo quick test sanitize lint format bench docs dist smoke clean
 
 VERSIONS := python/keystate/versions.properties
 include $(VERSIONS)
@@ -25,7 +26,10 @@ JAR := python/keystate/jars/keystate-spark$(SPARK)_$(basename $(scala))-$(keysta
 # Spark 4.2 does not support pandas 3.
 pandas := $(if $(filter 4.2,$(SPARK)),'pandas<3','pandas>=3')
 
-install: jar $(VENV)/installed
+install: jar venv
+
+# All that a change in Python needs until it is tested in a query. No sbt, no jar.
+venv: $(VENV)/installed
 
 jar: $(JAR)
 
@@ -61,6 +65,14 @@ $(VENV)/installed-dist: $(VENV)/installed
 demo: install
 	$(BIN)/python -m examples.flights
 
+# While you work: no JVM, no jar. JAVA_HOME: a test that starts a JVM and lacks the mark fails.
+quick: export JAVA_HOME = /none
+quick: venv
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy # only what changed since it was run last
+	$(BIN)/pytest -n auto --dist worksteal -q -m 'not spark and not long'
+
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
 CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
   *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
@@ -69,9 +81,11 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
-# Files of tests are shared out to this many processes, each with a Spark session of its own.
+# Files of tests are shared out to this many processes, each with a Spark session of its own, in the
+# order that tests/conftest.py gives them. ONLY is for pytest's -m.
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+ONLY ?=
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
 ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
@@ -84,6 +98,8 @@ endif
 # them closed.
 LOGS := target/spark$(SPARK)
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
+# Hundreds of processes import the same modules: they are compiled once, whatever is set outside.
+test: export PYTHONDONTWRITEBYTECODE =
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \
 	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \

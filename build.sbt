@@ -52,10 +52,14 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.security.jgss/sun.security.krb5"
 ).map(opened => s"--add-opens=$opened=ALL-UNNAMED")
 
-/** Where tests have their temporary files. It is there while they run. */
+/** Where tests have their temporary files. It is there as long as sbt runs. */
 val temporary = file(sys.props("java.io.tmpdir")) / s"keystate-sbt-${ProcessHandle.current.pid}"
+Runtime.getRuntime.addShutdownHook(new Thread(() => IO.delete(temporary)))
 
 ThisBuild / scalaVersion := versions("scala")
+
+// Suites run in two JVMs at a time, one after the other in each.
+Global / concurrentRestrictions := Seq(Tags.limitAll(4), Tags.limit(Tags.ForkedTestGroup, 2))
 
 lazy val jvm = project
   .settings(
@@ -115,13 +119,17 @@ lazy val jvm = project
     // In the build only: what is unmanaged does not get into the jar.
     Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
     Test / fork := true,
-    Test / parallelExecution := false,
-    Test / javaOptions ++= sparkModuleOptions ++ Seq("-Xmx3g", "-Xss4m"),
-    Test / javaOptions += s"-Djava.io.tmpdir=$temporary",
-    Test / testOptions ++= Seq(
-      Tests.Setup(() => IO.createDirectory(temporary)),
-      Tests.Cleanup(() => IO.delete(temporary))
-    ),
+    Test / testGrouping := {
+      val options = (Test / forkOptions).value
+      val dealt = (Test / definedTests).value.sortBy(_.name).zipWithIndex.groupBy(_._2 % 2)
+      dealt.toSeq.map { case (n, suites) =>
+        Tests.Group(s"suites $n", suites.map(_._1), Tests.SubProcess(options))
+      }
+    },
+    // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time.
+    Test / javaOptions ++= sparkModuleOptions ++
+      Seq("-Xmx3g", "-Xss4m", "-XX:TieredStopAtLevel=1", s"-Djava.io.tmpdir=$temporary"),
+    Test / testOptions += Tests.Setup(() => IO.createDirectory(temporary)),
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     // Spark's own suites take more than an hour: SLOW=1 ./sbt "jvm/testOnly *.Keystate*"

@@ -25,6 +25,22 @@ os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()
 
 
+#: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
+WITH_SPARK = {"connect", "fault", "golden", "interop", "rescale", "stores"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that need Spark. Few set the mark themselves: they start programs.
+
+    The longest ones come first, so that no process is left alone with one of them at the end.
+    """
+    items.sort(key=lambda item: item.path.parent.name not in ("fault", "stores"))
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures or item.path.parent.name in WITH_SPARK:
+            item.add_marker("spark")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two cores; a task is tried twice.

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from bench.processes import busy
 
 # As Spark's daemon of Python workers: nobody waits for the child, which works for two seconds.
@@ -22,6 +24,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long
 def test_a_process_that_ends_meanwhile_counts() -> None:
     command = [sys.executable, "-c", PARENT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:

@@ -11,13 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import jvm_archive
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Each of these is a program of its own.
-PROGRAMS = [ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/*.md"))]
+PROGRAMS = [ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/**/*.md"))]
 # Needs a server: tests/connect/test_page.py runs it.
 CONNECT = DOCS / "connect.md"
 # In this order: the snippets of a page go on from those of the pages before.
@@ -47,6 +49,7 @@ for page, snippets in json.load(open(sys.argv[1])):
 """
 
 
+@pytest.mark.spark
 def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     """One process and session run them all: the complete example first, then what builds on it."""
     chapters = [found for page in CHAPTERS for found in SNIPPET.findall(page.read_text())]
@@ -151,8 +154,9 @@ def test_the_reference_names_what_exists() -> None:
 
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    named = set(re.findall(r"`make ([a-z]+)`", README.read_text()))
-    assert {"demo", "test"} <= named <= targets
+    pages = README.read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", pages, re.M))
+    assert {"quick", "test"} <= {name for names in named for name in names if name} <= targets
 
 
 def test_workflows_run_every_target() -> None:

@@ -19,6 +19,7 @@ OUTSIDE = {
     "benchmarks.md": "bench/README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "code-of-conduct.md": "CODE_OF_CONDUCT.md",
     "security-policy.md": "SECURITY.md",
     "notice.md": "NOTICE",
 }

@@ -95,6 +95,7 @@ types = st.recursive(
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(typed_columns(), st.integers(0, 3))
+@pytest.mark.long
 def test_round_trip(column: tuple[T.DataType, list[Any]], offset: int) -> None:
     data_type, values = column
     array = codec(data_type).encode(values)

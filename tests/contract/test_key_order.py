@@ -33,6 +33,7 @@ def zone(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("ddl", TYPES)
+@pytest.mark.long
 def test_order_in_a_worker(ddl: str, order: KeyOrder, zone: None) -> None:
     keys = random_keys(ddl, 10_000, random.Random())
     expected = ranked(ddl, order, keys)
@@ -113,6 +114,7 @@ def ranks(count: int, seed: int) -> Callable[[Any], Any]:
     return lambda df: keystate.keyed(df, "key").process(Ranks(count, seed), PROBLEMS)
 
 
+@pytest.mark.long
 def test_order_in_the_harness(zone: None) -> None:
     function = Ranks(2_000, random.randrange(10**9))
     with KeyedProcessHarness(function, STEPS, "key", PROBLEMS) as harness:

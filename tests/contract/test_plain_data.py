@@ -68,6 +68,7 @@ VALUES = st.recursive(
 
 @EXAMPLES
 @given(VALUES)
+@pytest.mark.long
 def test_all_comes_back(value: Any) -> None:
     back = decode(encode(value))
     assert type(back) is type(value) and back == value
@@ -241,6 +242,7 @@ def test_memory_is_in_proportion(kind: Any) -> None:
 
 @EXAMPLES
 @given(VALUES, st.data())
+@pytest.mark.long
 def test_changed_bytes(value: Any, choice: Any) -> None:
     """They are an error, or another value that can be written."""
     data = bytearray(encode(value))

@@ -22,6 +22,8 @@ from tests.contract.window_cases import (
 )
 from tests.contract.window_rules import ASSIGNERS, RULES, program
 
+pytestmark = pytest.mark.long
+
 BUILDS = [by_aggregate, by_list, by_reduce]
 SLOW = bool(os.environ.get("SLOW"))
 
@@ -58,7 +60,9 @@ def test_every_pair_of_rules(name: str, build: Callable[[Any], Any]) -> None:
             check(case_of(program(name, pair, "pair")), build)
 
 
-@pytest.mark.parametrize("case", map(case_of, table("window_rules")), ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case_of(case) for case in table("window_rules")], ids=lambda case: case.name
+)
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_table_of_both_languages(case: Case, build: Callable[[Any], Any]) -> None:
     check(case, build)

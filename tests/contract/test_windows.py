@@ -144,6 +144,7 @@ MODELS = {
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.long
 def test_any_rows_give_what_a_model_gives(model: str, lateness: int, seed: int) -> None:
     """Without late rows each window is emitted once; by any way, and over restarts."""
     chance = random.Random(f"{model} {lateness} {seed}")

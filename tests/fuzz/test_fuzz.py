@@ -36,6 +36,7 @@ def test_what_was_found(defect: str) -> None:
 
 
 @pytest.mark.parametrize("compiled", ["1", "0"])
+@pytest.mark.long
 def test_programs_do_in_the_harness_what_their_models_do(compiled: str) -> None:
     """In a process of its own, because it is decided at the start what is compiled."""
     much = ["--seconds", "1800"] if SLOW else ["--programs", "40"]

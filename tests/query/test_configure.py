@@ -21,6 +21,8 @@ from keystate.session import (
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark  # the settings name the jar
+
 
 @pytest.fixture(autouse=True)
 def no_session_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:

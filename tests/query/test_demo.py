@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.spark
 def test_demo(tmp_path: Path) -> None:
     """Outside of the repository, without a terminal; nothing else is printed."""
     command = [sys.executable, "-m", "keystate", "demo", "--seconds", "2", "--folder", "kept"]

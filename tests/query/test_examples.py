@@ -12,6 +12,8 @@ import pytest
 
 from tests import jvm_archive
 
+pytestmark = pytest.mark.spark
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What they print that is not by the way.
 EXPECTED = {

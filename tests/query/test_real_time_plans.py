@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.real_time import needs_real_time
 
-pytestmark = needs_real_time
+pytestmark = [needs_real_time, pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from tests import jvm_archive
 
+pytestmark = pytest.mark.spark
+
 SCRIPT = """
 import sys
 {before}

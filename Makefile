@@ -39,7 +39,7 @@ jars:
 
 # Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
 # from Maven Central. The others' jars are those of PySpark.
-$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(shell find jvm/src/main)
+$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(shell find engine/src/main jvm/src/main)
 $(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
@@ -82,8 +82,9 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
 # Files of tests are shared out to this many processes, each with a Spark session of its own, in the
-# order that tests/conftest.py gives them. ONLY is for pytest's -m.
-WORKERS ?= 2
+# order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
+# of its time. ONLY is for pytest's -m.
+WORKERS ?= 3
 ONLY ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
@@ -163,5 +164,5 @@ smoke:
 	$(PYTHON) tests/smoke.py dist/keystate-*.whl 'pyspark==$(SPARK).*'
 
 clean:
-	rm -rf dist target jvm/target project/target project/project python/keystate/jars python/build \
+	rm -rf dist target engine/target jvm/target project/target project/project python/keystate/jars python/build \
 	  python/keystate/_compiled/*.so python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache

@@ -29,7 +29,7 @@ class ErrorCodeSuite extends AnyFunSuite {
     val names = ErrorCode.all.map(_.name)
     assert(names == names.sorted.distinct)
     val declared = "new ErrorCode\\(\\s*\"(KEYSTATE_[A-Z_]+)\"".r
-    val inFile = sources("jvm/src/main/scala/keystate/errors", "ErrorCode.scala")
+    val inFile = sources("engine/src/main/scala/keystate/errors", "ErrorCode.scala")
       .flatMap(declared.findAllMatchIn(_).map(_.group(1)))
     assert(inFile.sorted == names)
     ErrorCode.all.foreach(e => assert(e.sqlState.length == 5, e))
@@ -40,7 +40,9 @@ class ErrorCodeSuite extends AnyFunSuite {
     val environment = Set("KEYSTATE_NATIVE", "KEYSTATE_REAL_TIME") // variables of it
     val literal = "KEYSTATE_[A-Z_]*[A-Z]".r
     val python = sources("python/keystate", ".py").flatMap(literal.findAllIn(_)).toSet
-    val scala = sources("jvm/src/main/scala", ".scala").filterNot(_.contains("object ErrorCode"))
+    val scala = Seq("engine", "jvm")
+      .flatMap(module => sources(s"$module/src/main/scala", ".scala"))
+      .filterNot(_.contains("object ErrorCode"))
     assert((python ++ scala.flatMap(literal.findAllIn(_))).diff(known ++ environment).isEmpty)
     val used = scala.flatMap("ErrorCode\\.(\\w+)".r.findAllMatchIn(_).map(_.group(1))).toSet
     def constant(name: String) =

@@ -15,16 +15,14 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SNIPPET = re.compile(r"^```python\n(.*?)^```$\s*^```text\n(.*?)^```$", re.M | re.S)
-EXAMPLE = re.compile(r"^```python\n(.*?)^```$\n\nIt prints\n\n```text\n(.*?)^```$", re.M | re.S)
+SNIPPET = re.compile(r"^```python\n(.*?)^```$\s*(?:It prints\s*)?^```text\n(.*?)^```$", re.M | re.S)
 
 
 def main(wheel: str, *requirements: str) -> None:
     """Installs the wheel, and runs the examples and the commands that need nothing else."""
     began = time.monotonic()
     examples = [
-        EXAMPLE.search((ROOT / "README.md").read_text()),
-        SNIPPET.search((ROOT / "python" / "README.md").read_text()),
+        SNIPPET.search((ROOT / name).read_text()) for name in ("README.md", "python/README.md")
     ]
     start = (ROOT / "docs" / "start.md").read_text()
     with tempfile.TemporaryDirectory(prefix="keystate-smoke-") as folder:

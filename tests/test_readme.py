@@ -19,13 +19,19 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Each of these is a program of its own.
-PROGRAMS = [ROOT / "python" / "README.md", DOCS / "start.md", *sorted(DOCS.glob("*/**/*.md"))]
+PROGRAMS = [
+    README,
+    ROOT / "python" / "README.md",
+    DOCS / "start.md",
+    *sorted(DOCS.glob("*/**/*.md")),
+]
 # Needs a server: tests/connect/test_page.py runs it.
 CONNECT = DOCS / "connect.md"
-# In this order: the snippets of a page go on from those of the pages before.
+# In this order: the snippets of a page go on from those of the pages before, the first from none.
+STATE = DOCS / "state.md"
 CHAPTERS = [
-    README,
-    *(page for page in sorted(DOCS.glob("*.md")) if page not in [*PROGRAMS, CONNECT]),
+    STATE,
+    *(page for page in sorted(DOCS.glob("*.md")) if page not in [*PROGRAMS, CONNECT, STATE]),
 ]
 PAGES = [*CHAPTERS, *PROGRAMS, CONNECT]
 
@@ -55,7 +61,7 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     chapters = [found for page in CHAPTERS for found in SNIPPET.findall(page.read_text())]
     assert "class CountWindowAverage" in chapters[0][0]
     assert chapters[0][1] == "(1, 4)\n(1, 5)\n"
-    programs = [("README.md and after it", chapters)]
+    programs = [("state.md and after it", chapters)]
     for page in PROGRAMS:
         programs.append((str(page.relative_to(ROOT)), SNIPPET.findall(page.read_text())))
     (tmp_path / "run.py").write_text(RUN)
@@ -103,6 +109,20 @@ def test_every_setting_is_documented() -> None:
     assert {line.split("`")[1] for line in table} == known
     for page in PAGES:
         assert set(SETTING.findall(page.read_text())) <= known, page
+
+
+def test_the_first_pages_are_short() -> None:
+    """Whoever comes for the first time reads these; what is long has a page of its own."""
+    for name, most in (("README.md", 1000), ("CONTRIBUTING.md", 900), ("docs/guarantees.md", 550)):
+        assert len((ROOT / name).read_text().split()) <= most, name
+
+
+def test_figures_are_those_of_the_benchmarks() -> None:
+    figure = re.compile(r"(?<![\w.])\d(?:[\d,.]*\d)?(?![\w])")
+    speed = README.read_text().split("\n## Speed\n")[1].split("\n## ")[0]
+    shown = set(figure.findall(speed))
+    assert {"2.14", "119", "62"} <= shown
+    assert shown <= set(figure.findall((ROOT / "bench" / "README.md").read_text()))
 
 
 def test_links_lead_somewhere() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from keystate.errors import KeystateError
 
-#: Of this protocol. The JVM says its own in a task's first message.
+#: The protocol's version. The JVM says its own in a task's first message.
 VERSION: Final = 2
 
 

@@ -212,7 +212,7 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
 
 
 def resolve_lasting_state(descriptor: StateDescriptor, kind: str) -> StateSpec:
-    """Likewise of a state without keys, which can't have a time to live."""
+    """The spec of a state without keys, which can't have a time to live."""
     if descriptor.ttl is not None:
         raise DeclarationError(
             f"state '{descriptor.name}' has a time to live, and {kind} state can't have one: only "

@@ -129,7 +129,7 @@ class FixedDelayRetryStrategy(_RetryByPredicate):
         self._delay = backoff_time_millis
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """The same each time."""
+        """The delay of this strategy, however often a row was tried."""
         return self._delay
 
 

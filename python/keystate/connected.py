@@ -30,7 +30,7 @@ OrderedBy = str | Column | tuple[str | Column, str | Column]
 EventTime = str | tuple[str | None, str | None] | None
 
 
-#: Of late rows: one for both inputs, or that of each.
+#: Where late rows go: one side output for both inputs, or that of each.
 LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
 
 

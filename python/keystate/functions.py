@@ -251,7 +251,7 @@ class BroadcastContext(Protocol):
 
 
 class KeyedBroadcastContext(BroadcastContext, Protocol):
-    """The same of a keyed function."""
+    """What :meth:`KeyedBroadcastProcessFunction.process_broadcast_element` is told."""
 
     def apply_to_keyed_state(
         self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]
@@ -274,8 +274,8 @@ class BroadcastProcessFunction(Function, ABC, Generic[IN1, IN2, OUT]):
     def process_broadcast_element(self, value: IN2, ctx: BroadcastContext) -> Results[OUT]:
         """Processes one broadcast element, on every subtask.
 
-        Called before the rows of the same micro-batch, in the same order on all subtasks. Results
-        as above: what it emits is emitted by each subtask.
+        Called before the rows of the same micro-batch, in the same order on all subtasks. What it
+        emits is emitted by each subtask.
         """
 
 
@@ -288,7 +288,11 @@ class KeyedBroadcastProcessFunction(Function, ABC, Generic[KEY, IN1, IN2, OUT]):
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastContext) -> Results[OUT]:
-        """As for :class:`BroadcastProcessFunction`; there is no current key, and no timers."""
+        """Processes one broadcast element on every subtask, without a current key and timers.
+
+        Called before the rows of the same micro-batch, in the same order on all subtasks. What it
+        emits is emitted by each subtask.
+        """
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastOnTimerContext[KEY]) -> Results[OUT]:
         """Called when a timer fires, as for :class:`KeyedProcessFunction`."""

@@ -68,7 +68,7 @@ class Distribution:
             ]
 
     def report(self) -> dict[str, dict[str, int]]:
-        """Of the values since the last report."""
+        """What became of the values since the last report, which are then forgotten."""
         values, self._values = self._values, None
         if values is None:
             return {Metrics.SUM: {".count": 0, ".sum": 0}}

@@ -139,7 +139,7 @@ class MapState(State, Generic[K, V]):
         """Whether there are no keys."""
 
     def entries(self) -> Iterable[tuple[K, V]]:
-        """The same as :meth:`items`, by Flink's name."""
+        """All keys and values: Flink's name for :meth:`items`."""
         return self.items()
 
     def keys(self) -> Iterable[K]:
@@ -198,7 +198,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
         """Whether there are no keys."""
 
     def entries(self) -> Iterable[tuple[K, V]]:
-        """The same as :meth:`items`, by Flink's name."""
+        """All keys and values: Flink's name for :meth:`items`."""
         return self.items()
 
     def __getitem__(self, key: K) -> V | None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "scala.md"]
+PAGES = [ROOT / "docs" / "scala.md"]
 SNIPPET = re.compile(r"^```scala\n(.*?)^```$(?:\s*?^```text\n(.*?)^```$)?", re.M | re.S)
 
 

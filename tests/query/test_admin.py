@@ -144,9 +144,45 @@ def test_a_type_that_spark_does_not_read(spark: Any, stream: Any) -> None:
     fed.feed([(5,)])
     fed.run(lambda df: keystate.keyed(df, "key").process(Durations(), "key long"))
     checkpoint = str(fed.checkpoint)
-    with pytest.raises(CheckpointError, match=r"state 'last'.*intervals.*admin.lookup"):
+    with pytest.raises(CheckpointError, match=r"state 'last'.*interval day.*admin.lookup"):
         admin.read_state(spark, checkpoint, state="last")
     assert admin.lookup(checkpoint, state="last", key=5) == timedelta(seconds=5)
+
+
+class Neighbours(KeyedProcessFunction):
+    """A state that Spark can read between two that it can't."""
+
+    def open(self, ctx: Any) -> None:
+        self.a = ctx.get_state(ValueStateDescriptor("a", "map<int,string>"))
+        self.b = ctx.get_state(ValueStateDescriptor("b", "long"))
+        self.c = ctx.get_list_state(ListStateDescriptor("c", "x interval day to second"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.a.update({row.key: "x"})
+        self.b.update(row.key)
+        self.c.add((timedelta(seconds=row.key),))
+
+
+def test_a_state_beside_those_that_spark_does_not_read(
+    spark: Any, stream: Any, tmp_path: Path
+) -> None:
+    fed = stream("key long")
+    for key in (5, 6):
+        fed.feed([(key,)])
+        fed.run(lambda df: keystate.keyed(df, "key").process(Neighbours(), "key long"))
+    checkpoint = str(fed.checkpoint)
+    read = admin.read_state(spark, checkpoint, state="b")
+    assert rows_of(read, "value.value") == [(5, 5), (6, 6)]
+    with pytest.raises(CheckpointError, match=r"state 'a' of .*map<int,string>.*admin.lookup"):
+        admin.read_state(spark, checkpoint, state="a")
+    with pytest.raises(CheckpointError, match=r"state 'c' of .*interval day to second.*lookup"):
+        admin.read_state(spark, checkpoint, state="c")
+    assert admin.lookup(checkpoint, state="a", key=5) == {5: "x"}
+    editor = admin.edit(spark, checkpoint)
+    editor.replace("b", editor.read("b").selectExpr("key", "struct(value.value + 1) as value"))
+    editor.write(str(tmp_path / "edited"))
+    assert admin.lookup(str(tmp_path / "edited"), state="b", key=5) == 6
+    assert admin.lookup(str(tmp_path / "edited"), state="a", key=5) == {5: "x"}
 
 
 def test_read_state_that_is_not_there(spark: Any, fed: Any, tmp_path: Path) -> None:

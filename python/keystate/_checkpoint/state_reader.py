@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T
 
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
@@ -60,18 +60,18 @@ class StateReader:
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         return self._lists(chosen, self._batch(chosen, None))
 
-    def key_type(self, operator: int) -> StructType | None:
+    def key_type(self, operator: int) -> T.StructType | None:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         for state in chosen["states"]:
             if state["kind"] in _KEYED:
                 newest = self._batch(chosen, None)
-                key = self._keyed(operator, newest, state).schema["key"].dataType
+                key = self._loaded(operator, newest, state).schema["key"].dataType
             elif state["kind"] == "timers" and "keyType" in state["properties"]:
                 key = stored_type(state["properties"]["keyType"], state["name"])
             else:
                 continue
-            assert isinstance(key, StructType)
+            assert isinstance(key, T.StructType)
             return key
         return None
 
@@ -105,6 +105,12 @@ class StateReader:
 
     def _keyed(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
         """A state that Spark's own reader understands."""
+        unread = unread_type(state)
+        if unread is not None:
+            raise self._refused(operator, state, f"it has the type {unread}")
+        return self._loaded(operator, batch, state)
+
+    def _loaded(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
         reader = (
             self._session.read.format("statestore")
             .option("operatorId", operator)
@@ -119,12 +125,12 @@ class StateReader:
         except Exception as e:
             if "IncompatibleSchemaException" not in str(e):
                 raise
-            raise CheckpointError(
-                f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be "
-                "read: Spark's statestore source has no times of day, intervals and maps whose "
-                "keys are no strings, and reads no state of an operator that has one. "
-                "keystate.admin.lookup gives what a key has",
-                code="KEYSTATE_NO_SUCH_STATE",
+            # Of states the query writes such types as others, from its next batch on.
+            raise self._refused(
+                operator,
+                state,
+                "its key, or a state beside it that an earlier build wrote, has a time of day, an "
+                "interval or a map whose keys are no strings",
             ) from None
         if foreign:
             raise CheckpointError(
@@ -133,6 +139,13 @@ class StateReader:
                 "PySpark would run it to read the state"
             )
         return df
+
+    def _refused(self, operator: int, state: dict[str, Any], why: str) -> CheckpointError:
+        return CheckpointError(
+            f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be read by "
+            f"Spark's statestore source: {why}. keystate.admin.lookup gives what a key has",
+            code="KEYSTATE_NO_SUCH_STATE",
+        )
 
     def _choose(
         self, state: str | None, operator: int | None
@@ -167,6 +180,33 @@ class StateReader:
 
 
 _KEYED = ("value", "list", "map", "sorted_map")
+
+
+def unread_type(state: dict[str, Any]) -> str | None:
+    """A type in a state that Spark's statestore source does not read; ``None`` if there is none."""
+    known = state["properties"]
+    for name in ("valueType", "keyType"):
+        if name in known and state["kind"] in _KEYED:
+            found = _unread_part(stored_type(known[name], state["name"]))
+            if found is not None:
+                return found.simpleString()
+    return None
+
+
+def _unread_part(data_type: T.DataType) -> T.DataType | None:
+    """Such a type, or the part of one that is: Avro, by which Spark reads, does not have it."""
+    if isinstance(data_type, (T.TimeType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
+        return data_type
+    parts: list[T.DataType] = []
+    if isinstance(data_type, T.MapType):
+        if not isinstance(data_type.keyType, T.StringType):
+            return data_type
+        parts = [data_type.valueType]
+    elif isinstance(data_type, T.ArrayType):
+        parts = [data_type.elementType]
+    elif isinstance(data_type, T.StructType):
+        parts = [field.dataType for field in data_type.fields]
+    return next((found for found in map(_unread_part, parts) if found is not None), None)
 
 
 def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ class Codec:
         return self.decode(self.encode([value]))[0]
 
     def all_as_read(self, values: Sequence[Any]) -> list[Any]:
-        """The same of many values, as a new list."""
+        """What will be read of many values, as a new list."""
         if self.plain is not None and set(map(type, values)) <= {self.plain, NONE}:
             return list(values)
         return list(map(self.as_read, values))
@@ -97,7 +97,7 @@ class Codec:
         return value
 
     def all_copied(self, values: Sequence[Any]) -> list[Any]:
-        """The same of many values, as a new list."""
+        """Copies of many values that were read, as a new list."""
         return list(map(self.copy, values)) if self.mutable else list(values)
 
     def key(self, value: Any) -> Any:

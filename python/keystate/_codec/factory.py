@@ -61,7 +61,7 @@ def codec(data_type: T.DataType, shape: Shape | None = None) -> Codec:
 
 
 def struct_codec(data_type: T.StructType, shape: Shape = PLAIN) -> StructCodec:
-    """Likewise of a struct, or of rows."""
+    """The codec of a struct, or of rows."""
     types = [field.dataType for field in data_type.fields]
     fields = [codec(kind, shape.part(i)) for i, kind in enumerate(types)]
     return StructCodec(data_type, shape, fields)

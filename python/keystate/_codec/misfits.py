@@ -15,7 +15,7 @@ class Misfit(TypeError):
         super().__init__(value, expected, where)
 
     def within(self, place: str) -> Misfit:
-        """The same, seen from the value around it."""
+        """This misfit, seen from the value around it."""
         where = f"{place}, {self.where}" if self.where else place
         return type(self)(self.value, self.expected, where)
 

@@ -29,7 +29,7 @@ class Cells:
 
 
 class ValueCells(Cells):
-    """Likewise, with `value` and `update`, for a state that is given values.
+    """Cells with `value` and `update`, for a state that is given values.
 
     It looks at `_default`, `_shared_default` and `_tuple_as_read` too.
     """
@@ -151,7 +151,7 @@ def call_with_row(
     take: Take,
     results: list[Any],
 ) -> None:
-    """The same for a function of the row alone."""
+    """Calls a function of the row alone for each row."""
     for context.slot, row in zip(slots, rows):
         context.row = row
         collect(call(row), take, results)

@@ -117,7 +117,7 @@ def _bits(value: float, letter: str, integer: str, nan: int) -> int:
 
 
 def _big(value: int, seed: int) -> int:
-    """As the bytes of a Java BigInteger: as few as hold it with its sign."""
+    """The bytes of a Java BigInteger: as few as hold it with its sign."""
     bits = (value if value >= 0 else ~value).bit_length()
     return _bytes(value.to_bytes(bits // 8 + 1, "big", signed=True), seed)
 

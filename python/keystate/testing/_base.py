@@ -156,7 +156,7 @@ class OperatorHarness:
         return list(self._output)
 
     def take_output(self) -> list[Row]:
-        """The same, and begins anew."""
+        """What was emitted since the last call of this method, or since the beginning."""
         taken, self._output = self._output, []
         return taken
 

@@ -132,7 +132,13 @@ class KeyedTwoInputHarness(OperatorHarness):
         return self._process(0, row, timestamp)
 
     def process2(self, row: Any, timestamp: int | None = None) -> list[Row]:
-        """The same of the second input."""
+        """Runs a micro-batch of one row of the second input; returns what it emits.
+
+        Args:
+            row: a Row, tuple, dict or dataclass of the input's schema, or the bare value if that
+                has one column.
+            timestamp: the row's event time in ms since the epoch, put into the event time column.
+        """
         return self._process(1, row, timestamp)
 
     def process_batch(

@@ -110,7 +110,7 @@ class TumblingEventTimeWindows(_ByEventTime, FixedWindows):
 
 
 class TumblingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
-    """The same by processing time."""
+    """Windows one after the other, by processing time."""
 
     def __init__(self, size: Duration, offset: Duration = 0) -> None:
         super().__init__(size, size, offset)
@@ -137,7 +137,10 @@ class SlidingEventTimeWindows(_ByEventTime, FixedWindows):
 
 
 class SlidingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
-    """The same by processing time."""
+    """Windows that overlap, by processing time.
+
+    A row is in each of them that has its time: ``size / slide`` windows.
+    """
 
     def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
         super().__init__(size, slide, offset)
@@ -211,12 +214,12 @@ class EventTimeSessionWindows(_ByEventTime, SessionWindows):
 
     @staticmethod
     def with_dynamic_gap(extractor: Gap) -> EventTimeSessionWindows:
-        """The same with a gap that the row tells, in ms."""
+        """Sessions whose gap each row tells, in ms."""
         return EventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_ByProcessingTime, SessionWindows):
-    """The same by processing time."""
+    """Sessions by processing time."""
 
     @staticmethod
     def with_gap(size: Duration) -> ProcessingTimeSessionWindows:
@@ -225,7 +228,7 @@ class ProcessingTimeSessionWindows(_ByProcessingTime, SessionWindows):
 
     @staticmethod
     def with_dynamic_gap(extractor: Gap) -> ProcessingTimeSessionWindows:
-        """The same with a gap that the row tells, in ms."""
+        """Sessions whose gap each row tells, in ms."""
         return ProcessingTimeSessionWindows(extractor)
 
 

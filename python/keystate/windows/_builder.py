@@ -24,7 +24,7 @@ class Windows(Windowing):
         fn: ReduceFunction | Callable[[Any, Any], Any],
         window_function: ProcessWindowFunction | WindowFunction | None = None,
     ) -> WindowedRows:
-        """As :meth:`WindowedStream.reduce`."""
+        """Reduces the rows of a window as they come; see :meth:`WindowedStream.reduce`."""
         return self._reduce(fn, window_function)
 
     def aggregate(
@@ -33,15 +33,15 @@ class Windows(Windowing):
         acc_type: TypeLike,
         window_function: ProcessWindowFunction | WindowFunction | None = None,
     ) -> WindowedRows:
-        """As :meth:`WindowedStream.aggregate`."""
+        """Aggregates the rows of a window as they come; see :meth:`WindowedStream.aggregate`."""
         return self._aggregate(fn, acc_type, window_function)
 
     def process(self, fn: ProcessWindowFunction) -> WindowedRows:
-        """As :meth:`WindowedStream.process`."""
+        """Applies a function to a window's rows, which are kept until then."""
         return self._process(fn)
 
     def apply(self, fn: WindowFunction) -> WindowedRows:
-        """As :meth:`WindowedStream.apply`."""
+        """Applies a function without a context to a window's rows."""
         return self._apply(fn)
 
 

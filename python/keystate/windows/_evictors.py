@@ -55,7 +55,14 @@ class Evictor(ABC):
     def evict_after(
         self, elements: list[TimestampedValue], size: int, window: Any, ctx: EvictorContext
     ) -> None:
-        """The same after the function."""
+        """Called after the function.
+
+        Args:
+            elements: the window's rows as they came; rows are taken out of this list.
+            size: how many there are.
+            window: the window.
+            ctx: knows the clocks.
+        """
 
 
 class _OneEvictor(Evictor):

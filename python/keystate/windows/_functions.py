@@ -66,7 +66,7 @@ class ProcessWindowFunction(Function, ABC):
 
 
 class WindowFunction(Function, ABC):
-    """The same without a context."""
+    """A function of a window's rows that needs no context; as Flink's."""
 
     @abstractmethod
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Any:

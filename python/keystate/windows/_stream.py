@@ -103,7 +103,7 @@ class WindowedStream(Windowing):
     def apply(
         self, fn: WindowFunction, output_schema: TypeLike, *, name: str | None = None
     ) -> ResultDataFrame:
-        """The same with a function that has no context."""
+        """Applies a function without a context to the rows of a window, kept until then."""
         return self._run(self._apply(fn), output_schema, name)
 
     def _run(

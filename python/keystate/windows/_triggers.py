@@ -60,7 +60,7 @@ class TriggerContext(Protocol):
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """The same when windows are merged."""
+    """What :meth:`Trigger.on_merge` is told."""
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         """Merges what the windows have in this state into what the new window has.

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, codec
 from keystate._protocol import Message
 
-#: Of slots, and of other small numbers.
+#: The type of slots, and of other small numbers.
 INTEGERS = codec(T.IntegerType())
 
 
@@ -35,7 +35,7 @@ class Columns:
         return self._batch.column(name)[0].values
 
     def values(self, name: str, codec: Codec) -> list[Any]:
-        """The same as Python values."""
+        """The columns' values as Python values."""
         return codec.decode(self.elements(name))
 
     def due(self) -> Iterable[tuple[int, int, int]]:

@@ -96,7 +96,7 @@ class InstanceKeeper:
         return self._columns(self._tag.encode(), json.dumps(state).encode(), raw)
 
     def no_snapshot(self) -> dict[str, pa.Array]:
-        """The same columns, empty."""
+        """The columns of a snapshot, empty."""
         return self._columns(None, None, {})
 
     def _columns(

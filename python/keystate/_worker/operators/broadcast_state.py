@@ -109,7 +109,7 @@ class WorkerBroadcastState(MapCopy):
         return {broadcast_column(self.index, name): column for name, column in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
-        """The same columns, empty."""
+        """The columns of changes, empty."""
         columns = {
             Part.RESET: pa.array([False]),
             Part.KEYS: empty_column(self._keys.arrow),
@@ -189,7 +189,7 @@ class BroadcastRowContext(RowContext):
 
 
 class PlainBroadcastRowContext(BroadcastRowContext, PlainRowContext):
-    """The same where there are no keys."""
+    """What a row's call is told where there are no keys."""
 
 
 def _find(states: dict[str, Any], descriptor: Any) -> Any:

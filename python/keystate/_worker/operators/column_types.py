@@ -26,7 +26,7 @@ def check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
 
 
 def check_dicts(values: Iterable[Any], wanted: pa.DataType) -> None:
-    """The same of dictionaries, as in pandas' Series, that are to be values of a struct."""
+    """Checks dictionaries, as in pandas' Series, that are to be values of a struct."""
     if pa.types.is_struct(wanted):
         names = {field.name for field in wanted}
         for value in values:

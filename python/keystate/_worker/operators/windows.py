@@ -32,9 +32,9 @@ class WindowedContext(RowContext):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Of the row, in ms; ``None`` if it has none.
+        #: The row's event time, in ms; ``None`` if it has none.
         self.event_time: int | None = None
-        #: Of each row of the message.
+        #: The event time of each row of the message.
         self.event_times: list[int | None] = []
         #: By which rows are late, in ms.
         self.late_watermark = NO_WATERMARK

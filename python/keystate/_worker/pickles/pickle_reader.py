@@ -86,7 +86,7 @@ def _bytearray(data: Any = b"") -> bytearray:
 
 
 def _fraction(numerator: Any, denominator: Any = None) -> Fraction:
-    """Of two numbers, or of both in a text."""
+    """Makes one of two numbers, or of both in a text."""
     if denominator is None:
         match = re.fullmatch(r"(-?[0-9]{1,4000})(?:/([0-9]{1,4000}))?", _checked(numerator, str))
         if match is None:
@@ -431,7 +431,7 @@ class PickleReader:
 
 
 def _set_state(made: Any, state: Any) -> None:
-    """As Python's unpickler does it."""
+    """Does to an object what Python's unpickler does."""
     if hasattr(made, "__setstate__"):
         made.__setstate__(state)
         return

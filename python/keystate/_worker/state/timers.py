@@ -118,5 +118,5 @@ class WorkerTimers:
         return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
 
     def no_changes(self) -> dict[str, pa.Array]:
-        """The same columns, empty."""
+        """The columns of changes, empty."""
         return {name: empty_column(kind) for name, kind in _TYPES.items()}

@@ -94,7 +94,7 @@ class WorkerState(State):
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
-        """The same columns, empty."""
+        """The columns of changes, empty."""
         types = {Part.SLOT: pa.int32(), **self._change_types()}
         return {self._column(name): empty_column(kind) for name, kind in types.items()}
 

@@ -68,7 +68,7 @@ trait ReadOnlyBroadcastContext extends BroadcastBaseContext {
   ): ReadOnlyBroadcastState[K, V]
 }
 
-/** The same where there are keys. */
+/** What is known of a keyed element that is not broadcast. */
 trait KeyedReadOnlyBroadcastContext[K] extends ReadOnlyBroadcastContext with ProcessContext[K]
 
 /** What is known of a timer that fires where broadcast states can be read. */
@@ -83,7 +83,7 @@ trait BroadcastContext extends BroadcastBaseContext {
   def getBroadcastState[K, V](descriptor: MapStateDescriptor[K, V]): BroadcastState[K, V]
 }
 
-/** The same where there are keys. */
+/** What is known of a broadcast element where there are keys. */
 trait KeyedBroadcastContext[K] extends BroadcastContext {
 
   /** Calls the function for every key of the subtask that has this keyed state, whether it is in
@@ -130,8 +130,11 @@ abstract class BroadcastProcessFunction[IN, B, OUT] extends RichFunction {
   def processBroadcastElement(value: B, ctx: Context, out: Collector[OUT]): Unit
 }
 
-/** The same with keys, keyed state and timers. What `processBroadcastElement` writes into broadcast
-  * state must not depend on keyed state, which differs between subtasks.
+/** A function of keyed elements, with keyed state and timers, and of broadcast elements.
+  *
+  * All copies of a broadcast state must stay the same, see [[BroadcastProcessFunction]]. So what
+  * `processBroadcastElement` writes into broadcast state must not depend on keyed state, which
+  * differs between subtasks.
   */
 abstract class KeyedBroadcastProcessFunction[K, IN, B, OUT] extends RichFunction {
 

@@ -173,7 +173,9 @@ trait TimerService {
     */
   def deleteEventTimeTimer(time: Long): Unit
 
-  /** Likewise of processing time. */
+  /** Deletes the processing-time timer of this time, if there is one. It no longer fires in this
+    * micro-batch either, unless it has already.
+    */
   def deleteProcessingTimeTimer(time: Long): Unit
 }
 

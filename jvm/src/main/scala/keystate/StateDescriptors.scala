@@ -83,13 +83,13 @@ sealed abstract class KeyOrder private[keystate] (val name: String) extends Seri
 
 object KeyOrder {
 
-  /** As Spark sorts the type. */
+  /** The order in which Spark sorts the type. */
   case object NATURAL extends KeyOrder("natural")
 
   /** The other way round. */
   case object DESCENDING extends KeyOrder("descending")
 
-  /** As Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow the
+  /** The order of Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow the
     * others, as do dates and times before 1970 and negative intervals.
     */
   case object BYTEWISE extends KeyOrder("bytewise")
@@ -113,7 +113,7 @@ final class SortedMapStateDescriptor[K, V](
     val valueType: TypeInformation[V]
 ) extends StateDescriptor[SortedMapState[K, V]] {
 
-  /** Of types that are named by their classes, such as `classOf[java.lang.Long]`. */
+  /** A descriptor whose types are named by their classes, such as `classOf[java.lang.Long]`. */
   def this(name: String, order: KeyOrder, keyClass: Class[K], valueClass: Class[V]) =
     this(name, order, TypeInformation.of(keyClass), TypeInformation.of(valueClass))
 }

@@ -26,7 +26,7 @@ final class StateTtlConfig private (
   /** Whether anything expires: false with `UpdateType.Disabled`. */
   def isEnabled: Boolean = getUpdateType != UpdateType.Disabled
 
-  /** The same as the store has it; None when nothing expires. Not in Flink. */
+  /** What the store is told of this; None when nothing expires. Not in Flink. */
   def timeToLive: Option[TimeToLive] = Option.when(isEnabled)(live)
 }
 
@@ -144,7 +144,7 @@ object StateTtlConfig {
       set { sweep = Some((cleanupSize, runCleanupForEveryRecord)) }
     }
 
-    /** As [[cleanupFullSnapshot]]. Flink's number is accepted and has no effect; a negative one
+    /** Does what [[cleanupFullSnapshot]] does. Flink's number is accepted and has no effect; a negative one
       * throws IllegalArgumentException.
       */
     def cleanupInRocksdbCompactFilter(queryTimeAfterNumEntries: Long): Builder = {

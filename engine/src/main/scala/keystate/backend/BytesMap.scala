@@ -172,7 +172,7 @@ private[keystate] object BytesMap {
     */
   def hash(bytes: Array[Byte], length: Int): Int = hash(bytes, 0, length)
 
-  /** Likewise of `length` bytes from `start` on. */
+  /** Hash of `length` bytes from `start` on; never 0. */
   def hash(bytes: Array[Byte], start: Int, length: Int): Int = {
     val h = hash64(bytes, start, length).toInt
     if (h == 0) 1 else h

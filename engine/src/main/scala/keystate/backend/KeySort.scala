@@ -100,8 +100,9 @@ private[backend] object KeySort {
     numbers
   }
 
-  /** Likewise, by a radix sort from the last byte to the first. Bytes without a bit of `varying`
-    * are the same in all numbers and are skipped. May return another array.
+  /** Sorts the numbers as unsigned ones by a radix sort from the last byte to the first. Bytes
+    * without a bit of `varying` are the same in all numbers and are skipped. May return another
+    * array.
     */
   private def counted(numbers: Array[Long], varying: Long): Array[Long] = {
     var from = numbers

@@ -28,7 +28,7 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
         .map(change => OperatorState.fromJson(change.value))
     }
 
-  /** The same manifest with another operator state, as an inline run that is the newest. One
+  /** The manifest with another operator state, as an inline run that is the newest. One
     * without operator state stays as it is.
     */
   def replace(manifest: Manifest, state: OperatorState): Manifest =

@@ -168,7 +168,7 @@ final case class PartitionState(
 
 object PartitionState {
 
-  /** Of a partition without entries. */
+  /** What a partition without entries has. */
   val Empty: PartitionState = PartitionState(Nil, 0, Some(Map.empty))
 }
 

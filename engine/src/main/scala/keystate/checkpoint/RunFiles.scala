@@ -74,8 +74,8 @@ private[checkpoint] final class RunFiles(
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
-  /** Likewise an SST file, by way of this local file, which stays for the caller's database to take
-    * over unless this throws.
+  /** Writes an SST file under a new unique name, by way of this local file, which stays for the
+    * caller's database to take over unless this throws.
     */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     storeSst(file, changes, version, id, SstFiles.QuickToRead)
@@ -127,7 +127,7 @@ private[checkpoint] final class RunFiles(
     }
   }
 
-  /** Likewise to be read later, and as often as needed. Not for an SST file. */
+  /** The entries of a run, to be read later, and as often as needed. Not for an SST file. */
   def keep(
       run: Run,
       isWhole: Boolean,

@@ -43,7 +43,7 @@ final class StoreReader(
   def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
     entries(manifest, family, manifest.groups)
 
-  /** Likewise the entries that a state has in the operator group: a subtask's own. */
+  /** The entries that a state has in the operator group, which are a subtask's own; close them. */
   def subtaskEntries(
       manifest: Manifest,
       family: StateFamily
@@ -52,7 +52,7 @@ final class StoreReader(
     entries(manifest, family, KeyGroupRange(group, group))
   }
 
-  /** Likewise only those of these key groups. */
+  /** The entries of a state in these key groups, in the order of groups and keys; close them. */
   def entries(
       manifest: Manifest,
       family: StateFamily,

@@ -43,7 +43,7 @@ private[keystate] object PlainRun {
         throw e
     }
 
-  /** Likewise of a content in which there is no `problem`. */
+  /** Reads a run from a content in which there is no `problem`. */
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
     new Cursor(InputStream.nullInputStream, content, content.length, families, groups, identity)
 
@@ -86,7 +86,7 @@ private[keystate] object PlainRun {
     */
   final class Entries(room: Long, whenFull: Entries => Unit) extends ChangeSink {
 
-    /** Of all entries that were added, those moved out too. */
+    /** Counts all entries that were added, those moved out too. */
     val statistics = new RunStatistics
     private var bytes = new Array[Byte](Block)
     private var length = 0

@@ -89,7 +89,7 @@ final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
 
 object EntryCounts {
 
-  /** Of these numbers for the manifest's `ownGroups`. */
+  /** Counts of these numbers for the manifest's `ownGroups`. */
   def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
 }
 

@@ -8,7 +8,9 @@ import keystate.files.{CheckpointStorage, StoreLocation}
   */
 private[keystate] object VersionFinder {
 
-  /** As `read`; throws MixedPartitionsException for a version in another partitioning. */
+  /** Reads a version's file, as `read`; throws MixedPartitionsException for a version in another
+    * partitioning.
+    */
   def readOf(
       storage: CheckpointStorage,
       location: StoreLocation,

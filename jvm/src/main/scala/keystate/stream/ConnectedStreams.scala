@@ -36,7 +36,9 @@ sealed abstract class ConnectedStreams[A, B] private[keystate] (
   def orderedBy(column: String): Self =
     orderedBy(first.data.col(column), second.data.col(column))
 
-  /** As the other one, by an expression over a row of each, of the same type and direction. */
+  /** The elements of a key come sorted by an expression over a row of each Dataset, of the same type
+    * and direction, within a micro-batch. Where they are equal, those of the first come first.
+    */
   def orderedBy(ofFirst: Column, ofSecond: Column): Self = sorted((ofFirst, ofSecond))
 
   /** One result for each element. */

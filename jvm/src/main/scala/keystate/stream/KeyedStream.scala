@@ -64,8 +64,8 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
   def orderBy(column: String, more: String*): Self =
     orderBy((column +: more).map(data.col): _*)
 
-  /** As the other one, by expressions over one row, such as `$"time".desc`; else
-    * `KEYSTATE_DECLARATION`.
+  /** The rows of a key come sorted by expressions over one row, such as `$"time".desc`, within a
+    * micro-batch, and in a batch query; other expressions are `KEYSTATE_DECLARATION`.
     */
   def orderBy(columns: Column*): Self = withSettings(settings.copy(order = columns))
 
@@ -94,13 +94,17 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
       (Iterator.single(result), next)
     }
 
-  /** As `mapWithState`, with any number of results for each element. */
+  /** Any number of results for each element. The function gets the element and the key's state, and
+    * returns the results and the state to keep: see `mapWithState`.
+    */
   def flatMapWithState[OUT: TypeInformation, S](
       function: (T, Option[S]) => (IterableOnce[OUT], Option[S])
   )(implicit stateType: TypeInformation[S]): Dataset[OUT] =
     applied(new WithState(function, stateType))
 
-  /** As `mapWithState`, where the result says whether the element is kept. */
+  /** The elements that the function keeps. It gets the element and the key's state, and returns
+    * whether to keep the element, and the state: see `mapWithState`.
+    */
   def filterWithState[S](
       function: (T, Option[S]) => (Boolean, Option[S])
   )(implicit stateType: TypeInformation[S]): Dataset[T] =
@@ -133,7 +137,7 @@ final class KeyedStream[T, K] private[keystate] (
   def window[W <: Window](assigner: WindowAssigner[T, W]): WindowedStream[T, K, W] =
     windowed(assigner, None)
 
-  /** As the other one, for a batch Dataset, which has no watermark.
+  /** Groups the elements of a key of a batch Dataset, which has no watermark, into windows.
     *
     * @param eventTime
     *   the column with an element's event time, a timestamp; of a stream it is the one that the
@@ -170,7 +174,7 @@ final class KeyedStream[T, K] private[keystate] (
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
 
-  /** As the other one, for a function that begins with initial state.
+  /** The results of a function that begins with initial state.
     *
     * @param initialState
     *   a batch Dataset with keys of the same types, else `KEYSTATE_DECLARATION`. Its elements are
@@ -207,7 +211,7 @@ final class KeyedDataset[T] private[keystate] (
   def window[W <: Window](assigner: WindowAssigner[T, W]): WindowedDataset[T, W] =
     windowed(assigner, None)
 
-  /** As the other one, for a batch Dataset, which has no watermark.
+  /** Groups the elements of a key of a batch Dataset, which has no watermark, into windows.
     *
     * @param eventTime
     *   the column with an element's event time, a timestamp; of a stream it is the one that the
@@ -242,7 +246,7 @@ final class KeyedDataset[T] private[keystate] (
       out: TypeInformation[OUT]
   ): Dataset[OUT] = run(function, Some(keyType), out)
 
-  /** As the other one, for a function that begins with initial state; see
+  /** The results of a function that begins with initial state; see
     * [[KeyedStream.process[S,OUT]*]].
     */
   def process[K, S, OUT](

@@ -167,25 +167,25 @@ final class WindowedStream[T, K, W <: Window] private[keystate] (
   override protected def changed(windows: Windowing[T, W]): Self =
     new WindowedStream(stream, keyType, windows)
 
-  /** As the other one; the function takes the result. */
+  /** Reduces the elements of a window as they come; the window function takes the result. */
   def reduce[OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: ProcessWindowFunction[T, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Reduces the elements of a window as they come; the window function takes the result. */
   def reduce[OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: WindowFunction[T, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Aggregates the elements of a window as they come; the window function takes the result. */
   def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: ProcessWindowFunction[V, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Aggregates the elements of a window as they come; the window function takes the result. */
   def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: WindowFunction[V, OUT, K, W]
@@ -195,7 +195,7 @@ final class WindowedStream[T, K, W <: Window] private[keystate] (
   def process[OUT: TypeInformation](function: ProcessWindowFunction[T, OUT, K, W]): Dataset[OUT] =
     run(Some(function), None, keyType)
 
-  /** The same with a function that has no context. */
+  /** Applies a function without a context to the elements of a window, kept until then. */
   def apply[OUT: TypeInformation](function: WindowFunction[T, OUT, K, W]): Dataset[OUT] =
     run(Some(function), None, keyType)
 }
@@ -211,28 +211,28 @@ final class WindowedDataset[T, W <: Window] private[keystate] (
   override protected def changed(windows: Windowing[T, W]): Self =
     new WindowedDataset(stream, windows)
 
-  /** As the other one; the function takes the result. */
+  /** Reduces the elements of a window as they come; the window function takes the result. */
   def reduce[K, OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: ProcessWindowFunction[T, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Reduces the elements of a window as they come; the window function takes the result. */
   def reduce[K, OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: WindowFunction[T, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Aggregates the elements of a window as they come; the window function takes the result. */
   def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: ProcessWindowFunction[V, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** As the other one; the function takes the result. */
+  /** Aggregates the elements of a window as they come; the window function takes the result. */
   def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: WindowFunction[V, OUT, K, W]
@@ -244,7 +244,7 @@ final class WindowedDataset[T, W <: Window] private[keystate] (
       keyType: TypeInformation[K]
   ): Dataset[OUT] = run(Some(function), None, keyType)
 
-  /** The same with a function that has no context. */
+  /** Applies a function without a context to the elements of a window, kept until then. */
   def apply[K, OUT: TypeInformation](function: WindowFunction[T, OUT, K, W])(implicit
       keyType: TypeInformation[K]
   ): Dataset[OUT] = run(Some(function), None, keyType)

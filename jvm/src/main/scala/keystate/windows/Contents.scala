@@ -151,7 +151,7 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
     if (accumulators.contains(key)) key else key.copy(open = 0)
   }
 
-  /** Of the windows whose end has passed, and then of the others, the one that ends first, and what
+  /** The window that ends first of those whose end has passed, and then of the others, and what
     * it holds; null if there is none.
     */
   def first: java.util.Map.Entry[ContentsKey, Any] = accumulators.firstEntry()

@@ -46,7 +46,13 @@ abstract class Evictor[T, -W <: Window] extends Serializable {
       ctx: EvictorContext
   ): Unit
 
-  /** The same after the function. */
+  /** Called after the function.
+    *
+    * @param elements
+    *   the window's elements as they came
+    * @param size
+    *   how many there are
+    */
   def evictAfter(
       elements: mutable.IndexedBuffer[TimestampedValue[T]],
       size: Int,

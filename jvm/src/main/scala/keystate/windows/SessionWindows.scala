@@ -75,7 +75,7 @@ object EventTimeSessionWindows {
   def withGap(gap: Duration): EventTimeSessionWindows[Any] =
     new EventTimeSessionWindows(SessionWindows.fixed(gap))
 
-  /** The same with a gap that the element tells, in ms. */
+  /** Sessions whose gap each element tells, in ms. */
   def withDynamicGap[T](extractor: SessionWindowTimeGapExtractor[T]): EventTimeSessionWindows[T] =
     new EventTimeSessionWindows(extractor)
 }
@@ -92,7 +92,7 @@ object ProcessingTimeSessionWindows {
   def withGap(gap: Duration): ProcessingTimeSessionWindows[Any] =
     new ProcessingTimeSessionWindows(SessionWindows.fixed(gap))
 
-  /** The same with a gap that the element tells, in ms. */
+  /** Sessions whose gap each element tells, in ms. */
   def withDynamicGap[T](
       extractor: SessionWindowTimeGapExtractor[T]
   ): ProcessingTimeSessionWindows[T] = new ProcessingTimeSessionWindows(extractor)

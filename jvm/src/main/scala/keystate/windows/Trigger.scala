@@ -48,7 +48,7 @@ trait TriggerContext {
   def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S
 }
 
-/** The same when windows are merged. */
+/** What [[Trigger.onMerge]] is told. */
 trait OnMergeContext extends TriggerContext {
 
   /** Whether one of the windows that are merged has a timer; as `hasTimer`. */

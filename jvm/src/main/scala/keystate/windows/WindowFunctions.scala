@@ -58,7 +58,7 @@ abstract class ProcessWindowFunction[IN, OUT, KEY, W <: Window] extends RichFunc
   def clear(context: Context): Unit = ()
 }
 
-/** The same without a context. */
+/** A function of a window's elements that needs no context. */
 trait WindowFunction[IN, OUT, KEY, W <: Window] extends Serializable {
 
   /** Called when a window fires. */

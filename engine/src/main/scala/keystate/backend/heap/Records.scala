@@ -31,7 +31,7 @@ private[heap] final class Records {
   def add(mark: Int, key: Array[Byte], value: Array[Byte]): Int =
     add(mark, key, 0, key.length, value, 0, value.length)
 
-  /** Likewise of parts of arrays. */
+  /** Adds a record of parts of arrays; returns its address, or throws as above. */
   def add(
       mark: Int,
       key: Array[Byte],

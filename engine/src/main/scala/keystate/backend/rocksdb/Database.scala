@@ -118,7 +118,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     length
   }
 
-  /** The same, but it reads from disk only if memory does not tell. */
+  /** Does what `find` does, but reads from disk only if memory does not tell. */
   private def findInMemory(
       family: Int,
       group: Int,

@@ -99,7 +99,7 @@ private[keystate] final class CheckpointDraft(
   def copyMetadata(): Unit =
     source.operators.foreach(operator => describe(source, operator, operator))
 
-  /** Likewise of one operator of a checkpoint, for the operator of this number. */
+  /** Copies what describes one operator of a checkpoint, for the operator of the number `as`. */
   def describe(from: QueryCheckpoint, operator: Long, as: Long): Unit = {
     val described = below(from, s"state/$operator")
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))

@@ -83,7 +83,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private lazy val damaged = damagedEntries
 
-  /** Of damaged entries only themselves are reported, and not what can't be checked without them. */
+  /** Damaged entries alone are reported, and not what can't be checked without them. */
   private def isReadable(batch: Long): Boolean = !damaged.exists(_._1 == batch)
 
   /** Versions of committed micro-batches that are missing, from the oldest kept version on. */

@@ -11,6 +11,6 @@ private[keystate] final class Progress {
 
   def step(): Unit = done += 1
 
-  /** As in `3/20`; `0/0` where nothing is under way. */
+  /** Such as `3/20`; `0/0` where nothing is under way. */
   override def toString: String = s"$done/$total"
 }

@@ -6,7 +6,7 @@ import scala.util.Try
 /** The Python that runs the functions of clients of Spark Connect. */
 private[keystate] object WorkerPython {
 
-  /** As Spark chooses it in `SparkConnectPlanner`. */
+  /** The command that Spark chooses in `SparkConnectPlanner`. */
   private def command: String =
     sys.env.getOrElse("PYSPARK_PYTHON", sys.env.getOrElse("PYSPARK_DRIVER_PYTHON", "python3"))
 

@@ -26,7 +26,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
       rows
     }
 
-  /** The same, but `fill` gets the vectors of the columns. It returns how many rows it made. */
+  /** An Arrow stream of one batch. `fill` gets its vectors and returns how many rows it made. */
   def writeVectors(schema: StructType)(fill: VectorSchemaRoot => Int): Array[Byte] = {
     val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)

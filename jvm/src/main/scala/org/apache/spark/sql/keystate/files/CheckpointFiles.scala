@@ -22,8 +22,8 @@ private[keystate] object CheckpointFiles {
       case _ => CheckpointFileManager.create(path, conf)
     }
 
-  /** The same, for the logs and the metadata of a query: what its run has read or written is not
-    * asked for again ([[RunMemory]]).
+  /** What manages the logs and the metadata of a query: as `create`, but what its run has read or
+    * written is not asked for again ([[RunMemory]]).
     */
   def ofRun(path: Path, conf: Configuration): CheckpointFileManager =
     new RunCheckpointFileManager(create(path, conf))

@@ -73,7 +73,7 @@ private[keystate] final class JvmFunction(
     run
   }
 
-  /** The same function where side outputs are read too. */
+  /** This function where side outputs are read too. */
   def reading(side: Seq[Outputs.Side]): JvmFunction = new JvmFunction(
     function,
     inputs,

@@ -55,7 +55,7 @@ private[keystate] object Outputs {
     def main(result: Any): InternalRow =
       if (outputs.side.isEmpty) row(0, result).copy() else struct(0, result)
 
-    /** The same of a side output; None if nobody reads that. */
+    /** The row of a side output's result; None if nobody reads that. */
     def side(tag: OutputTag[_], result: Any): Option[InternalRow] =
       indexOf.get(tag.id).map(struct(_, result))
 

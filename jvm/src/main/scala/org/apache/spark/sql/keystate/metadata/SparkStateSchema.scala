@@ -2,18 +2,19 @@ package org.apache.spark.sql.keystate.metadata
 
 import java.util.UUID
 
-import scala.util.Using
+import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
+import org.apache.spark.sql.avro.SchemaConverters
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateVariableInfo,
   TransformWithStateVariableUtils
 }
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructField, StructType}
+import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
@@ -96,7 +97,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
     before.foreach(schema => SchemaEvolution.checkKey(groupingKey(schema.keySchema), keySchema))
-    val now = columnFamilies.values.toList.sortBy(_.colFamilyName)
+    val now = columnFamilies.values.toList.sortBy(_.colFamilyName).map(readable)
     last match {
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
       case _ =>
@@ -156,6 +157,31 @@ private[keystate] object SparkStateSchema {
     SparkFiles.reading(path) {
       Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
     }
+  }
+
+  /** A schema that Spark's reader can load: it makes Avro schemas of all states of an operator, and
+    * one type that Avro does not have would keep it from reading any. In the file such a type is
+    * binary; Keystate's own metadata has the true one.
+    */
+  private def readable(schema: StateStoreColFamilySchema): StateStoreColFamilySchema = {
+    val userKey = schema.userKeyEncoderSchema.map(inAvro)
+    schema.copy(
+      keySchema = userKey.fold(schema.keySchema)(
+        new StructType().add(schema.keySchema.head).add("userKey", _)
+      ),
+      valueSchema = inAvro(schema.valueSchema),
+      userKeyEncoderSchema = userKey
+    )
+  }
+
+  private def inAvro(struct: StructType): StructType =
+    StructType(struct.map(field => field.copy(dataType = inAvro(field.dataType))))
+
+  private def inAvro(dataType: DataType): DataType = dataType match {
+    case struct: StructType => inAvro(struct)
+    case ArrayType(element, nullable) => ArrayType(inAvro(element), nullable)
+    case MapType(StringType, value, nullable) => MapType(StringType, inAvro(value), nullable)
+    case other => if (Try(SchemaConverters.toAvroType(other)).isSuccess) other else BinaryType
   }
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and

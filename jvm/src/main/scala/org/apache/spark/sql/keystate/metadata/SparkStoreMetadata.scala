@@ -271,7 +271,7 @@ private[keystate] object SparkStoreMetadata {
   def schemaFile(file: String, operator: Long, state: Path): Path =
     schemaFile(file, operator, state, operator)
 
-  /** Likewise in a checkpoint where the operator has another number. */
+  /** A schema file's path in a checkpoint where the operator has another number. */
   def schemaFile(file: String, operator: Long, state: Path, as: Long): Path = {
     val marker = s"/$operator/_stateSchema/"
     val place = Option(file).fold(-1)(_.lastIndexOf(marker))

@@ -9,7 +9,7 @@ package org.apache.spark.sql.keystate.metrics
   */
 private[keystate] final case class SampledKeys(rows: Long, counts: Seq[(String, Long)]) {
 
-  /** Of other rows and other keys: a key belongs to one subtask. */
+  /** What both have; they are of other rows and other keys: a key belongs to one subtask. */
   def merge(other: SampledKeys): SampledKeys = SampledKeys(
     rows + other.rows,
     (counts ++ other.counts).sortBy { case (key, count) => (-count, key) }.take(SampledKeys.Most)

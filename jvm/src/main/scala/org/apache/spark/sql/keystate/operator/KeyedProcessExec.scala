@@ -426,7 +426,7 @@ private[keystate] class KeyedProcessExec(
       byIndex(lateOf(child), if (keyed.once) None else lateOf(initialState), keyed.isFirst)
   }
 
-  /** As in the base, which knows the left child only. */
+  /** What is late, by the base's rule, which knows the left child only. */
   private def lateOf(input: SparkPlan) = WatermarkSupport.watermarkExpression(
     WatermarkSupport.findEventTimeColumn(
       input.output,

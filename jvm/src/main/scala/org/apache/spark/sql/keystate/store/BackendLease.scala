@@ -44,7 +44,7 @@ private[keystate] final class BackendLease(
     } finally lock.unlock()
   }
 
-  /** The same, for work that is done in one thread only. In the task's own it needs no lock. */
+  /** Works with the backend from one thread only. In the task's own it needs no lock. */
   def useInOneThread[T](work: => T): T =
     if (Thread.currentThread eq taskThread) {
       checkValid()

@@ -143,7 +143,7 @@ private[keystate] object KeystateCodec {
   private def order(family: StateFamily): StoredOrder =
     family.properties.get("order").fold[StoredOrder](StoredOrder.Natural)(StoredOrder.byName)
 
-  /** Of chunks of lists, the first of each key. Its number is not 0 if chunk 0 has expired. */
+  /** The first of each key's chunks of lists. Its number is not 0 if chunk 0 has expired. */
   def firstChunks(chunks: Iterator[Entry]): Iterator[Entry] = {
     var last = Array.emptyByteArray
     chunks.filter { chunk =>

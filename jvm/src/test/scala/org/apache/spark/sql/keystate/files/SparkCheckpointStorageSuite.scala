@@ -239,7 +239,7 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
     } finally Utils.deleteRecursively(root.toFile)
   }
 
-  // So it is no loss that Keystate's manager writes no `.crc` files, see docs/guarantees.md.
+  // So it is no loss that Keystate's manager writes no `.crc` files, see docs/failures.md.
   test("a flipped bit in a log is not noticed by Spark's own manager of local disks either") {
     val folder = Files.createTempDirectory("keystate-crc")
     val file = folder.resolve("0")

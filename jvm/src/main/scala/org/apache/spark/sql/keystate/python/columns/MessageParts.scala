@@ -36,7 +36,7 @@ private[keystate] trait MessageParts {
   def reset(): Unit
 }
 
-/** As columns of Arrow. A message is one row, whose columns are lists. */
+/** A message's parts as columns of Arrow. A message is one row, whose columns are lists. */
 private[keystate] final class ArrowParts(
     list: String => ListVector,
     inputCount: Int,

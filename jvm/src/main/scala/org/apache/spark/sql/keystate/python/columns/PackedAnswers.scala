@@ -49,7 +49,7 @@ private[keystate] final class PackedAnswers(
 private[keystate] final class PackedAnswer(bytes: Array[Byte], fields: Int) {
   import PackedAnswer._
 
-  /** Of the slots of the timers. */
+  /** The generation of the slots of the timers. */
   def generation: Int = PackedBytes.intAt(bytes, 4)
 
   def timers: Int = PackedBytes.intAt(bytes, 12)

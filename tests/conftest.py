@@ -29,6 +29,12 @@ time.tzset()
 WITH_SPARK = {"connect", "fault", "golden", "interop", "rescale", "stores"}
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Not even imported by `make quick`."""
+    left_out = "not spark" in config.option.markexpr and collection_path.name in WITH_SPARK
+    return True if left_out else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that need Spark. Few set the mark themselves: they start programs.
 

@@ -89,8 +89,8 @@ object KeyOrder {
   /** The other way round. */
   case object DESCENDING extends KeyOrder("descending")
 
-  /** The order of Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow the
-    * others, as do dates and times before 1970 and negative intervals.
+  /** The order of Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow
+    * the others, as do dates and times before 1970 and negative intervals.
     */
   case object BYTEWISE extends KeyOrder("bytewise")
 }

@@ -144,8 +144,8 @@ object StateTtlConfig {
       set { sweep = Some((cleanupSize, runCleanupForEveryRecord)) }
     }
 
-    /** Does what [[cleanupFullSnapshot]] does. Flink's number is accepted and has no effect; a negative one
-      * throws IllegalArgumentException.
+    /** Does what [[cleanupFullSnapshot]] does. Flink's number is accepted and has no effect; a
+      * negative one throws IllegalArgumentException.
       */
     def cleanupInRocksdbCompactFilter(queryTimeAfterNumEntries: Long): Builder = {
       require(queryTimeAfterNumEntries >= 0, "the number of entries must not be negative")

@@ -15,8 +15,8 @@ object Encodings {
 
   def ofClass[T](cls: Class[T]): Encoder[T] = JavaTypeInference.encoderFor(cls)
 
-  /** The encoder of a case class whose fields are of these types; all of them may be null. Relies on Spark's
-    * encoder of a class, which takes the types of fields from the encoders that it is given.
+  /** The encoder of a case class whose fields are of these types; all of them may be null. Relies on
+    * Spark's encoder of a class, which takes the types of fields from the encoders that it is given.
     */
   def ofFields[T](fields: Seq[(String, Encoder[_])])(implicit cls: ClassTag[T]): Encoder[T] =
     ProductEncoder(

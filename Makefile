@@ -3,9 +3,10 @@
 # all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test sanitize lint format bench docs dist smoke clean
+.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist smoke clean
 
 VERSIONS := python/keystate/versions.properties
+FACTS := python/keystate/errors.json python/keystate/settings.json
 include $(VERSIONS)
 
 PYTHON ?= python3
@@ -39,7 +40,7 @@ jars:
 
 # Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
 # from Maven Central. The others' jars are those of PySpark.
-$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(shell find engine/src/main jvm/src/main)
+$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find engine/src/main jvm/src/main)
 $(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
@@ -143,6 +144,10 @@ SCALE ?= 1
 REPS ?= 3
 bench: install $(VENV)/installed-bench
 	$(BIN)/python -m bench --scale $(SCALE) --reps $(REPS)
+
+# The tables of pages that are made of python/keystate/*.json.
+docs-tables:
+	$(PYTHON) docs/site/tables.py
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs

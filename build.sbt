@@ -127,6 +127,14 @@ lazy val engine = project.settings(
   common,
   moduleName := "keystate-engine",
   publish / skip := true,
+  // Facts that Python reads too.
+  Compile / resourceGenerators += Def.task {
+    Seq("errors.json", "settings.json").map { name =>
+      val copy = (Compile / resourceManaged).value / "keystate" / name
+      IO.copyFile((ThisBuild / baseDirectory).value / "python" / "keystate" / name, copy)
+      copy
+    }
+  },
   Compile / unmanagedJars ++= (LocalProject("jvm") / sparkJars).value.filter(isOfEngine)
 )
 

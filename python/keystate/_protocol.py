@@ -1,4 +1,4 @@
-"""The names that a Python worker and the JVM use when they talk, each of them once.
+"""The names that Python and the JVM use when they talk, each of them once.
 
 ``docs/protocol.md`` says what they mean, ``Protocol.scala`` has the JVM's side; a test compares the
 three. The names are what goes over the wire: to change one is to change :data:`VERSION`.
@@ -167,13 +167,57 @@ class Page:
     VALUE: Final = "value"
 
 
+class DeclaredOperator:
+    """Fields of the JSON that declares an operator, from Python to the jar."""
+
+    NAME: Final = "name"
+    MAX_PARALLELISM: Final = "max_parallelism"
+    TIME_MODE: Final = "time_mode"
+    TIMERS: Final = "timers"
+    STATES: Final = "states"
+    BROADCAST: Final = "broadcast"
+    CHECKPOINTED: Final = "checkpointed"
+    RAW_KEYED: Final = "raw_keyed"
+    OPERATOR_STATES: Final = "operator_states"
+    SIDE_OUTPUTS: Final = "side_outputs"
+    METRICS: Final = "metrics"
+    LATE_OUTPUTS: Final = "late_outputs"
+    TAKES_LATE_ROWS: Final = "takes_late_rows"
+    TAKES_COLUMNS: Final = "takes_columns"
+
+
+class DeclaredState:
+    """Fields of one of its states."""
+
+    NAME: Final = "name"
+    KIND: Final = "kind"
+    DESCRIPTOR: Final = "descriptor"
+    VALUE_TYPE: Final = "value_type"
+    KEY_TYPE: Final = "key_type"
+    ORDER: Final = "order"
+    TTL: Final = "ttl"
+
+
+class DeclaredTtl:
+    """Fields of a state's time to live."""
+
+    MILLIS: Final = "millis"
+    EVENT_TIME: Final = "event_time"
+    UPDATED_ON_READ: Final = "updated_on_read"
+    RETURN_EXPIRED: Final = "return_expired"
+    SWEEP_SIZE: Final = "sweep_size"
+    SWEEP_ON_RECORDS: Final = "sweep_on_records"
+    DROP_ON_MERGE: Final = "drop_on_merge"
+
+
 def check_version(control: dict[str, Any]) -> None:
     """Raises KeystateError when a task's first message is not of this protocol."""
     version = control.get(Control.PROTOCOL)
     if version != VERSION:
         theirs = "no protocol version" if version is None else f"protocol version {version}"
         raise KeystateError(
-            f"[KEYSTATE_PROTOCOL] the jar speaks {theirs}, and this Python worker version "
+            f"the jar speaks {theirs}, and this Python worker version "
             f"{VERSION}: the Python package and the jar are of different releases: install the "
-            "same version of both"
+            "same version of both",
+            code="KEYSTATE_PROTOCOL",
         )

@@ -17,6 +17,8 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
+from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl
+from keystate._time_mode import TimeMode
 from keystate._types.ddl import parse_ddl
 from keystate._types.ordering import sort_key
 from keystate.errors import DeclarationError
@@ -75,14 +77,15 @@ class StateSpec:
 
     def to_json(self) -> dict[str, Any]:
         """What the JVM reads."""
+        names = DeclaredState
         return {
-            "name": self.name,
-            "kind": self.kind,
-            "descriptor": self.descriptor,
-            "value_type": self.type_with_defaults().jsonValue(),
-            "order": self.order.value,
-            "key_type": self.key_type.jsonValue() if self.key_type is not None else None,
-            "ttl": _ttl_json(self.ttl) if self.ttl is not None else None,
+            names.NAME: self.name,
+            names.KIND: self.kind,
+            names.DESCRIPTOR: self.descriptor,
+            names.VALUE_TYPE: self.type_with_defaults().jsonValue(),
+            names.ORDER: self.order.value,
+            names.KEY_TYPE: self.key_type.jsonValue() if self.key_type is not None else None,
+            names.TTL: _ttl_json(self.ttl) if self.ttl is not None else None,
         }
 
 
@@ -91,14 +94,16 @@ def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
     sweep = strategies.get_incremental_cleanup_strategy()
     compaction = strategies.get_rocksdb_compact_filter_cleanup_strategy()
     times, visibilities = StateTtlConfig.TtlTimeCharacteristic, StateTtlConfig.StateVisibility
+    names = DeclaredTtl
     return {
-        "millis": ttl.to_milliseconds(),
-        "event_time": ttl.get_ttl_time_characteristic() is times.EventTime,
-        "updated_on_read": ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
-        "return_expired": ttl.get_state_visibility() is visibilities.ReturnExpiredIfNotCleanedUp,
-        "sweep_size": sweep.get_cleanup_size() if sweep is not None else 0,
-        "sweep_on_records": sweep is not None and sweep.run_cleanup_for_every_record(),
-        "drop_on_merge": strategies.in_full_snapshot() or compaction is not None,
+        names.MILLIS: ttl.to_milliseconds(),
+        names.EVENT_TIME: ttl.get_ttl_time_characteristic() is times.EventTime,
+        names.UPDATED_ON_READ: ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
+        names.RETURN_EXPIRED: ttl.get_state_visibility()
+        is visibilities.ReturnExpiredIfNotCleanedUp,
+        names.SWEEP_SIZE: sweep.get_cleanup_size() if sweep is not None else 0,
+        names.SWEEP_ON_RECORDS: sweep is not None and sweep.run_cleanup_for_every_record(),
+        names.DROP_ON_MERGE: strategies.in_full_snapshot() or compaction is not None,
     }
 
 
@@ -123,7 +128,7 @@ class OperatorSpec:
 
     name: str | None
     max_parallelism: int | None
-    time_mode: str
+    time_mode: TimeMode
     timers: bool
     states: tuple[StateSpec, ...]
     broadcast: tuple[StateSpec, ...] = ()
@@ -141,23 +146,25 @@ class OperatorSpec:
 
     def to_json(self) -> str:
         """What the JVM reads."""
-        fields = {"name": self.name, "max_parallelism": self.max_parallelism}
-        states = {
-            "states": [state.to_json() for state in self.states],
-            "broadcast": [state.to_json() for state in self.broadcast],
-            "operator_states": [state.to_json() for state, _ in self.operator_states],
-        }
-        flags = {
-            "timers": self.timers,
-            "checkpointed": self.checkpointed,
-            "raw_keyed": self.raw_keyed,
-            "side_outputs": self.side_outputs,
-            "metrics": self.metrics,
-            "late_outputs": self.late_outputs,
-            "takes_late_rows": self.takes_late_rows,
-            "takes_columns": self.takes_columns,
-        }
-        return json.dumps({**fields, "time_mode": self.time_mode, **flags, **states})
+        names = DeclaredOperator
+        return json.dumps(
+            {
+                names.NAME: self.name,
+                names.MAX_PARALLELISM: self.max_parallelism,
+                names.TIME_MODE: self.time_mode.value,
+                names.TIMERS: self.timers,
+                names.STATES: [state.to_json() for state in self.states],
+                names.BROADCAST: [state.to_json() for state in self.broadcast],
+                names.CHECKPOINTED: self.checkpointed,
+                names.RAW_KEYED: self.raw_keyed,
+                names.OPERATOR_STATES: [state.to_json() for state, _ in self.operator_states],
+                names.SIDE_OUTPUTS: self.side_outputs,
+                names.METRICS: self.metrics,
+                names.LATE_OUTPUTS: self.late_outputs,
+                names.TAKES_LATE_ROWS: self.takes_late_rows,
+                names.TAKES_COLUMNS: self.takes_columns,
+            }
+        )
 
 
 def check_names(spec: OperatorSpec) -> None:

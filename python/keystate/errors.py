@@ -1,14 +1,16 @@
 """Errors that Keystate raises in Python, each with a code that stays the same over releases.
 
-Errors that a running query meets on the Spark side reach Python as ``pyspark.errors`` exceptions
-whose message has a code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``. What means the same
-on both sides has the same code.
+The message begins with the code in brackets, for instance ``[KEYSTATE_STATE_CHANGED]``. Errors that
+a running query meets on the Spark side reach Python as ``pyspark.errors`` exceptions whose message
+has it too. What means the same on both sides has the same code.
 """
 
 from __future__ import annotations
 
 import re
 from typing import ClassVar
+
+from keystate._facts import read
 
 _LEADING_CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
 
@@ -24,9 +26,10 @@ class KeystateError(Exception):
     default_code: ClassVar[str] = "KEYSTATE_ERROR"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        super().__init__(message)
-        own = _LEADING_CODE.match(message)
-        self.code: str = code or (own[1] if own else self.default_code)
+        # A message that came from the JVM has its code, and so has that of an unpickled error.
+        own = None if code else _LEADING_CODE.match(message)
+        self.code: str = own[1] if own else code or self.default_code
+        super().__init__(message if own else f"[{self.code}] {message}")
 
 
 class ConfigurationError(KeystateError):
@@ -43,8 +46,6 @@ class DeclarationError(KeystateError):
 
 class CheckpointError(KeystateError):
     """An operation on a checkpoint is not possible; the checkpoint is as it was."""
-
-    default_code = "KEYSTATE_CORRUPT_FILE"
 
 
 class StateAccessError(KeystateError):
@@ -66,43 +67,12 @@ class OutputTypeError(KeystateError, TypeError):
 
 
 class FunctionError(KeystateError):
-    """A user's function raised; the message starts with its own traceback."""
+    """A user's function raised; the message has its own traceback first."""
 
     default_code = "KEYSTATE_FUNCTION_FAILED"
 
 
 #: The codes that Python raises; docs/errors.md says what they and those of the JVM mean.
 CODES: frozenset[str] = frozenset(
-    {
-        "KEYSTATE_BAD_SETTING",
-        "KEYSTATE_CANNOT_EDIT",
-        "KEYSTATE_CONFIGURATION",
-        "KEYSTATE_CORRUPT_FILE",
-        "KEYSTATE_DECLARATION",
-        "KEYSTATE_ERROR",
-        "KEYSTATE_EXTENSION_MISSING",
-        "KEYSTATE_FUNCTION_FAILED",
-        "KEYSTATE_JAR_MISSING",
-        "KEYSTATE_MISSING_VERSION",
-        "KEYSTATE_NOT_ANSWERED",
-        "KEYSTATE_NOT_IN_CALL",
-        "KEYSTATE_NO_CURRENT_KEY",
-        "KEYSTATE_NO_SESSION",
-        "KEYSTATE_NO_SUCH_STATE",
-        "KEYSTATE_NO_WATERMARK",
-        "KEYSTATE_NULL_KEY",
-        "KEYSTATE_PICKLE_REFUSED",
-        "KEYSTATE_PROTOCOL",
-        "KEYSTATE_PROVIDER_MISSING",
-        "KEYSTATE_PYTHON_VERSION",
-        "KEYSTATE_RAW_STREAM",
-        "KEYSTATE_RESERVED_NAME",
-        "KEYSTATE_RESULT_TYPE",
-        "KEYSTATE_SPARK_CONNECT",
-        "KEYSTATE_SPARK_VERSION",
-        "KEYSTATE_STATE_CHANGED",
-        "KEYSTATE_STATE_ROW",
-        "KEYSTATE_STATE_TYPE",
-        "KEYSTATE_TASK_ENDED",
-    }
+    code for code, facts in read("errors").items() if "python" in facts["raisedBy"]
 )

@@ -249,7 +249,7 @@ def test_an_error_names_key_and_row_and_ends_the_others() -> None:
         with pytest.raises(FunctionError) as error:
             running.process_batch([("slow", 0), ("a", 1), ("bad", 2)])
         text = str(error.value)
-        assert text.startswith("ValueError: no such thing\nTraceback")
+        assert text.startswith("[KEYSTATE_FUNCTION_FAILED] ValueError: no such thing\nTraceback")
         assert 'raise ValueError("no such thing")' in text
         assert text.endswith("while processing key 'bad', row Row(key='bad', x=2)")
         assert "async_operator.py" not in text

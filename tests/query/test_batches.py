@@ -228,17 +228,17 @@ class Wrong(KeyedBatchFunction):
 @pytest.mark.parametrize(
     "what, message",
     [
-        ("type", "StateTypeError: state 's'"),
-        ("length", "StateTypeError: state 's'.*each of the batch's 1 keys.*got 3"),
-        ("field", "StateTypeError: state 'pair'.*no field 'total'"),
-        ("field within", "StateTypeError: state 'pair'.*no field 'd'"),
-        ("dict", "StateTypeError: state 'pair'.*no field 'total'"),
-        ("null", "StateTypeError: state 'whole'.*null"),
+        ("type", r"KEYSTATE_STATE_TYPE\] state 's'"),
+        ("length", r"KEYSTATE_STATE_TYPE\] state 's'.*each of the batch's 1 keys.*got 3"),
+        ("field", r"KEYSTATE_STATE_TYPE\] state 'pair'.*no field 'total'"),
+        ("field within", r"KEYSTATE_STATE_TYPE\] state 'pair'.*no field 'd'"),
+        ("dict", r"KEYSTATE_STATE_TYPE\] state 'pair'.*no field 'total'"),
+        ("null", r"KEYSTATE_STATE_TYPE\] state 'whole'.*null"),
         ("key", "StateAccessError.*batch.keys"),
         ("field of a result", "OutputTypeError.*no field 'c'"),
         ("column", "OutputTypeError.*key"),
         ("result", "OutputTypeError.*key"),
-        ("raise", "FunctionError: ValueError: mine"),
+        ("raise", r"KEYSTATE_FUNCTION_FAILED\] ValueError: mine"),
     ],
 )
 def test_misfits(spark: Any, what: str, message: str) -> None:

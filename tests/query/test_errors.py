@@ -97,7 +97,7 @@ MISTAKES = {
     WrongStateType: ["StateTypeError", "state 'count' of key 7", "expected bigint", "str 'two'"],
     WrongResult: ["OutputTypeError", "field 'count'", "expected bigint", "str 'two'"],
     WrongWidth: ["OutputTypeError", "2 fields", "(7, 2, 3)"],
-    Raises: ["FunctionError: KeyError: 'missing'", "in deeper", "while processing key 7"],
+    Raises: ["KeyError: 'missing'", "in deeper", "while processing key 7"],
     LateState: ["state 'late' was not declared", "in open()"],
     ChangedType: ["KEYSTATE_STATE_CHANGED", "State 'count'", "value<BIGINT>", "value<STRING>"],
     ChangedKind: ["KEYSTATE_STATE_CHANGED", "State 'count'", "value<BIGINT>", "list<BIGINT>"],
@@ -122,7 +122,7 @@ def test_the_users_own_traceback_comes_first(spark: Any) -> None:
     with pytest.raises(Exception) as failure:
         counts(Raises())(df).collect()
     text = str(failure.value)
-    own = text[text.index("FunctionError: KeyError") :]
+    own = text[text.index("FunctionError: [KEYSTATE_FUNCTION_FAILED] KeyError") :]
     assert own.index("in process_element") < own.index("in deeper") < own.index("while processing")
     assert "operator.py" not in own[: own.index("in process_element")]
 

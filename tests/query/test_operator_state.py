@@ -253,7 +253,7 @@ def test_declarations(spark: Any, what: str, message: str) -> None:
 @pytest.mark.parametrize(
     "what, message",
     [
-        ("snapshot", "FunctionError: ValueError: mine"),
+        ("snapshot", r"FunctionError: \[KEYSTATE_FUNCTION_FAILED\] ValueError: mine"),
         ("type", "state 's': expected bigint, got str 'x'"),
         ("key", "the stream is not keyed"),
     ],

@@ -100,13 +100,13 @@ def test_workers_use_the_running_interpreter_and_no_pandas_nor_numpy(scripts: An
 
 def test_extension_missing(scripts: Any) -> None:
     _, error = scripts["no extension"].communicate(timeout=300)
-    assert "ConfigurationError: spark.sql.extensions lacks" in error
+    assert "ConfigurationError: [KEYSTATE_EXTENSION_MISSING] spark.sql.extensions lacks" in error
     assert "keystate.configure(SparkSession.builder)" in error
 
 
 def test_jar_missing(scripts: Any) -> None:
     _, error = scripts["no jar"].communicate(timeout=300)
-    assert "ConfigurationError: Keystate's jar is not on the session's class path" in error
+    assert "[KEYSTATE_JAR_MISSING] Keystate's jar is not on the session's class path" in error
 
 
 def test_a_jar_for_another_spark(scripts: Any) -> None:

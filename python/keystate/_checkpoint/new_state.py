@@ -20,6 +20,7 @@ from keystate._spec import (
     check_names,
     resolve_schema,
 )
+from keystate._time_mode import STORED, time_mode_of
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError, StateTypeError
 from keystate.state import TypeLike
@@ -27,16 +28,12 @@ from keystate.state import TypeLike
 #: The name of the timers among the states.
 TIMERS = "$timers"
 
-#: The time modes that a checkpoint can have.
-TIME_MODES = ("none", "processing_time", "event_time")
-
 
 def spec_of(
     fn: Any, key: T.StructType, time_mode: str, max_parallelism: int | None
 ) -> OperatorSpec:
     """What a function declares, of which keyed state and timers can be written."""
-    if time_mode not in TIME_MODES:
-        raise DeclarationError(f"time_mode must be one of {TIME_MODES}, got {time_mode!r}")
+    time_mode_of(time_mode, STORED)
     two = isinstance(fn, (KeyedCoProcessFunction, CoMapFunction, CoFlatMapFunction))
     plan = two_input_plan(fn) if two else process_plan(fn)
     declared = Declared(key, key, key, None, max_parallelism, time_mode)

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from keystate._checkpoint.new_state import (
-    TIME_MODES,
     TIMERS,
     empty_stream,
     key_type_of,
@@ -23,6 +22,7 @@ from keystate._checkpoint.stored_types import stored_type
 from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
+from keystate._time_mode import STORED, TimeMode, time_mode_of
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
 
@@ -38,7 +38,7 @@ class OperatorDraft:
         number: its number while it is edited.
         reader: reads what it has in the checkpoint that is edited; ``None`` if it is new.
         max_parallelism: the number of key groups; ``None`` for that of a new query.
-        time_mode: which clock it goes by; empty for that of before.
+        time_mode: which clock it goes by.
         specs: its states by their present names; ``None`` for timers.
         stored: for a state that stays, the name that it has in the checkpoint.
         rows: for a state that is written, its rows.
@@ -51,7 +51,7 @@ class OperatorDraft:
     number: int
     reader: StateReader | None
     max_parallelism: int | None
-    time_mode: str
+    time_mode: TimeMode
     specs: dict[str, StateSpec | None]
     stored: dict[str, str] = field(default_factory=dict)
     rows: dict[str, DataFrame] = field(default_factory=dict)
@@ -133,9 +133,7 @@ class OperatorDraft:
         self.edited = self.regrouped = True
 
     def set_time_mode(self, time_mode: str) -> None:
-        if time_mode not in TIME_MODES:
-            raise DeclarationError(f"time_mode must be one of {TIME_MODES}, got {time_mode!r}")
-        self.time_mode = time_mode
+        self.time_mode = time_mode_of(time_mode, STORED)
         self.edited = True
 
     def rekey(
@@ -277,7 +275,7 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
         operator["id"],
         reader,
         operator["max_parallelism"],
-        "",
+        TimeMode.AS_BEFORE,
         specs,
         {
             name: name
@@ -314,7 +312,7 @@ def new_operator(
             )
     rows = {name: state_rows(df, known[name], key_type) for name, df in given.items()}
     return OperatorDraft(
-        number, None, max_parallelism, time_mode, known, {}, rows, key=key_type, edited=True
+        number, None, max_parallelism, spec.time_mode, known, {}, rows, key=key_type, edited=True
     )
 
 

@@ -134,9 +134,10 @@ class StateReader:
             ) from None
         if foreign:
             raise CheckpointError(
-                f"[KEYSTATE_CORRUPT_FILE] state '{state['name']}' of operator {operator} of "
+                f"state '{state['name']}' of operator {operator} of "
                 f"{self.checkpoint} has the type {foreign[0]}, which is not one of Spark's: "
-                "PySpark would run it to read the state"
+                "PySpark would run it to read the state",
+                code="KEYSTATE_CORRUPT_FILE",
             )
         return df
 

@@ -20,8 +20,9 @@ def stored_type(text: str, state: str) -> T.DataType:
     foreign = foreign_types(node)
     if foreign:
         raise CheckpointError(
-            f"[KEYSTATE_CORRUPT_FILE] state '{state}' has the type {foreign[0]}, which is not one "
-            "of Spark's: PySpark would run it to read the state"
+            f"state '{state}' has the type {foreign[0]}, which is not one "
+            "of Spark's: PySpark would run it to read the state",
+            code="KEYSTATE_CORRUPT_FILE",
         )
     field = {"name": "type", "type": node, "nullable": True, "metadata": {}}
     return T.StructType.fromJson({"type": "struct", "fields": [field]}).fields[0].dataType

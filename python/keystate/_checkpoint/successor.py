@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from keystate._checkpoint.editor import CheckpointEditor
+from keystate._time_mode import TimeMode
+from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 
 _TIMEOUT = "timeoutTimestamp"
@@ -119,8 +121,9 @@ def take_over(
     """
     order = list(operators)
     for number, successor in successors.items():
-        domain = "EVENT_TIME" if successor.time_mode == "event_time" else "PROCESSING_TIME"
-        old = SparkOperatorState(session, checkpoint, number, domain)
+        by_event_time = successor.time_mode == TimeMode.EVENT_TIME.value
+        domain = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
+        old = SparkOperatorState(session, checkpoint, number, domain.name)
         editor.drop_operator(number)
         order[order.index(number)] = successor.add_to(editor, old)
     editor.order_operators(order)

@@ -53,8 +53,9 @@ def stored_element(text: str, state: str) -> pa.Array:
         column.validate(full=True)  # reading it relies on its lengths
     except Exception as e:
         raise CheckpointError(
-            f"[KEYSTATE_CORRUPT_FILE] an element of state '{state}' in the checkpoint can't be "
-            f"read: {type(e).__name__}: {e}. Go on from an older checkpoint"
+            f"an element of state '{state}' in the checkpoint can't be "
+            f"read: {type(e).__name__}: {e}. Go on from an older checkpoint",
+            code="KEYSTATE_CORRUPT_FILE",
         ) from e
     return column
 

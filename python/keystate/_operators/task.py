@@ -22,6 +22,7 @@ from keystate._spec import (
     resolve_lasting_state,
     resolve_schema,
 )
+from keystate._time_mode import DECLARED, time_mode_of
 from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
@@ -33,8 +34,6 @@ from keystate.functions import (
 )
 from keystate.state import MapStateDescriptor, TypeLike
 from keystate.ttl import needs_notes
-
-_TIME_MODES = ("auto", "event_time", "processing_time", "none")
 
 
 class BroadcastElements:
@@ -104,10 +103,6 @@ def task_function(plan: FunctionPlan, declared: Declared) -> TaskFunction:
     Raises:
         DeclarationError: the function, one of its states or the schema is not well declared.
     """
-    if declared.time_mode not in _TIME_MODES:
-        raise DeclarationError(
-            f"time_mode must be one of {_TIME_MODES}, got {declared.time_mode!r}"
-        )
     output_type = _output_type(declared)
     check_columns(declared.row_type, "the input")
     check_columns(declared.key_type, "the key")
@@ -143,7 +138,7 @@ def operator_spec(plan: FunctionPlan, function: bytes, declared: Declared) -> Op
     return OperatorSpec(
         name=declared.name,
         max_parallelism=declared.max_parallelism,
-        time_mode=declared.time_mode,
+        time_mode=time_mode_of(declared.time_mode, DECLARED),
         timers=bool(plan.on_timer),
         states=states,
         broadcast=broadcast.states if broadcast is not None else (),

@@ -55,8 +55,6 @@ def from_json(value: Any, data_type: T.DataType) -> Any:
     Raises:
         StateTypeError: it is not one of that type.
     """
-    if value is None:
-        return None
     try:
         return _converted(value, data_type)
     except (ValueError, ArithmeticError, TypeError, LookupError) as e:
@@ -64,13 +62,15 @@ def from_json(value: Any, data_type: T.DataType) -> Any:
 
 
 def _converted(value: Any, data_type: T.DataType) -> Any:
+    if value is None:
+        return None
     if isinstance(data_type, T.StructType):
         parts = [value[name] for name in data_type.names] if isinstance(value, dict) else value
         if len(parts) != len(data_type):
             raise ValueError(f"it has {len(parts)} parts")
-        return tuple(from_json(part, field.dataType) for part, field in zip(parts, data_type))
+        return tuple(_converted(part, field.dataType) for part, field in zip(parts, data_type))
     if isinstance(data_type, T.ArrayType):
-        return [from_json(part, data_type.elementType) for part in value]
+        return [_converted(part, data_type.elementType) for part in value]
     if isinstance(data_type, T.DecimalType):
         return Decimal(str(value))
     if isinstance(data_type, T.DayTimeIntervalType):

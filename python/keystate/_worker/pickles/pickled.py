@@ -63,15 +63,17 @@ class Pickles:
                 elements.append(self._load(base64.b64decode(text, validate=True)))
             except Refused as e:
                 raise CheckpointError(
-                    f"[KEYSTATE_PICKLE_REFUSED] element {i} of the function's list in the "
+                    f"element {i} of the function's list in the "
                     f"checkpoint is a pickle with {e}. It is not read, for it could run anything. "
                     f"If the function put it there, add it to {SETTING}; else somebody else wrote "
-                    "into the checkpoint"
+                    "into the checkpoint",
+                    code="KEYSTATE_PICKLE_REFUSED",
                 ) from None
             except Exception as e:
                 raise CheckpointError(
-                    f"[KEYSTATE_CORRUPT_FILE] element {i} of the function's list in the checkpoint "
-                    f"can't be read: {type(e).__name__}: {e}. Go on from an older checkpoint"
+                    f"element {i} of the function's list in the checkpoint "
+                    f"can't be read: {type(e).__name__}: {e}. Go on from an older checkpoint",
+                    code="KEYSTATE_CORRUPT_FILE",
                 ) from e
         return elements
 

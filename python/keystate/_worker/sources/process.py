@@ -173,7 +173,8 @@ def _states_in(batch: int, header: str) -> list[Snapshot]:
                 raise TypeError(f"an element of '{name}' is no text")
     except Exception as e:
         raise CheckpointError(
-            f"[KEYSTATE_CORRUPT_FILE] the header of the source's file {batch}.source can't be "
-            f"understood: {type(e).__name__}: {e}. Restore the file, or start with a new checkpoint"
+            f"the header of the source's file {batch}.source can't be understood: "
+            f"{type(e).__name__}: {e}. Restore the file, or start with a new checkpoint",
+            code="KEYSTATE_CORRUPT_FILE",
         ) from e
     return list(states)

@@ -90,7 +90,7 @@ class BroadcastApiSuite extends AnyFunSuite with SessionFixture {
     val fired = run(Rule("gold", None))(Sale(8, "timer", 0)) ++ run()(Sale(9, "", 0))
     assert(fired.sorted == Seq("9 81 2", "timer 8 gold"))
     val nested = intercept[Exception](run(Rule("nested", None))())
-    assert(causes(nested).exists(_.contains("and not within itself")))
+    assert(causes(nested).exists(_.contains("[KEYSTATE_NOT_IN_CALL] applyToKeyedState can only")))
   }
 
   test("without keys") {

@@ -62,6 +62,27 @@ class OwnThread extends KeyedProcessFunction[Long, Long, String] {
   }
 }
 
+/** Emits what it hears where no timer fires, and asks for a key when its calls are over. */
+class AsksLate extends KeyedProcessFunction[Long, Long, String] {
+  @transient private var kept: Context = _
+
+  override def processElement(value: Long, ctx: Context, out: Collector[String]): Unit = {
+    kept = ctx
+    out.collect(AsksLate.heard(ctx.asInstanceOf[OnTimerContext].timeDomain()))
+  }
+
+  override def close(): Unit =
+    if (kept != null) AsksLate.atClose = AsksLate.heard(kept.getCurrentKey)
+}
+
+object AsksLate {
+  @volatile var atClose = ""
+
+  def heard(use: => Any): String =
+    try s"nothing, but $use"
+    catch { case e: KeystateException => e.code }
+}
+
 class EarlyEndSuite extends AnyFunSuite with SessionFixture {
   import spark.implicits._
 
@@ -95,5 +116,11 @@ class EarlyEndSuite extends AnyFunSuite with SessionFixture {
     assert(
       heard == Seq.fill(4)("KEYSTATE_NO_CURRENT_KEY") ++ Seq("KEYSTATE_NOT_IN_CALL", "1 1")
     )
+  }
+
+  test("a key outside of a call, and a domain where no timer fires, have Python's codes") {
+    def build(in: Dataset[Long]): Dataset[String] = in.keyBy(identity).process(new AsksLate)
+    assert(build(Seq(1L).toDS()).collect().toSeq == Seq("KEYSTATE_NOT_IN_CALL"))
+    assert(AsksLate.atClose == "KEYSTATE_NO_CURRENT_KEY")
   }
 }

@@ -129,6 +129,6 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
     }.contains("'t' is operator state, which has no time to live"))
     val timer = new Does(_ => (), _.timerService().registerEventTimeTimer(1))
     val failure = intercept[Exception](spark.range(3).as[Long].stream.process(timer).collect())
-    assert(failure.getMessage.contains("timers need a key"))
+    assert(failure.getMessage.contains("Timers need a key"))
   }
 }

@@ -436,6 +436,12 @@ object KeystateErrors {
       "withWatermark(column, delay) before keying, with time mode 'auto' or 'event_time'."
   )
 
+  def fieldMissing(what: String, field: String): KeystateException = new KeystateException(
+    ErrorCode.Protocol,
+    s"The Python package does not say '$field' of $what, which this jar needs: they are of different " +
+      "releases. Install the same version of both."
+  )
+
   /** For whoever comes after the task's end: a worker, a thread of a function, a reader of a
     * result.
     */
@@ -456,6 +462,22 @@ object KeystateErrors {
     s"State '$state', or an iterator over it, was used where its key is not being processed: use it " +
       "in processElement or onTimer only, in the thread that called them, and an iterator in the call " +
       "that made it."
+  )
+
+  def keyOutsideOfCall(): KeystateException = new KeystateException(
+    ErrorCode.NoCurrentKey,
+    "There is no current key outside of a call of the function: ask for it in processElement or " +
+      "onTimer."
+  )
+
+  def notInBroadcastElement(): KeystateException = new KeystateException(
+    ErrorCode.NotInCall,
+    "applyToKeyedState can only be called in processBroadcastElement, and not within itself."
+  )
+
+  def noTimerFires(): KeystateException = new KeystateException(
+    ErrorCode.NotInCall,
+    "timeDomain is of the timer that fires, and none does: ask for it in onTimer."
   )
 
   def notInCall(what: String): KeystateException = new KeystateException(

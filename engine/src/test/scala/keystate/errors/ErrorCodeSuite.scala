@@ -12,42 +12,45 @@ import keystate.Repository.root
 class ErrorCodeSuite extends AnyFunSuite {
   private def text(file: Path) = new String(Files.readAllBytes(file))
 
+  private def scalaSources: Seq[String] =
+    Seq("engine", "jvm").flatMap(module => sources(s"$module/src/main/scala", ".scala"))
+
   private def sources(folder: String, ending: String) = {
     val files = Files.walk(root.resolve(folder))
     try files.iterator.asScala.filter(_.toString.endsWith(ending)).map(text).toVector
     finally files.close()
   }
 
-  test("docs/errors.md lists the catalogue") {
-    val rows = text(root.resolve("docs/errors.md")).linesIterator.filter(_.startsWith("| `")).toSeq
-    assert(rows == ErrorCode.all.map { e =>
-      s"| `${e.name}` | ${e.sqlState} | ${e.meaning} | ${e.action} |"
-    })
-  }
-
   test("the catalogue is in order and complete") {
     val names = ErrorCode.all.map(_.name)
     assert(names == names.sorted.distinct)
-    val declared = "new ErrorCode\\(\\s*\"(KEYSTATE_[A-Z_]+)\"".r
-    val inFile = sources("engine/src/main/scala/keystate/errors", "ErrorCode.scala")
-      .flatMap(declared.findAllMatchIn(_).map(_.group(1)))
-    assert(inFile.sorted == names)
-    ErrorCode.all.foreach(e => assert(e.sqlState.length == 5, e))
+    ErrorCode.all.foreach { e =>
+      assert(e.sqlState.length == 5 && e.meaning.endsWith(".") && e.action.endsWith("."), e)
+      assert(e.raisedBy.nonEmpty && e.raisedBy.subsetOf(Set("python", "scala")), e)
+    }
   }
 
-  test("every code that Scala or Python names is in the catalogue, and each is used") {
+  test("the codes with a name in Scala are those that Scala raises, and each is used") {
+    val named = ErrorCode.getClass.getMethods.toSeq
+      .filter(m => m.getReturnType == classOf[ErrorCode] && m.getParameterCount == 0)
+    val codes = named.map(m => m.getName -> m.invoke(ErrorCode).asInstanceOf[ErrorCode])
+    assert(codes.map(_._2).sortBy(_.name) == ErrorCode.all.filter(_.raisedBy("scala")))
+    codes.foreach { case (name, code) =>
+      val words = code.name.stripPrefix("KEYSTATE_").split('_')
+      assert(name == words.map(_.toLowerCase.capitalize).mkString)
+    }
+    val used = scalaSources
+      .flatMap("ErrorCode\\.(\\w+)".r.findAllMatchIn(_).map(_.group(1)))
+      .toSet
+    assert(codes.map(_._1).filterNot(used) == Nil)
+  }
+
+  test("every code that a text of Scala or Python names is in the catalogue") {
     val known = ErrorCode.all.map(_.name).toSet
     val environment = Set("KEYSTATE_NATIVE", "KEYSTATE_REAL_TIME") // variables of it
-    val literal = "KEYSTATE_[A-Z_]*[A-Z]".r
-    val python = sources("python/keystate", ".py").flatMap(literal.findAllIn(_)).toSet
-    val scala = Seq("engine", "jvm")
-      .flatMap(module => sources(s"$module/src/main/scala", ".scala"))
-      .filterNot(_.contains("object ErrorCode"))
-    assert((python ++ scala.flatMap(literal.findAllIn(_))).diff(known ++ environment).isEmpty)
-    val used = scala.flatMap("ErrorCode\\.(\\w+)".r.findAllMatchIn(_).map(_.group(1))).toSet
-    def constant(name: String) =
-      name.stripPrefix("KEYSTATE_").split('_').map(_.toLowerCase.capitalize).mkString
-    assert(known.filterNot(name => used(constant(name)) || python(name)).isEmpty)
+    val texts = sources("python/keystate", ".py") ++ scalaSources
+    val named = texts.flatMap("KEYSTATE_[A-Z_]*[A-Z]".r.findAllIn(_)).toSet
+    assert(named.diff(known ++ environment).isEmpty)
   }
 
   test("an error has its code") {

@@ -1,13 +1,9 @@
 package keystate.settings
 
-import java.nio.file.Files
-
-import scala.jdk.CollectionConverters._
-
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.Repository
 import keystate.errors.BadSettingException
+import keystate.keygroup.KeyGroups
 
 class SettingsSuite extends AnyFunSuite {
   private def of(pairs: (String, String)*): String => Option[String] = pairs.toMap.get
@@ -50,16 +46,24 @@ class SettingsSuite extends AnyFunSuite {
     }
   }
 
-  test("README's table has these settings with these defaults") {
-    val table = Files.readAllLines(Repository.root.resolve("README.md")).asScala.collect {
-      case line if line.startsWith("| `spark.keystate.") =>
-        val Array(_, key, default, changes, _*) = line.split('|').map(_.trim): @unchecked
-        (key.replace("`", ""), default, changes)
-    }
-    assert(table.map(_._1).toSeq == Settings.all.map(_.key))
-    table.zip(Settings.all).foreach { case ((key, default, changes), setting) =>
-      setting.default.foreach(value => assert(default.replace("`", "") == value.toString, key))
-      assert(setting.meaning.nonEmpty && changes == "no" == setting.fixed, key)
-    }
+  test("each setting that Scala reads has a name, and its type") {
+    val named = Settings.getClass.getMethods.toSeq
+      .filter(m => m.getReturnType == classOf[Setting[_]] && m.getParameterCount == 0)
+      .map(_.invoke(Settings).asInstanceOf[Setting[_]].key)
+    // Python alone reads it.
+    assert(named.toSet == Settings.all.map(_.key).toSet - "spark.keystate.pickle.allow")
+    assert(Settings.Backend.of(of()) == "hashmap")
+    assert(Settings.RocksDBWriteBufferRatio.of(of()) == 0.5)
+    assert(!Settings.SyncFiles.of(of()) && Settings.OnRestart.of(of()) == "auto")
+  }
+
+  test("bounds that are written elsewhere too") {
+    val most = s"a whole number from 1 to ${KeyGroups.MaxMaxParallelism}"
+    assert(Seq(Settings.MaxParallelism, Settings.Parallelism).map(_.allowed) == Seq(most, most))
+  }
+
+  test("names of classes that a checkpoint may allow") {
+    val allowed = Seq("", "shop.Cart", " shop.Cart , shop.models.* ", "a.b,,c.d", "a.b,")
+    for (text <- allowed) Settings.check(of("spark.keystate.pickle.allow" -> text))
   }
 }

@@ -2,7 +2,7 @@ package keystate.windows
 
 import scala.collection.mutable
 
-import keystate.{Collector, OutputTag, RuntimeContext}
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
 
 /** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
   *
@@ -53,7 +53,7 @@ private[keystate] final class FixedWindowOperator(
   }
 
   override protected def fire(
-      of: Long,
+      of: TimeDomain,
       clock: Long,
       out: Collector[Any]
   ): Unit = if (of == domain) {

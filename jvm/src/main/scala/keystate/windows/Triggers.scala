@@ -2,7 +2,7 @@ package keystate.windows
 
 import java.time.Duration
 
-import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor}
+import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor, TimeDomain}
 import keystate.errors.KeystateErrors
 
 /** Does nothing when a timer fires, unless a subclass says so. Can be used with merging. */
@@ -167,7 +167,7 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
 
   protected def clearNext(ctx: TriggerContext): Unit = ctx.getPartitionedState(fireTime).clear()
 
-  protected def domain: Long
+  protected def domain: TimeDomain
   protected def register(time: Long, ctx: TriggerContext): Unit
   protected def delete(time: Long, ctx: TriggerContext): Unit
 
@@ -215,7 +215,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     ctx.deleteEventTimeTimer(window.maxTimestamp)
   }
 
-  override protected def domain: Long = WindowTimers.EventTime
+  override protected def domain: TimeDomain = TimeDomain.EVENT_TIME
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerEventTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =
@@ -253,7 +253,7 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
       TriggerResult.FIRE
     }
 
-  override protected def domain: Long = WindowTimers.ProcessingTime
+  override protected def domain: TimeDomain = TimeDomain.PROCESSING_TIME
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerProcessingTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =

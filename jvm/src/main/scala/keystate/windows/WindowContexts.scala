@@ -22,6 +22,7 @@ import keystate.{
   SortedMapStateDescriptor,
   State,
   StateDescriptor,
+  TimeDomain,
   ValueState,
   ValueStateDescriptor
 }
@@ -52,29 +53,29 @@ private[windows] final class CurrentWindow
 
   override def registerProcessingTimeTimer(time: Long): Unit =
     timers.set(
-      WindowTimers.ProcessingTime,
+      TimeDomain.PROCESSING_TIME,
       time,
       window,
       WindowTimers.ForTrigger,
       row.timerService()
     )
   override def registerEventTimeTimer(time: Long): Unit =
-    timers.set(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
+    timers.set(TimeDomain.EVENT_TIME, time, window, WindowTimers.ForTrigger, row.timerService())
   override def deleteProcessingTimeTimer(time: Long): Unit =
     timers.delete(
-      WindowTimers.ProcessingTime,
+      TimeDomain.PROCESSING_TIME,
       time,
       window,
       WindowTimers.ForTrigger,
       row.timerService()
     )
   override def deleteEventTimeTimer(time: Long): Unit =
-    timers.delete(WindowTimers.EventTime, time, window, WindowTimers.ForTrigger, row.timerService())
+    timers.delete(TimeDomain.EVENT_TIME, time, window, WindowTimers.ForTrigger, row.timerService())
 
-  override private[windows] def hasTimer(domain: Long, time: Long): Boolean =
+  override private[windows] def hasTimer(domain: TimeDomain, time: Long): Boolean =
     timers.contains(domain, time, window)
 
-  override private[windows] def hadTimer(domain: Long, time: Long): Boolean =
+  override private[windows] def hadTimer(domain: TimeDomain, time: Long): Boolean =
     merged.exists(timers.contains(domain, time, _))
 
   override def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S =

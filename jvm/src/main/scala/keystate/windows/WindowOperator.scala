@@ -2,7 +2,7 @@ package keystate.windows
 
 import scala.collection.mutable
 
-import keystate.{Collector, OutputTag, RuntimeContext}
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
 
 /** Windows of any assigner, trigger and evictor.
   *
@@ -44,7 +44,7 @@ private[keystate] final class WindowOperator(
     val time = timeOf(ctx)
     // What the watermark has passed in the last micro-batch fires before its late rows.
     if (byEventTime && time <= watermark + 1) {
-      pass(WindowTimers.EventTime, watermark, out)
+      pass(TimeDomain.EVENT_TIME, watermark, out)
       if (merging != null) removeLate(watermark)
     }
     var late = true
@@ -79,11 +79,11 @@ private[keystate] final class WindowOperator(
   private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
     timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
 
-  override protected def fire(of: Long, clock: Long, out: Collector[Any]): Unit =
+  override protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit =
     pass(of, clock, out)
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
-  private def pass(of: Long, until: Long, out: Collector[Any]): Unit = {
+  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
     if (of == domain && merging == null) {
       // Windows of a FixedWindowOperator, before a restart, have no timers here.
       val last = if (until == Long.MaxValue) until else until + 1
@@ -99,7 +99,7 @@ private[keystate] final class WindowOperator(
   }
 
   private def fireWindow(
-      of: Long,
+      of: TimeDomain,
       time: Long,
       key: WindowKey,
       whose: Int,
@@ -117,7 +117,7 @@ private[keystate] final class WindowOperator(
       // The operator's timer is from before a restart if it is at neither of these.
       if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
         val result =
-          if (of == WindowTimers.EventTime) trigger.onEventTime(time, window, at)
+          if (of == TimeDomain.EVENT_TIME) trigger.onEventTime(time, window, at)
           else trigger.onProcessingTime(time, window, at)
         act(result, key, holder, out)
       }

@@ -1,6 +1,13 @@
 package keystate.windows
 
-import keystate.{KeyOrder, KeyedStateStore, SortedMapState, SortedMapStateDescriptor, TimerService}
+import keystate.{
+  KeyOrder,
+  KeyedStateStore,
+  SortedMapState,
+  SortedMapStateDescriptor,
+  TimeDomain,
+  TimerService
+}
 
 /** A timer of a window. Python names the fields the same. */
 private[keystate] final case class WindowTimer(domain: Long, time: Long, end: Long, start: Long) {
@@ -32,51 +39,52 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
 
   /** Sets a timer; harmless if it is set already. */
   def set(
-      domain: Long,
+      domain: TimeDomain,
       time: Long,
       window: WindowKey,
       own: Int,
       service: TimerService
   ): Unit = {
-    val timer = WindowTimer(domain, time, window.end, window.start)
+    val timer = WindowTimer(stored(domain), time, window.end, window.start)
     val known = whose(timer)
     if ((known & own) == 0) {
       timers.put(timer, known | own)
       if (known == 0) {
-        if (domain == EventTime) service.registerEventTimeTimer(time)
+        if (domain == TimeDomain.EVENT_TIME) service.registerEventTimeTimer(time)
         else service.registerProcessingTimeTimer(time)
       }
     }
   }
 
   /** Whether a timer is set, for whomever. */
-  def contains(domain: Long, time: Long, window: WindowKey): Boolean =
-    timers.contains(WindowTimer(domain, time, window.end, window.start))
+  def contains(domain: TimeDomain, time: Long, window: WindowKey): Boolean =
+    timers.contains(WindowTimer(stored(domain), time, window.end, window.start))
 
   /** Deletes a timer; harmless if it is not set. */
   def delete(
-      domain: Long,
+      domain: TimeDomain,
       time: Long,
       window: WindowKey,
       own: Int,
       service: TimerService
   ): Unit = {
-    val timer = WindowTimer(domain, time, window.end, window.start)
+    val timer = WindowTimer(stored(domain), time, window.end, window.start)
     val known = whose(timer)
     if ((known & ~own) != 0) timers.put(timer, known & ~own)
     else if (known != 0) {
       timers.remove(timer)
-      val next = timers.ceilingEntry(WindowTimer(domain, time, Long.MinValue, Long.MinValue))
-      if (next == null || next.getKey.domain != domain || next.getKey.time != time)
+      val next =
+        timers.ceilingEntry(WindowTimer(stored(domain), time, Long.MinValue, Long.MinValue))
+      if (next == null || next.getKey.domain != stored(domain) || next.getKey.time != time)
         deleteOfKey(domain, time, service)
     }
   }
 
   /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
-  def pop(domain: Long, until: Long, service: TimerService): (WindowTimer, Int) = {
+  def pop(domain: TimeDomain, until: Long, service: TimerService): (WindowTimer, Int) = {
     val first =
-      timers.ceilingEntry(WindowTimer(domain, Long.MinValue, Long.MinValue, Long.MinValue))
-    if (first == null || first.getKey.domain != domain || first.getKey.time > until) null
+      timers.ceilingEntry(WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue))
+    if (first == null || first.getKey.domain != stored(domain) || first.getKey.time > until) null
     else {
       timers.remove(first.getKey)
       // Others at this time come next: the key's timer is not needed any more.
@@ -85,14 +93,18 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     }
   }
 
-  private def deleteOfKey(domain: Long, time: Long, service: TimerService): Unit =
-    if (domain == EventTime) service.deleteEventTimeTimer(time)
+  private def deleteOfKey(domain: TimeDomain, time: Long, service: TimerService): Unit =
+    if (domain == TimeDomain.EVENT_TIME) service.deleteEventTimeTimer(time)
     else service.deleteProcessingTimeTimer(time)
 }
 
 private[windows] object WindowTimers {
-  val EventTime = 0L
-  val ProcessingTime = 1L
+
+  /** A timer's domain as it is stored. */
+  private def stored(domain: TimeDomain): Long = domain match {
+    case TimeDomain.EVENT_TIME => 0
+    case TimeDomain.PROCESSING_TIME => 1
+  }
 
   // For whom a timer is. They can be added.
   val ForTrigger = 1

@@ -33,8 +33,8 @@ private[keystate] abstract class WindowedFunction private[windows] (
     with FunctionAdapter
     with LateRowsFunction {
   protected val byEventTime: Boolean = assigner.isEventTime
-  protected val domain: Long =
-    if (byEventTime) WindowTimers.EventTime else WindowTimers.ProcessingTime
+  protected val domain: TimeDomain =
+    if (byEventTime) TimeDomain.EVENT_TIME else TimeDomain.PROCESSING_TIME
   @transient protected var at: CurrentWindow = _
   @transient private var context: FunctionContext = _
 
@@ -64,20 +64,17 @@ private[keystate] abstract class WindowedFunction private[windows] (
   }
 
   override def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[Any]): Unit = {
-    val of = ctx.timeDomain() match {
-      case TimeDomain.EVENT_TIME => WindowTimers.EventTime
-      case TimeDomain.PROCESSING_TIME => WindowTimers.ProcessingTime
-    }
+    val of = ctx.timeDomain()
     val service = ctx.timerService()
     at.enter(ctx, service.currentWatermark())
     val clock =
-      if (of == WindowTimers.EventTime) service.currentWatermark()
+      if (of == TimeDomain.EVENT_TIME) service.currentWatermark()
       else service.currentProcessingTime()
     fire(of, math.max(timestamp, clock), out)
   }
 
   /** Called for a timer; all that are due until `clock` may fire. */
-  protected def fire(of: Long, clock: Long, out: Collector[Any]): Unit
+  protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit
 
   /** The row's event time, or if it needs none and has none, the time of the micro-batch. */
   protected def timeOf(ctx: Context): Long = {

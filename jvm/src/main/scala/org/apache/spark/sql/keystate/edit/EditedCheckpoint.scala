@@ -11,7 +11,7 @@ import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.QueryLogs
-import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
 /** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
   * an operator that is edited is written anew, that of the others is copied.
@@ -73,7 +73,10 @@ private[keystate] final class EditedCheckpoint(
       name = of.from.flatMap(source.record).flatMap(_.name),
       states = declared ++ of.spec.states,
       broadcast = Nil,
-      timeMode = if (of.spec.timeMode.isEmpty) of.from.fold("none")(timeMode) else of.spec.timeMode
+      timeMode = of.spec.timeMode match {
+        case TimeMode.AsBefore => of.from.fold[TimeMode](TimeMode.NoTime)(timeMode)
+        case other => other
+      }
     )
     val format = if (batch.ids.isEmpty) "1" else "2"
     new EmptyQuery(session, of.keys, spec).run(
@@ -96,10 +99,9 @@ private[keystate] final class EditedCheckpoint(
   }
 
   /** The time mode that Spark recorded of an operator. */
-  private def timeMode(operator: Long): String =
+  private def timeMode(operator: Long): TimeMode =
     parse(source.operatorProperties(operator)) \ "timeMode" match {
-      case JString("EventTime") => "event_time"
-      case JString("ProcessingTime") => "processing_time"
-      case _ => "none"
+      case JString(name) => TimeMode.recorded(name)
+      case _ => TimeMode.NoTime
     }
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 
 import keystate.{CheckpointListener, CheckpointedFunction, RichFunction}
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
 
 /** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
   *
@@ -53,10 +53,10 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       keys: Seq[Attribute],
       broadcast: Seq[StateSpec] = Nil
   ): OperatorSpec = {
-    if (!DeclaredFunction.TimeModes(timeMode))
-      throw KeystateErrors.declaration(
-        s"The time mode must be one of ${DeclaredFunction.TimeModes.mkString(", ")}, not $timeMode."
-      )
+    val mode = TimeMode.all.find(_.name == timeMode).getOrElse {
+      val known = TimeMode.all.map(_.name).mkString(", ")
+      throw KeystateErrors.declaration(s"The time mode must be one of $known, not $timeMode.")
+    }
     val keyed = states.map(_.spec)
     val lists = operatorStates.map(_.state.spec)
     if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
@@ -66,7 +66,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
     OperatorSpec(
       name,
       maxParallelism,
-      timeMode,
+      mode,
       calls.hasTimers,
       keyed,
       broadcast = broadcast,
@@ -109,8 +109,4 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       case NonFatal(e) =>
         throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
     }
-}
-
-private object DeclaredFunction {
-  private val TimeModes = Set("auto", "event_time", "processing_time", "none")
 }

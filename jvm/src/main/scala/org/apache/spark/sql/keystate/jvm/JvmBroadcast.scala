@@ -105,10 +105,7 @@ private[keystate] final class JvmBroadcast(
         descriptor: StateDescriptor[S],
         function: KeyedStateFunction[Any, S]
     ): Unit = {
-      if (row == null || applying)
-        throw KeystateErrors.declaration(
-          "applyToKeyedState can only be called in processBroadcastElement, and not within itself"
-        )
+      if (row == null || applying) throw KeystateErrors.notInBroadcastElement()
       val index = keyed.indexWhere(_.spec.name == descriptor.name)
       if (index < 0)
         throw KeystateErrors.declaration(

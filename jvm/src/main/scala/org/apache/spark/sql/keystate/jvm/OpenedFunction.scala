@@ -229,8 +229,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private var currentKey: Any = _
 
     override def getCurrentKey: Any = {
-      if (!cursor.isOpen)
-        throw KeystateErrors.declaration("there is no current key outside of a call")
+      if (!cursor.isOpen) throw KeystateErrors.keyOutsideOfCall()
       if (keyOf != cursor.element || !plainKey) {
         currentKey = key
         keyOf = cursor.element
@@ -255,7 +254,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private def rowTime: Long = context.inputs(input).eventTime.millis(row)
 
     override def timeDomain(): TimeDomain = {
-      if (timer == null) throw KeystateErrors.declaration("no timer is firing")
+      if (timer == null) throw KeystateErrors.noTimerFires()
       if (timer.domain == Timers.EventTime) TimeDomain.EVENT_TIME
       else TimeDomain.PROCESSING_TIME
     }
@@ -297,7 +296,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private def set(domain: Byte, time: Long, wanted: Boolean): Unit = {
       val timers = context.timers.getOrElse(
         throw KeystateErrors.declaration(
-          "timers need a key, and an onTimer method in the function"
+          "Timers need a key, and an onTimer method in the function."
         )
       )
       cursor.check(OwnFamilies.TimersName)

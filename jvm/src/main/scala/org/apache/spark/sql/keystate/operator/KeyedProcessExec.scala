@@ -29,7 +29,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
   TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode}
+import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
 
@@ -50,7 +50,7 @@ import org.apache.spark.sql.keystate.metrics.{
   SubtaskReports
 }
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Runs a keyed function over its partition of the keys, with the state in Keystate's store.
@@ -239,8 +239,8 @@ private[keystate] class KeyedProcessExec(
       throw KeystateErrors.timeModeChanged(
         StateChanges.describe(getStateInfo, spec.name),
         getStateInfo.operatorId,
-        spelled(before),
-        spelled(after)
+        TimeMode.recorded(before).name,
+        TimeMode.recorded(after).name
       )
     super.validateNewMetadata(old, now)
   }
@@ -265,7 +265,7 @@ private[keystate] class KeyedProcessExec(
     */
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
     nextTimer.value <= System.currentTimeMillis ||
-      (timeMode == TimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
+      (timeMode == SparkTimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
   private def reportsMetrics = spec.metrics || inRealTime
 
@@ -369,7 +369,7 @@ private[keystate] class KeyedProcessExec(
     RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
 
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
-    val byWatermark = timeMode == TimeMode.EventTime()
+    val byWatermark = timeMode == SparkTimeMode.EventTime()
     new OperatorTasks(
       function.runner(conf, pythonMetrics),
       spec,
@@ -499,12 +499,6 @@ private[keystate] class KeyedProcessExec(
 }
 
 private[keystate] object KeyedProcessExec {
-
-  /** A time mode as users give it. */
-  private def spelled(timeMode: String): String =
-    if (timeMode == TimeMode.EventTime().toString) "event_time"
-    else if (timeMode == TimeMode.ProcessingTime().toString) "processing_time"
-    else "none"
 
   // Names in a query's progress.
   val Undeclared = "keystateUndeclaredStates"

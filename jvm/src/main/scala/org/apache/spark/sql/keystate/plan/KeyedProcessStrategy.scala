@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference,
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan}
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
-import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.apache.spark.sql.streaming.{OutputMode, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.NullType
 
 import keystate.errors.KeystateErrors
@@ -15,7 +15,7 @@ import org.apache.spark.sql.keystate.operator.{
   OperatorFunction,
   RightSide
 }
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
 /** Plans [[KeyedProcess]], [[BroadcastProcess]] and [[TwoInputProcess]], in streams and in batch
   * queries.
@@ -81,7 +81,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   ): KeyedProcessExec = {
     val streaming = child.isStreaming
     val mode = timeMode(spec, streaming, watermark)
-    if (streaming && mode != TimeMode.EventTime())
+    if (streaming && mode != SparkTimeMode.EventTime())
       spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
       }
@@ -117,15 +117,15 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
 
-  private def timeMode(spec: OperatorSpec, streaming: Boolean, watermark: Boolean): TimeMode =
+  private def timeMode(spec: OperatorSpec, streaming: Boolean, watermark: Boolean): SparkTimeMode =
     spec.timeMode match {
-      case "auto" if watermark => TimeMode.EventTime()
-      case "auto" | "none" => TimeMode.None()
-      case "event_time" if watermark || !streaming => TimeMode.EventTime()
-      case "event_time" =>
+      case TimeMode.Auto if watermark => SparkTimeMode.EventTime()
+      case TimeMode.Auto | TimeMode.NoTime => SparkTimeMode.None()
+      case TimeMode.EventTime if watermark || !streaming => SparkTimeMode.EventTime()
+      case TimeMode.EventTime =>
         throw KeystateErrors.eventTimeWithoutWatermark(spec.name)
-      case "processing_time" => TimeMode.ProcessingTime()
-      case other => throw new IllegalArgumentException(s"unknown time mode '$other'")
+      case TimeMode.ProcessingTime => SparkTimeMode.ProcessingTime()
+      case TimeMode.AsBefore => throw new IllegalStateException("a query has no time mode before")
     }
 
   private def hasWatermark(plan: LogicalPlan): Boolean =

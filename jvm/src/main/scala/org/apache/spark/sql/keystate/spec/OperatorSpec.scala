@@ -5,6 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
+import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
 
 /** What is declared of one keyed operator.
   *
@@ -34,7 +35,7 @@ import keystate.checkpoint.OperatorState
 private[keystate] final case class OperatorSpec(
     name: Option[String],
     maxParallelism: Option[Int],
-    timeMode: String,
+    timeMode: TimeMode,
     timers: Boolean,
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
@@ -83,22 +84,23 @@ private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
 
   def fromJson(json: String): OperatorSpec = {
-    val root = JsonMethods.parse(json)
+    val declared = new Declared("an operator", JsonMethods.parse(json))
+    import declared.field
     OperatorSpec(
-      name = (root \ "name").extractOpt[String],
-      maxParallelism = (root \ "max_parallelism").extractOpt[Int],
-      timeMode = (root \ "time_mode").extract[String],
-      timers = (root \ "timers").extract[Boolean],
-      states = (root \ "states").children.map(StateSpec.fromJson),
-      broadcast = (root \ "broadcast").children.map(StateSpec.fromJson),
-      checkpointed = (root \ "checkpointed").extractOpt[Boolean].getOrElse(false),
-      rawKeyed = (root \ "raw_keyed").extractOpt[Boolean].getOrElse(false),
-      operatorStates = (root \ "operator_states").children.map(StateSpec.fromJson),
-      sideOutputs = (root \ "side_outputs").extractOpt[Boolean].getOrElse(false),
-      metrics = (root \ "metrics").extractOpt[Boolean].getOrElse(false),
-      lateOutputs = (root \ "late_outputs").children.map(_.extractOpt[Int]),
-      takesLateRows = (root \ "takes_late_rows").extractOpt[Boolean].getOrElse(false),
-      takesColumns = (root \ "takes_columns").extractOpt[Boolean].getOrElse(false)
+      name = field(DeclaredOperator.Name).extractOpt[String],
+      maxParallelism = field(DeclaredOperator.MaxParallelism).extractOpt[Int],
+      timeMode = TimeMode.byName(field(DeclaredOperator.TimeMode).extract[String]).get,
+      timers = field(DeclaredOperator.Timers).extract[Boolean],
+      states = field(DeclaredOperator.States).children.map(StateSpec.fromJson),
+      broadcast = field(DeclaredOperator.Broadcast).children.map(StateSpec.fromJson),
+      checkpointed = field(DeclaredOperator.Checkpointed).extract[Boolean],
+      rawKeyed = field(DeclaredOperator.RawKeyed).extract[Boolean],
+      operatorStates = field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
+      sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
+      metrics = field(DeclaredOperator.Metrics).extract[Boolean],
+      lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),
+      takesLateRows = field(DeclaredOperator.TakesLateRows).extract[Boolean],
+      takesColumns = field(DeclaredOperator.TakesColumns).extract[Boolean]
     )
   }
 }

@@ -9,6 +9,8 @@ import keystate.backend.{Layout, StateFamily}
 import keystate.errors.KeystateErrors
 import keystate.ttl.TimeToLive
 import org.apache.spark.sql.keystate.encoding.StoredOrder
+import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredState._
+import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredTtl
 
 /** How a state is stored. Reducing, aggregating and folding state store an accumulator as value. */
 private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
@@ -117,33 +119,33 @@ private[keystate] object StateSpec {
   }
 
   /** A state as Python declares it. */
-  def fromJson(json: JValue): StateSpec = StateSpec(
-    name = (json \ "name").extract[String],
-    kind = StateKind.byName((json \ "kind").extract[String]),
-    descriptor = (json \ "descriptor").extract[String],
-    valueType = DataType.fromJson(JsonMethods.compact(json \ "value_type")),
-    keyType = (json \ "key_type") match {
-      case JNothing | JNull => None
-      case keyType => Some(DataType.fromJson(JsonMethods.compact(keyType)))
-    },
-    order = StoredOrder.byName((json \ "order").extract[String]),
-    ttl = timeToLive(json \ "ttl")
-  )
+  def fromJson(json: JValue): StateSpec = {
+    val declared = new Declared("a state", json)
+    import declared.field
+    StateSpec(
+      name = field(Name).extract[String],
+      kind = StateKind.byName(field(Kind).extract[String]),
+      descriptor = field(Descriptor).extract[String],
+      valueType = dataType(field(ValueType)),
+      keyType = Option.when(field(KeyType) != JNull)(dataType(field(KeyType))),
+      order = StoredOrder.byName(field(Order).extract[String]),
+      ttl = Option.when(field(Ttl) != JNull)(timeToLive(field(Ttl)))
+    )
+  }
 
-  /** None if Python sends no time to live. */
-  private def timeToLive(json: JValue): Option[TimeToLive] = json match {
-    case JNothing | JNull => None
-    case _ =>
-      Some(
-        TimeToLive(
-          millis = (json \ "millis").extract[Long],
-          eventTime = (json \ "event_time").extract[Boolean],
-          updatedOnRead = (json \ "updated_on_read").extract[Boolean],
-          returnExpired = (json \ "return_expired").extract[Boolean],
-          sweepSize = (json \ "sweep_size").extract[Int],
-          sweepOnRecords = (json \ "sweep_on_records").extract[Boolean],
-          dropOnMerge = (json \ "drop_on_merge").extract[Boolean]
-        )
-      )
+  private def dataType(json: JValue) = DataType.fromJson(JsonMethods.compact(json))
+
+  private def timeToLive(json: JValue): TimeToLive = {
+    val declared = new Declared("a time to live", json)
+    import declared.field
+    TimeToLive(
+      millis = field(DeclaredTtl.Millis).extract[Long],
+      eventTime = field(DeclaredTtl.EventTime).extract[Boolean],
+      updatedOnRead = field(DeclaredTtl.UpdatedOnRead).extract[Boolean],
+      returnExpired = field(DeclaredTtl.ReturnExpired).extract[Boolean],
+      sweepSize = field(DeclaredTtl.SweepSize).extract[Int],
+      sweepOnRecords = field(DeclaredTtl.SweepOnRecords).extract[Boolean],
+      dropOnMerge = field(DeclaredTtl.DropOnMerge).extract[Boolean]
+    )
   }
 }

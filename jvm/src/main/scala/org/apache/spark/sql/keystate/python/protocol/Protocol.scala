@@ -1,6 +1,8 @@
 package org.apache.spark.sql.keystate.python.protocol
 
-/** All names in the messages, answers and questions between a task and its Python worker. */
+/** All names in the messages, answers and questions between a task and its Python worker, and in
+  * what declares an operator.
+  */
 private[keystate] object Protocol {
 
   /** The version of these names and their meaning. A worker with another one refuses the task. */
@@ -147,5 +149,45 @@ private[keystate] object Protocol {
   object Page {
     final val Key = "key"
     final val Value = "value"
+  }
+
+  /** Fields of the JSON that declares an operator, from Python to the jar. */
+  object DeclaredOperator {
+    final val Name = "name"
+    final val MaxParallelism = "max_parallelism"
+    final val TimeMode = "time_mode"
+    final val Timers = "timers"
+    final val States = "states"
+    final val Broadcast = "broadcast"
+    final val Checkpointed = "checkpointed"
+    final val RawKeyed = "raw_keyed"
+    final val OperatorStates = "operator_states"
+    final val SideOutputs = "side_outputs"
+    final val Metrics = "metrics"
+    final val LateOutputs = "late_outputs"
+    final val TakesLateRows = "takes_late_rows"
+    final val TakesColumns = "takes_columns"
+  }
+
+  /** Fields of one of its states. */
+  object DeclaredState {
+    final val Name = "name"
+    final val Kind = "kind"
+    final val Descriptor = "descriptor"
+    final val ValueType = "value_type"
+    final val KeyType = "key_type"
+    final val Order = "order"
+    final val Ttl = "ttl"
+  }
+
+  /** Fields of a state's time to live. */
+  object DeclaredTtl {
+    final val Millis = "millis"
+    final val EventTime = "event_time"
+    final val UpdatedOnRead = "updated_on_read"
+    final val ReturnExpired = "return_expired"
+    final val SweepSize = "sweep_size"
+    final val SweepOnRecords = "sweep_on_records"
+    final val DropOnMerge = "drop_on_merge"
   }
 }

@@ -11,7 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.state.Timer
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
 
 class PackedPartsSuite extends AnyFunSuite {
   private val text = StructType.fromDDL("s string")
@@ -83,7 +83,7 @@ class PackedPartsSuite extends AnyFunSuite {
         "i string, j binary"
     )
     val value = StateSpec("v", StateKind.Value, "value", LongType, None, StoredOrder.Natural)
-    val spec = OperatorSpec(None, None, "none", timers = false, states = Seq(value))
+    val spec = OperatorSpec(None, None, TimeMode.NoTime, timers = false, states = Seq(value))
     def fit(spec: OperatorSpec, rows: StructType = flat, output: StructType = flat) =
       PackedParts.fit(spec, rows, text, output)
     assert(fit(spec))

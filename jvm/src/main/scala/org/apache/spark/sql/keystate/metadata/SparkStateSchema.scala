@@ -2,12 +2,11 @@ package org.apache.spark.sql.keystate.metadata
 
 import java.util.UUID
 
-import scala.util.{Try, Using}
+import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.avro.SchemaConverters
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateVariableInfo,
@@ -181,7 +180,8 @@ private[keystate] object SparkStateSchema {
     case struct: StructType => inAvro(struct)
     case ArrayType(element, nullable) => ArrayType(inAvro(element), nullable)
     case MapType(StringType, value, nullable) => MapType(StringType, inAvro(value), nullable)
-    case other => if (Try(SchemaConverters.toAvroType(other)).isSuccess) other else BinaryType
+    case _: MapType | _: TimeType | _: AnsiIntervalType => BinaryType
+    case other => other
   }
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and

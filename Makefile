@@ -40,7 +40,7 @@ jars:
 
 # Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
 # from Maven Central. The others' jars are those of PySpark.
-$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find jvm/src/main)
+$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find engine/src/main jvm/src/main)
 $(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
@@ -169,5 +169,5 @@ smoke:
 	$(PYTHON) tests/smoke.py dist/keystate-*.whl 'pyspark==$(SPARK).*'
 
 clean:
-	rm -rf dist target jvm/target project/target project/project python/keystate/jars python/build \
+	rm -rf dist target engine/target jvm/target project/target project/project python/keystate/jars python/build \
 	  python/keystate/_compiled/*.so python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache

@@ -127,7 +127,7 @@ private[keystate] object SparkStateSchema {
       .flatMap(readSchemas(_, hadoopConf))
       .headOption
       .map(schema => groupingKey(schema.keySchema))
-      .getOrElse(throw KeystateErrors.noSchema(operator))
+      .getOrElse(throw KeystateErrors.noSchema(s"$operator"))
   }
 
   /** The key columns in the key of an entry, which for a map has the map's key too. */

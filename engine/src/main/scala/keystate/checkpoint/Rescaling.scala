@@ -1,11 +1,14 @@
 package keystate.checkpoint
 
 import keystate.backend.StateFamily
-import keystate.errors.{IncompatiblePartitionsException, MissingVersionException}
+import keystate.errors.{
+  IncompatiblePartitionsException,
+  MissingVersionException,
+  MixedPartitionsException
+}
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.version.{EntryCounts, Manifest, VersionFile}
-import keystate.errors.MixedPartitionsException
+import keystate.version.{EntryCounts, Manifest, VersionFile, VersionFinder}
 
 /** Gives a committed version of a store another partitioning: the same state over another number of
   * partitions.
@@ -52,7 +55,8 @@ object Rescaling {
   ): Seq[Option[String]] = {
     val old = Concurrently
       .map(ids.zipWithIndex) { case (id, partition) =>
-        readOf(storage, StoreLocation(operator, partition, store), version, id, ids.size)
+        val location = StoreLocation(operator, partition, store)
+        VersionFinder.readOf(storage, location, version, id, ids.size)
       }
       .toVector
     val maxParallelism = old.head.maxParallelism
@@ -65,43 +69,56 @@ object Rescaling {
         .flatten,
       parallelism
     )
-    val numKeys = old.map(_.numKeys).sum
-    val nextFamilyId = old.map(_.nextFamilyId).max
+    val common = old.head.copy(
+      baseId = None,
+      parallelism = Some(parallelism),
+      rescaledAt = Some(version),
+      numKeys = old.map(_.numKeys).sum / parallelism,
+      nextFamilyId = old.map(_.nextFamilyId).max,
+      families = families
+    )
     Concurrently.map(0 until parallelism) { partition =>
-      val location = StoreLocation(operator, partition, store)
-      val groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism)
       val id = ids.head.map(_ => newId())
-      val runs = for {
-        manifest <- donors(old, partition, groups)
-        taken = takenFrom(manifest, partition, old.size, groups)
-        run <- manifest.runs
-        part <- taken.filter(run.groups.intersects)
-      } yield run.copy(groups = run.groups.intersection(part))
-      val counts = families.flatMap { family =>
-        entryCounts(old, family.id, partition, groups).map(family.id -> _)
-      }.toMap
-      val manifest = old.head.copy(
-        id = id,
-        baseId = None,
-        parallelism = Some(parallelism),
-        partition = partition,
-        groups = groups,
-        rescaledAt = Some(version),
-        numKeys =
-          if (counts.size == families.size) counts.valuesIterator.map(_.total).sum
-          else numKeys / parallelism,
-        nextFamilyId = nextFamilyId,
-        families = families,
-        entryCounts = counts,
-        runs = runs
-      )
       VersionFile.write(
         storage,
-        location,
-        operatorStates.replace(manifest, subtaskStates(partition))
+        StoreLocation(operator, partition, store),
+        operatorStates.replace(
+          manifestOf(partition, parallelism, old, common).copy(id = id),
+          subtaskStates(partition)
+        )
       )
       id
     }
+  }
+
+  /** The manifest of a new partition; `common` has what all new ones have. Operator state is not in
+    * it yet.
+    */
+  private def manifestOf(
+      partition: Int,
+      parallelism: Int,
+      old: IndexedSeq[Manifest],
+      common: Manifest
+  ): Manifest = {
+    val groups = KeyGroups.rangeOf(partition, parallelism, common.maxParallelism)
+    val runs = for {
+      manifest <- donors(old, partition, groups)
+      taken = takenFrom(manifest, partition, old.size, groups)
+      run <- manifest.runs
+      part <- taken.filter(run.groups.intersects)
+    } yield run.copy(groups = run.groups.intersection(part))
+    val counts = common.families.flatMap { family =>
+      entryCounts(old, family.id, partition, groups).map(family.id -> _)
+    }.toMap
+    common.copy(
+      partition = partition,
+      groups = groups,
+      numKeys =
+        if (counts.size == common.families.size) counts.valuesIterator.map(_.total).sum
+        else common.numKeys,
+      entryCounts = counts,
+      runs = runs
+    )
   }
 
   /** Fails where a partition does not have the key groups that are its own among so many. */
@@ -181,7 +198,10 @@ object Rescaling {
     def isThere(partition: Int): Boolean =
       try {
         val location = StoreLocation(operator, partition, store)
-        read(storage, location, version, None, Some(parallelism)).partitions.contains(parallelism)
+        VersionFinder
+          .read(storage, location, version, None, Some(parallelism))
+          .partitions
+          .contains(parallelism)
       } catch { case _: MissingVersionException => false }
     isThere(0) && Concurrently.map(1 until parallelism)(isThere).forall(identity)
   }
@@ -205,75 +225,6 @@ object Rescaling {
         case None => VersionFile.read(storage, location, version, None).partitions
       }
       .distinct
-  }
-
-  /** Reads a version's file, as `read`; throws MixedPartitionsException for a version in another
-    * partitioning.
-    */
-  private[checkpoint] def readOf(
-      storage: CheckpointStorage,
-      location: StoreLocation,
-      version: Long,
-      id: Option[String],
-      parallelism: Int
-  ): Manifest = {
-    val manifest = read(storage, location, version, id, Some(parallelism))
-    manifest.partitions.filter(_ != parallelism).foreach { other =>
-      throw MixedPartitionsException.ofNumbers(location, version, other, parallelism)
-    }
-    manifest
-  }
-
-  /** Reads a version file. Where format v1 has one for each of several partitionings, it is that of the
-    * partitioning asked for, or if none is asked for, the newest.
-    */
-  private[checkpoint] def read(
-      storage: CheckpointStorage,
-      location: StoreLocation,
-      version: Long,
-      id: Option[String],
-      parallelism: Option[Int]
-  ): Manifest = {
-    def named(name: Option[String]) =
-      VersionFile.read(storage, location, version, name).copy(id = id)
-    parallelism.filter(_ => id.isEmpty) match {
-      case Some(n) =>
-        // Without a look first which of the two there is.
-        try named(Some(VersionFile.partitionsName(n)))
-        catch { case _: MissingVersionException => named(None) }
-      case None => named(nameOf(storage, location, version, id, parallelism))
-    }
-  }
-
-  /** The path of the version file that `read` reads. */
-  private[checkpoint] def file(
-      storage: CheckpointStorage,
-      location: StoreLocation,
-      version: Long,
-      id: Option[String],
-      parallelism: Option[Int]
-  ): String =
-    VersionFile.path(location, version, nameOf(storage, location, version, id, parallelism))
-
-  /** What follows the version in the file's name. */
-  private def nameOf(
-      storage: CheckpointStorage,
-      location: StoreLocation,
-      version: Long,
-      id: Option[String],
-      parallelism: Option[Int]
-  ): Option[String] = parallelism match {
-    case _ if id.isDefined => id
-    case Some(n) =>
-      Some(VersionFile.partitionsName(n)).filter { name =>
-        storage.exists(VersionFile.path(location, version, Some(name)))
-      }
-    case None =>
-      val names = for {
-        file <- storage.list(location.folder)
-        (`version`, Some(name)) <- VersionFile.parse(file.name)
-      } yield (file.modified, name)
-      names.maxOption.map(_._2)
   }
 
   /** The families of all partitions together, by id. Throws IncompatiblePartitionsException where

@@ -6,7 +6,7 @@ import scala.collection.mutable
 
 import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
-import keystate.version.{EntryCounts, Manifest, Run, VersionFile}
+import keystate.version.{EntryCounts, Manifest, Run, VersionFile, VersionFinder}
 
 /** Gives a committed version of a store another partitioning where keys go to partitions by hash modulo
   * the number of partitions, and not by key group: the stores of Spark's own operators.
@@ -37,7 +37,7 @@ final class Repartitioning(
     *   it is in another one
     */
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
-    Rescaling.readOf(storage, location(partition), version, id, partitions)
+    VersionFinder.readOf(storage, location(partition), version, id, partitions)
 
   /** All entries of an old partition, each with its family. */
   def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {

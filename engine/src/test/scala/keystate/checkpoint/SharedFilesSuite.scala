@@ -3,7 +3,7 @@ package keystate.checkpoint
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.files.StoreLocation
-import keystate.version.{FileSource, Run, VersionFile}
+import keystate.version.{FileSource, Run, VersionFile, VersionFinder}
 
 /** When files from before a rescale may go. */
 class SharedFilesSuite extends AnyFunSuite with StoreFixture {
@@ -57,7 +57,7 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
     /** As a late attempt does: the version again, made of other files. */
     def replace(version: Long, partition: Int, runs: Seq[Run]): Unit = {
       val at = location(partition)
-      val manifest = Rescaling.read(storage, at, version, None, Some(ids.size))
+      val manifest = VersionFinder.read(storage, at, version, None, Some(ids.size))
       VersionFile.write(storage, at, manifest.copy(runs = runs))
       ()
     }

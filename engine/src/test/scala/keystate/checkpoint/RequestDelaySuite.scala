@@ -8,7 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import keystate.backend.Layout
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoreLocation, StoredFile}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.version.{Manifest, VersionFile}
+import keystate.version.{Manifest, VersionFile, VersionFinder}
 
 /** A storage that takes its time: what can wait side by side does. */
 class RequestDelaySuite extends AnyFunSuite with StoreFixture {
@@ -56,7 +56,7 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
       assert(slow.requests.get <= 3600, "requests")
       (0 until 1500).foreach { partition =>
         val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
-        val manifest = Rescaling.read(storage, at, 7, renamed(partition), Some(1500))
+        val manifest = VersionFinder.read(storage, at, 7, renamed(partition), Some(1500))
         assert(manifest.groups == KeyGroups.rangeOf(partition, 1500, K))
       }
     }

@@ -17,6 +17,7 @@ import keystate.backend.{
 import keystate.errors.{
   KeyGroupsMismatchException,
   MaxParallelismMismatchException,
+  MixedPartitionsException,
   StateMismatchException
 }
 import keystate.files.{
@@ -29,8 +30,15 @@ import keystate.files.{
 }
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
-import keystate.version.{EntryCounts, FileSource, InlineSource, Manifest, Run, VersionFile}
-import keystate.errors.MixedPartitionsException
+import keystate.version.{
+  EntryCounts,
+  FileSource,
+  InlineSource,
+  Manifest,
+  Run,
+  VersionFile,
+  VersionFinder
+}
 
 /** One store. It loads a version into a backend, and commits the backend's changes as the next
   * version.
@@ -104,7 +112,7 @@ final class VersionedStore(
     else {
       unload()
       val start = System.nanoTime
-      open(Rescaling.read(storage, location, version, id, settings.partitions))
+      open(VersionFinder.read(storage, location, version, id, settings.partitions))
       lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
     }
   }
@@ -135,7 +143,7 @@ final class VersionedStore(
         val other = location.copy(partition = partition)
         val version =
           if (partition == location.partition) own
-          else Rescaling.read(storage, other, own.version, id, settings.partitions)
+          else VersionFinder.read(storage, other, own.version, id, settings.partitions)
         states.read(other, version)
       }
       .flatten
@@ -210,54 +218,25 @@ final class VersionedStore(
     * @param id
     *   the name of this attempt; None with checkpoint format v1
     */
-  def commit(id: Option[String]): Manifest = {
+  def commit(id: Option[String]): Manifest = orUnload {
+    val start = System.nanoTime
+    val base = manifest
     lazy val file = local.newFile()
-    var newest = Option.empty[Run]
-    def wroteFile = newest.exists(_.source match {
+    val newest = changesRun(file, base.version + 1, id)
+    val wroteFile = newest.exists(_.source match {
       case FileSource(path) => RunFiles.isSst(path)
       case _: InlineSource => false
     })
     try {
-      val start = System.nanoTime
-      val base = manifest
-      val version = base.version + 1
-      newest = changesRun(file, version, id)
-      val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
-      val entryCounts = families.iterator.map { family =>
-        family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
-      }.toMap
-      val next = base.copy(
-        version = version,
-        id = id,
-        baseId = base.id,
-        hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
-        numKeys = entryCounts.valuesIterator.map(_.total).sum,
-        nextFamilyId = nextFamilyId,
-        families = families.toSeq,
-        entryCounts = entryCounts,
-        runs = runs
-      )
+      val next = nextManifest(base, newest, id)
       val versionBytes = VersionFile.write(storage, location, next)
       backend match {
         case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
         case other => other.changesCommitted()
       }
       loaded = new Loaded(next, backend, current.later)
-      val newFiles =
-        runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
-      val requests = storage.counts
-      lastCommit = CommitStatistics(
-        millisSince(start),
-        newFiles.size + 1,
-        newFiles.map(_.bytes).sum + versionBytes,
-        requests - requestsTold
-      )
-      requestsTold = requests
+      tellOfCommit(start, base, next, versionBytes)
       next
-    } catch {
-      case e: Throwable =>
-        unload()
-        throw e
     } finally
       if (wroteFile) {
         file.delete()
@@ -265,12 +244,49 @@ final class VersionedStore(
       }
   }
 
+  /** The version after `base`, with the run of its changes. Compacts runs that are many. */
+  private def nextManifest(base: Manifest, newest: Option[Run], id: Option[String]): Manifest = {
+    val version = base.version + 1
+    val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
+    val entryCounts = families.iterator.map { family =>
+      family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
+    }.toMap
+    base.copy(
+      version = version,
+      id = id,
+      baseId = base.id,
+      hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
+      numKeys = entryCounts.valuesIterator.map(_.total).sum,
+      nextFamilyId = nextFamilyId,
+      families = families.toSeq,
+      entryCounts = entryCounts,
+      runs = runs
+    )
+  }
+
+  private def tellOfCommit(start: Long, base: Manifest, next: Manifest, versionBytes: Long): Unit = {
+    val newFiles =
+      next.runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
+    val requests = storage.counts
+    lastCommit = CommitStatistics(
+      millisSince(start),
+      newFiles.size + 1,
+      newFiles.map(_.bytes).sum + versionBytes,
+      requests - requestsTold
+    )
+    requestsTold = requests
+  }
+
   /** Undoes what was changed since the load or the last commit. */
-  def rollback(): Unit = if (isLoaded)
-    try {
-      backend.rollback()
-      resetFamilies()
-    } catch {
+  def rollback(): Unit = if (isLoaded) orUnload {
+    backend.rollback()
+    resetFamilies()
+  }
+
+  /** After a failure nothing is loaded. */
+  private def orUnload[T](body: => T): T =
+    try body
+    catch {
       case e: Throwable =>
         unload()
         throw e
@@ -281,7 +297,7 @@ final class VersionedStore(
 
   /** A version's manifest. It does not matter what is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
-    Rescaling.read(storage, location, version, id, settings.partitions)
+    VersionFinder.read(storage, location, version, id, settings.partitions)
 
   /** What a version changed in one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
@@ -296,7 +312,7 @@ final class VersionedStore(
 
   def exists(version: Long, id: Option[String]): Boolean =
     version == 0 || storage.exists(
-      Rescaling.file(storage, location, version, id, settings.partitions)
+      VersionFinder.file(storage, location, version, id, settings.partitions)
     )
 
   /** Merges runs, and deletes files that no retained version needs. May be called in any thread. */

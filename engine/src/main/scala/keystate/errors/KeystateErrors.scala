@@ -1,7 +1,5 @@
 package keystate.errors
 
-import org.apache.hadoop.fs.Path
-
 /** Makes the errors of the Spark side. */
 object KeystateErrors {
 
@@ -60,7 +58,7 @@ object KeystateErrors {
     )
   }
 
-  def noSchema(operator: Path): KeystateException = new KeystateException(
+  def noSchema(operator: String): KeystateException = new KeystateException(
     ErrorCode.NoSuchState,
     s"$operator has no description of a state's key: its query has not committed a batch yet."
   )
@@ -294,7 +292,7 @@ object KeystateErrors {
       "random number, a clock or the subtask's index, and without what keyed state holds."
   )
 
-  def cannotReplace(file: Path): KeystateException = new KeystateException(
+  def cannotReplace(file: String): KeystateException = new KeystateException(
     ErrorCode.CannotReplaceFile,
     s"The file system of $file does not replace a file by renaming another one to its name, and a " +
       "rescale needs that. The checkpoint is as it was: set the old number of partitions, or copy " +
@@ -307,7 +305,7 @@ object KeystateErrors {
       s"A query is running on $checkpoint${who.fold("")(": " + _)}. Stop it first."
     )
 
-  def fenced(checkpoint: Path, run: String, other: String): KeystateException =
+  def fenced(checkpoint: String, run: String, other: String): KeystateException =
     new KeystateException(
       ErrorCode.Fenced,
       s"The checkpoint $checkpoint was taken over by $other, so this $run ends; what it had " +
@@ -315,7 +313,7 @@ object KeystateErrors {
         "stop one of the two before you start it again."
     )
 
-  def damagedLog(file: Path, cause: Throwable): KeystateException = new KeystateException(
+  def damagedLog(file: String, cause: Throwable): KeystateException = new KeystateException(
     ErrorCode.CorruptFile,
     s"The log file $file is damaged: $cause. Restore it from a copy, or go on from a savepoint.",
     cause
@@ -351,7 +349,7 @@ object KeystateErrors {
     s"The logs of the checkpoint $location don't have batch $batch any more."
   )
 
-  def unfinished(checkpoint: Path): KeystateException = new KeystateException(
+  def unfinished(checkpoint: String): KeystateException = new KeystateException(
     ErrorCode.Unfinished,
     s"What was to make $checkpoint (a savepoint, an import, create or edit) was cut off, so not " +
       "all of it is there. Delete the folder and make it again. If it is being written just now, " +

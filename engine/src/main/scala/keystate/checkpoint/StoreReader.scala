@@ -7,7 +7,7 @@ import keystate.errors.{CheckpointException, MissingVersionException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
-import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
+import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile, VersionFinder}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
   * nothing. What is missing or damaged it reports as a [[CheckpointException]].
@@ -27,7 +27,7 @@ final class StoreReader(
 
   /** A version in the partitioning that a query with so many partitions reads. */
   def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
-    Rescaling.read(storage, location, version, id, Some(parallelism))
+    VersionFinder.read(storage, location, version, id, Some(parallelism))
 
   /** What a version's file has, of which `name` follows the version in its name. */
   def stored(version: Long, name: Option[String]): Manifest =
@@ -35,7 +35,7 @@ final class StoreReader(
 
   /** The path of the file that `manifest` reads, relative to the operator's folder. */
   def versionFile(version: Long, id: Option[String], parallelism: Int): String =
-    Rescaling.file(storage, location, version, id, Some(parallelism))
+    VersionFinder.file(storage, location, version, id, Some(parallelism))
 
   /** The entries of a state in the order of their groups and keys; close them. Those of the
     * operator group are not among them.

@@ -1,19 +1,17 @@
 package keystate.errors
 
-import org.apache.spark.SparkException
-
 /** An error that Keystate raises. Its message begins with the code and says what to do.
   *
   * @param errorCode
   *   its entry in the catalogue
   */
 class KeystateException(val errorCode: ErrorCode, message: String, cause: Throwable = null)
-    extends SparkException(s"[$errorCode] $message", cause) {
+    extends RuntimeException(s"[$errorCode] $message", cause) {
 
   /** The stable name of the kind of error: `KEYSTATE_...`. */
   def code: String = errorCode.name
 
-  /** Not named `getSqlState`: that method is for Spark's own error conditions. */
+  /** The SQLSTATE of the kind of error. */
   def sqlState: String = errorCode.sqlState
 }
 

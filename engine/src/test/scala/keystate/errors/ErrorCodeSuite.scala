@@ -12,6 +12,9 @@ import keystate.Repository.root
 class ErrorCodeSuite extends AnyFunSuite {
   private def text(file: Path) = new String(Files.readAllBytes(file))
 
+  private def scalaSources: Seq[String] =
+    Seq("engine", "jvm").flatMap(module => sources(s"$module/src/main/scala", ".scala"))
+
   private def sources(folder: String, ending: String) = {
     val files = Files.walk(root.resolve(folder))
     try files.iterator.asScala.filter(_.toString.endsWith(ending)).map(text).toVector
@@ -36,7 +39,7 @@ class ErrorCodeSuite extends AnyFunSuite {
       val words = code.name.stripPrefix("KEYSTATE_").split('_')
       assert(name == words.map(_.toLowerCase.capitalize).mkString)
     }
-    val used = sources("jvm/src/main/scala", ".scala")
+    val used = scalaSources
       .flatMap("ErrorCode\\.(\\w+)".r.findAllMatchIn(_).map(_.group(1)))
       .toSet
     assert(codes.map(_._1).filterNot(used) == Nil)
@@ -45,7 +48,7 @@ class ErrorCodeSuite extends AnyFunSuite {
   test("every code that a text of Scala or Python names is in the catalogue") {
     val known = ErrorCode.all.map(_.name).toSet
     val environment = Set("KEYSTATE_NATIVE", "KEYSTATE_REAL_TIME") // variables of it
-    val texts = sources("python/keystate", ".py") ++ sources("jvm/src/main/scala", ".scala")
+    val texts = sources("python/keystate", ".py") ++ scalaSources
     val named = texts.flatMap("KEYSTATE_[A-Z_]*[A-Z]".r.findAllIn(_)).toSet
     assert(named.diff(known ++ environment).isEmpty)
   }

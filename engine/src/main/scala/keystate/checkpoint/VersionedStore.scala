@@ -264,7 +264,12 @@ final class VersionedStore(
     )
   }
 
-  private def tellOfCommit(start: Long, base: Manifest, next: Manifest, versionBytes: Long): Unit = {
+  private def tellOfCommit(
+      start: Long,
+      base: Manifest,
+      next: Manifest,
+      versionBytes: Long
+  ): Unit = {
     val newFiles =
       next.runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
     val requests = storage.counts

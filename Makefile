@@ -40,7 +40,7 @@ jars:
 
 # Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
 # from Maven Central. The others' jars are those of PySpark.
-$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find jvm/src/main)
+$(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find engine/src/main jvm/src/main)
 $(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
@@ -82,9 +82,12 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
-# Files of tests are shared out to this many processes, each with a Spark session of its own.
-WORKERS ?= 2
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+# Files of tests are shared out to this many processes, each with a Spark session of its own, in the
+# order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
+# of its time. ONLY is for pytest's -m.
+WORKERS ?= 3
+ONLY ?=
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
 ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
@@ -97,10 +100,12 @@ endif
 # them closed.
 LOGS := target/spark$(SPARK)
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
+# Hundreds of processes import the same modules: they are compiled once, whatever is set outside.
+test: export PYTHONDONTWRITEBYTECODE =
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \
 	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \
-	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.quick || status=1; \
+	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.jvm_archive || status=1; \
 	$(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
 	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
@@ -164,5 +169,5 @@ smoke:
 	$(PYTHON) tests/smoke.py dist/keystate-*.whl 'pyspark==$(SPARK).*'
 
 clean:
-	rm -rf dist target jvm/target project/target project/project python/keystate/jars python/build \
+	rm -rf dist target engine/target jvm/target project/target project/project python/keystate/jars python/build \
 	  python/keystate/_compiled/*.so python/*.egg-info out spark-warehouse metastore_db derby.log .*_cache

@@ -1,5 +1,7 @@
 import java.util.Properties
 import scala.jdk.CollectionConverters._
+import scala.xml.Node
+import scala.xml.transform.{RewriteRule, RuleTransformer}
 
 val versions: Map[String, String] = {
   val properties = new Properties
@@ -52,13 +54,94 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.security.jgss/sun.security.krb5"
 ).map(opened => s"--add-opens=$opened=ALL-UNNAMED")
 
-/** Where tests have their temporary files. It is there while they run. */
-val temporary = file(sys.props("java.io.tmpdir")) / s"keystate-sbt-${ProcessHandle.current.pid}"
+/** Where tests have their temporary files. It is there as long as sbt runs. */
+val temporary = {
+  val folder = file(sys.props("java.io.tmpdir")) / s"keystate-sbt-${ProcessHandle.current.pid}"
+  sys.addShutdownHook(IO.delete(folder))
+  folder
+}
 
 ThisBuild / scalaVersion := versions("scala")
 
+// Suites run in two JVMs at a time, one after the other in each.
+Global / concurrentRestrictions := Seq(Tags.limitAll(4), Tags.limit(Tags.ForkedTestGroup, 2))
+
+lazy val sparkJars = taskKey[Seq[Attributed[File]]]("The jars that Spark brings.")
+
+/** Of the jars that Spark brings, those that the engine uses. */
+def isOfEngine(jar: Attributed[File]): Boolean =
+  Seq("rocksdbjni-", "lz4-java-", "jackson-databind-", "jackson-core-", "jackson-annotations-", "slf4j-api-")
+    .exists(name => jar.data.getName.startsWith(name))
+
+/** What both modules are compiled and tested with. */
+val common = Seq(
+  target := baseDirectory.value / "target" / s"spark$sparkLine",
+  scalacOptions ++= Seq(
+    "-release:17",
+    "-encoding:utf8",
+    "-deprecation",
+    "-feature",
+    "-unchecked",
+    "-Xlint",
+    "-Wdead-code",
+    "-Wextra-implicit",
+    "-Wvalue-discard",
+    "-Werror"
+  ),
+  libraryDependencies ++= Seq(
+    "org.scalatest" %% "scalatest" % versions("scalatest") % Test,
+    "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test
+  ),
+  Test / fork := true,
+  Test / testGrouping := {
+    val options = (Test / forkOptions).value
+    val dealt = (Test / definedTests).value.sortBy(_.name).zipWithIndex.groupBy(_._2 % 2)
+    dealt.toSeq.map { case (n, suites) =>
+      Tests.Group(s"suites $n", suites.map(_._1), Tests.SubProcess(options))
+    }
+  },
+  // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time.
+  Test / javaOptions ++=
+    Seq("-Xmx3g", "-Xss4m", "-XX:TieredStopAtLevel=1", s"-Djava.io.tmpdir=$temporary"),
+  Test / testOptions ++= Seq(
+    Tests.Setup(() => IO.createDirectory(temporary)),
+    Tests.Argument(TestFrameworks.ScalaTest, "-oD")
+  ),
+  // Spark's own suites take more than an hour: SLOW=1 ./sbt "jvm/testOnly *.Keystate*"
+  Test / testOptions ++= {
+    if (sys.env.contains("SLOW")) Nil
+    else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))
+  }
+)
+
+/** A POM without the dependency on a module of this build. */
+def withoutModule(id: String): Node => Node = new RuleTransformer(new RewriteRule {
+  override def transform(node: Node): Seq[Node] =
+    if (node.label == "dependency" && (node \ "artifactId").text.startsWith(id)) Nil else node
+}).transform(_).head
+
+/** What needs no Spark: backends, run and version files, checkpoints, settings and errors. It is in
+  * the jar of the module below. Spark is not on its class path.
+  */
+lazy val engine = project.settings(
+  common,
+  moduleName := "keystate-engine",
+  publish / skip := true,
+  // Facts that Python reads too.
+  Compile / resourceGenerators += Def.task {
+    Seq("errors.json", "settings.json").map { name =>
+      val copy = (Compile / resourceManaged).value / "keystate" / name
+      IO.copyFile((ThisBuild / baseDirectory).value / "python" / "keystate" / name, copy)
+      copy
+    }
+  },
+  Compile / unmanagedJars ++= (LocalProject("jvm") / sparkJars).value.filter(isOfEngine)
+)
+
 lazy val jvm = project
+  .dependsOn(engine % "compile->compile;test->test")
   .settings(
+    common,
     name := "Keystate",
     organization := "keystate",
     moduleName := s"keystate-spark$sparkLine",
@@ -67,7 +150,6 @@ lazy val jvm = project
     description := "Typed keyed state, timers and TTL, as in Flink, for Spark Structured Streaming",
     // A Maven repository of files, for --packages: make dist.
     publishTo := Some(MavenCache("dist", (ThisBuild / baseDirectory).value / "dist" / "maven")),
-    target := baseDirectory.value / "target" / s"spark$sparkLine",
     Seq(Compile, Test).flatMap { in =>
       Seq(
         in / unmanagedSourceDirectories += onlyFor(sparkLine, (in / sourceDirectory).value),
@@ -80,23 +162,7 @@ lazy val jvm = project
       )
     },
     licenses := Seq(License.Apache2),
-    scalacOptions ++= Seq(
-      "-release:17",
-      "-encoding:utf8",
-      "-deprecation",
-      "-feature",
-      "-unchecked",
-      "-Xlint",
-      "-Wdead-code",
-      "-Wextra-implicit",
-      "-Wvalue-discard",
-      "-Werror"
-    ),
     Compile / doc / scalacOptions -= "-Werror",
-    libraryDependencies ++= Seq(
-      "org.scalatest" %% "scalatest" % versions("scalatest") % Test,
-      "org.scalatestplus" %% "scalacheck-1-18" % s"${versions("scalatest")}.0" % Test
-    ),
     libraryDependencies ++= {
       if (!sparkIsPublished) Nil
       else
@@ -114,29 +180,14 @@ lazy val jvm = project
     },
     // In the build only: what is unmanaged does not get into the jar.
     Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
-    Test / fork := true,
-    Test / parallelExecution := false,
-    Test / javaOptions ++= sparkModuleOptions ++ Seq("-Xmx3g", "-Xss4m"),
-    Test / javaOptions += s"-Djava.io.tmpdir=$temporary",
-    Test / testOptions ++= Seq(
-      Tests.Setup(() => IO.createDirectory(temporary)),
-      Tests.Cleanup(() => IO.delete(temporary))
-    ),
+    sparkJars := (Compile / managedClasspath).value ++ (Compile / unmanagedJars).value,
+    Test / javaOptions ++= sparkModuleOptions,
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
-    Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
-    // Spark's own suites take more than an hour: SLOW=1 ./sbt "jvm/testOnly *.Keystate*"
-    Test / testOptions ++= {
-      if (sys.env.contains("SLOW")) Nil
-      else Seq(Tests.Argument(TestFrameworks.ScalaTest, "-l", "org.scalatest.tags.Slow"))
-    },
-    // Facts that Python reads too.
-    Compile / resourceGenerators += Def.task {
-      Seq("errors.json", "settings.json").map { name =>
-        val copy = (Compile / resourceManaged).value / "keystate" / name
-        IO.copyFile((ThisBuild / baseDirectory).value / "python" / "keystate" / name, copy)
-        copy
-      }
-    },
+    // The engine is in this jar, so nobody needs one of its own.
+    Compile / packageBin / mappings ++= (engine / Compile / packageBin / mappings).value,
+    Compile / packageSrc / mappings ++= (engine / Compile / packageSrc / mappings).value,
+    Compile / doc / sources ++= (engine / Compile / doc / sources).value,
+    pomPostProcess := withoutModule("keystate-engine"),
     Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map { name =>
       (ThisBuild / baseDirectory).value / name -> s"META-INF/$name"
     },

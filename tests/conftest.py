@@ -17,7 +17,7 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
-import tests.quick  # noqa: F401 (first of all, it makes the folder for temporary files)
+import tests.jvm_archive  # noqa: F401 (first of all, it makes the folder for temporary files)
 from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.
@@ -36,7 +36,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that need Spark. Few set the mark themselves: they start programs."""
+    """Marks the tests that need Spark. Few set the mark themselves: they start programs.
+
+    The longest ones come first, so that no process is left alone with one of them at the end.
+    """
+    items.sort(key=lambda item: item.path.parent.name not in ("fault", "stores"))
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or item.path.parent.name in WITH_SPARK:

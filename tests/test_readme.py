@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import quick
+from tests import jvm_archive
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -67,7 +67,7 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(RUN)
     pages = [(page, [code for code, _ in snippets]) for page, snippets in programs]
     (tmp_path / "pages.json").write_text(json.dumps(pages))
-    options = f"--conf spark.ui.enabled=false --driver-java-options '{quick.OPTIONS}'"
+    options = f"--conf spark.ui.enabled=false --driver-java-options '{jvm_archive.OPTIONS}'"
     run = subprocess.run(
         [sys.executable, "run.py", "pages.json"],
         cwd=tmp_path,
@@ -96,7 +96,11 @@ def test_pytest_examples_pass(tmp_path: Path) -> None:
 def test_every_setting_is_documented() -> None:
     sources = [
         path
-        for folder, name in (("jvm/src/main", "*.scala"), ("python/keystate", "*.py"))
+        for folder, name in (
+            ("engine/src/main", "*.scala"),
+            ("jvm/src/main", "*.scala"),
+            ("python/keystate", "*.py"),
+        )
         for path in (ROOT / folder).rglob(name)
     ]
     known = {key for path in sources for key in SETTING.findall(path.read_text())}
@@ -225,6 +229,5 @@ def test_pages_name_files_and_modules_that_exist() -> None:
 def _is_module(name: str) -> bool:
     """Whether it is a module of Python or Scala, or something in one of Python."""
     folder = name.replace(".", "/")
-    scala = ROOT / "jvm" / "src" / "main" / "scala" / folder
-    test = ROOT / "jvm" / "src" / "test" / "scala" / folder
-    return scala.is_dir() or test.is_dir() or pydoc.locate(name) is not None
+    scala = ROOT.glob(f"*/src/*/scala/{folder}")
+    return any(scala) or pydoc.locate(name) is not None

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
+from keystate._kinds import StateKind
 from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl
 from keystate._time_mode import TimeMode
 from keystate._types.ddl import parse_ddl
@@ -51,7 +52,7 @@ class StateSpec:
     """
 
     name: str
-    kind: str
+    kind: StateKind
     descriptor: str
     value_type: T.DataType
     key_type: T.DataType | None
@@ -80,7 +81,7 @@ class StateSpec:
         names = DeclaredState
         return {
             names.NAME: self.name,
-            names.KIND: self.kind,
+            names.KIND: self.kind.value,
             names.DESCRIPTOR: self.descriptor,
             names.VALUE_TYPE: self.type_with_defaults().jsonValue(),
             names.ORDER: self.order.value,
@@ -90,9 +91,7 @@ class StateSpec:
 
 
 def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
-    strategies = ttl.get_cleanup_strategies()
-    sweep = strategies.get_incremental_cleanup_strategy()
-    compaction = strategies.get_rocksdb_compact_filter_cleanup_strategy()
+    cleanup = ttl.get_cleanup_strategies()
     times, visibilities = StateTtlConfig.TtlTimeCharacteristic, StateTtlConfig.StateVisibility
     names = DeclaredTtl
     return {
@@ -101,9 +100,9 @@ def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
         names.UPDATED_ON_READ: ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
         names.RETURN_EXPIRED: ttl.get_state_visibility()
         is visibilities.ReturnExpiredIfNotCleanedUp,
-        names.SWEEP_SIZE: sweep.get_cleanup_size() if sweep is not None else 0,
-        names.SWEEP_ON_RECORDS: sweep is not None and sweep.run_cleanup_for_every_record(),
-        names.DROP_ON_MERGE: strategies.in_full_snapshot() or compaction is not None,
+        names.SWEEP_SIZE: cleanup.cleanup_size,
+        names.SWEEP_ON_RECORDS: cleanup.run_cleanup_for_every_record,
+        names.DROP_ON_MERGE: cleanup.in_full_snapshot,
     }
 
 

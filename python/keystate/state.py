@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from pyspark.sql.types import DataType
 
+from keystate._kinds import StateKind
 from keystate.aggregates import AggregateFunction, Reducer
 from keystate.ttl import StateTtlConfig as StateTtlConfig
 from keystate.ttl import Time as Time
@@ -315,12 +316,12 @@ class StateDescriptor(ABC):
         name: unique among the states of a function.
         value_type: type of the value, of a list's element, of a map's value, or of an accumulator.
         key_type: type of a map's keys.
-        kind: how the state is stored: ``value``, ``list``, ``map`` or ``sorted_map``.
+        kind: how the state is stored.
         descriptor: the kind of state, for messages.
         ttl: how long values live; ``None`` for ever.
     """
 
-    kind: str
+    kind: StateKind
     descriptor: str
     order = NATURAL
 
@@ -353,7 +354,7 @@ class StateDescriptor(ABC):
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`ValueState`; ``default`` is what ``value()`` gives when there is none."""
 
-    kind = "value"
+    kind = StateKind.VALUE
     descriptor = "value"
 
     # With a default there is always a value; else the value may be None.
@@ -377,7 +378,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
 class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`ListState` by the type of its elements."""
 
-    kind = "list"
+    kind = StateKind.LIST
     descriptor = "list"
 
     @overload
@@ -393,7 +394,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`MapState` by the types of its keys and values."""
 
-    kind = "map"
+    kind = StateKind.MAP
     descriptor = "map"
 
     @overload
@@ -409,7 +410,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 class SortedMapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`SortedMapState` by the types of its keys and values and its order."""
 
-    kind = "sorted_map"
+    kind = StateKind.SORTED_MAP
     descriptor = "sorted map"
 
     @overload
@@ -438,7 +439,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         value_type: type of the values.
     """
 
-    kind = "value"
+    kind = StateKind.VALUE
     descriptor = "reducing"
 
     def __init__(
@@ -464,7 +465,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
         acc_type: type of its accumulator.
     """
 
-    kind = "value"
+    kind = StateKind.VALUE
     descriptor = "aggregating"
 
     def __init__(
@@ -486,7 +487,7 @@ class FoldingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
         acc_type: type of the accumulator.
     """
 
-    kind = "value"
+    kind = StateKind.VALUE
     descriptor = "folding"
 
     def __init__(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 
 class Time:
@@ -89,89 +88,19 @@ class StateTtlConfig:
         #: The watermark; a value lives from its row's event time on. Not in Flink.
         EventTime = 1
 
+    @dataclass(frozen=True)
     class CleanupStrategies:
-        """How expired values are removed that no key comes across any more."""
+        """How expired values are removed that no key comes across any more.
 
-        class Strategies(enum.Enum):
-            """The strategies."""
+        Attributes:
+            cleanup_size: how many entries a task looks at for each one written; 0 for none.
+            run_cleanup_for_every_record: whether for each record, rather than each entry written.
+            in_full_snapshot: whether files are merged without expired values.
+        """
 
-            FULL_STATE_SCAN_SNAPSHOT = 0
-            INCREMENTAL_CLEANUP = 1
-            ROCKSDB_COMPACTION_FILTER = 2
-
-        class CleanupStrategy:
-            """Base of what configures a strategy."""
-
-        class EmptyCleanupStrategy(CleanupStrategy):
-            """A strategy without options."""
-
-        class IncrementalCleanupStrategy(CleanupStrategy):
-            """Looks at so many entries for each one written, or for each record."""
-
-            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
-                if type(cleanup_size) is not int or cleanup_size <= 0:
-                    raise ValueError(f"cleanup_size must be a positive int, got {cleanup_size!r}")
-                self._cleanup_size = cleanup_size
-                self._run_cleanup_for_every_record = bool(run_cleanup_for_every_record)
-
-            def get_cleanup_size(self) -> int:
-                """How many entries."""
-                return self._cleanup_size
-
-            def run_cleanup_for_every_record(self) -> bool:
-                """Whether for each record, rather than each entry written."""
-                return self._run_cleanup_for_every_record
-
-        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-            """Options of Flink's compaction filter; merging in the background takes its place."""
-
-            def __init__(
-                self,
-                query_time_after_num_entries: int,
-                periodic_compaction_time: datetime.timedelta | Time | None = None,
-            ) -> None:
-                self._query_time_after_num_entries = query_time_after_num_entries
-                self._periodic_compaction_time = periodic_compaction_time
-
-            def get_query_time_after_num_entries(self) -> int:
-                """After how many entries Flink asks for the time."""
-                return self._query_time_after_num_entries
-
-            def get_periodic_compaction_time(self) -> datetime.timedelta | Time | None:
-                """How often Flink compacts files that are not written to."""
-                return self._periodic_compaction_time
-
-        def __init__(
-            self, strategies: Mapping[Strategies, Any], is_cleanup_in_background: bool
-        ) -> None:
-            self._strategies = dict(strategies)
-            self._is_cleanup_in_background = is_cleanup_in_background
-
-        def is_cleanup_in_background(self) -> bool:
-            """Whether the default strategies apply where none was chosen."""
-            return self._is_cleanup_in_background
-
-        def in_full_snapshot(self) -> bool:
-            """Whether cleaning full snapshots was chosen."""
-            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
-
-        def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-            """The incremental strategy, chosen or by default."""
-            chosen: StateTtlConfig.CleanupStrategies.IncrementalCleanupStrategy | None
-            chosen = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
-            if chosen is None and self._is_cleanup_in_background:
-                return self.IncrementalCleanupStrategy(5, False)
-            return chosen
-
-        def get_rocksdb_compact_filter_cleanup_strategy(
-            self,
-        ) -> RocksdbCompactFilterCleanupStrategy | None:
-            """The compaction filter, chosen or by default."""
-            chosen: StateTtlConfig.CleanupStrategies.RocksdbCompactFilterCleanupStrategy | None
-            chosen = self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER)
-            if chosen is None and self._is_cleanup_in_background:
-                return self.RocksdbCompactFilterCleanupStrategy(1000)
-            return chosen
+        cleanup_size: int
+        run_cleanup_for_every_record: bool
+        in_full_snapshot: bool
 
     class Builder:
         """Builds a :class:`StateTtlConfig`; each method returns the builder."""
@@ -182,7 +111,8 @@ class StateTtlConfig:
             self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
             self._time = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
             self._in_background = True
-            self._strategies: dict[Any, Any] = {}
+            self._incremental: tuple[int, bool] | None = None
+            self._on_merge = False
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
             """Sets what makes a value live on."""
@@ -238,10 +168,8 @@ class StateTtlConfig:
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
             """Files are merged without what has expired, in the background."""
-            strategies = StateTtlConfig.CleanupStrategies
-            return self._clean(
-                strategies.Strategies.FULL_STATE_SCAN_SNAPSHOT, strategies.EmptyCleanupStrategy()
-            )
+            self._on_merge = True
+            return self
 
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
@@ -252,11 +180,10 @@ class StateTtlConfig:
                 cleanup_size: how many, for each entry that the function wrote or removed.
                 run_cleanup_for_every_record: for each record instead.
             """
-            strategies = StateTtlConfig.CleanupStrategies
-            return self._clean(
-                strategies.Strategies.INCREMENTAL_CLEANUP,
-                strategies.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record),
-            )
+            if type(cleanup_size) is not int or cleanup_size <= 0:
+                raise ValueError(f"cleanup_size must be a positive int, got {cleanup_size!r}")
+            self._incremental = cleanup_size, bool(run_cleanup_for_every_record)
+            return self
 
         def cleanup_in_rocksdb_compact_filter(
             self,
@@ -267,13 +194,7 @@ class StateTtlConfig:
 
             The arguments are accepted for Flink's sake: a merge goes by one time.
             """
-            strategies = StateTtlConfig.CleanupStrategies
-            return self._clean(
-                strategies.Strategies.ROCKSDB_COMPACTION_FILTER,
-                strategies.RocksdbCompactFilterCleanupStrategy(
-                    query_time_after_num_entries, periodic_compaction_time
-                ),
-            )
+            return self.cleanup_full_snapshot()
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
             """Leaves what expired under keys that never return to the chosen strategies."""
@@ -287,17 +208,13 @@ class StateTtlConfig:
                 TypeError: the time to live is no duration.
                 ValueError: it is less than a millisecond.
             """
-            return StateTtlConfig(
-                self._update_type,
-                self._visibility,
-                self._time,
-                self._ttl,
-                StateTtlConfig.CleanupStrategies(self._strategies, self._in_background),
+            by_default = (5, False) if self._in_background else (0, False)
+            cleanup = StateTtlConfig.CleanupStrategies(
+                *(self._incremental or by_default), self._on_merge or self._in_background
             )
-
-        def _clean(self, strategy: Any, options: Any) -> StateTtlConfig.Builder:
-            self._strategies[strategy] = options
-            return self
+            return StateTtlConfig(
+                self._update_type, self._visibility, self._time, self._ttl, cleanup
+            )
 
     @staticmethod
     def new_builder(ttl: datetime.timedelta | Time) -> StateTtlConfig.Builder:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests import quick
+from tests import jvm_archive
 
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -33,7 +33,7 @@ def running(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": quick.OPTIONS,
+        "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",

@@ -138,7 +138,7 @@ def test_order_in_a_query(
         },
     )
     # With two thirds of them, more than a page is asked for.
-    count, seed = 2_000, random.randrange(10**9)
+    count, seed = 1_600, random.randrange(10**9)
     fed = stream(STEPS)
     for step in ("fill", "change", "look"):
         fed.feed([(1, step)])

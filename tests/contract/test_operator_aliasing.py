@@ -21,7 +21,7 @@ from keystate import (
     ProcessFunction,
     SourceFunction,
 )
-from keystate._worker.operator_state.instance_state import InstanceStates
+from keystate._worker.operator_state.operator_states import OperatorStates
 from keystate._worker.sources.instance import Instance
 from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.sql import types as T
@@ -201,7 +201,7 @@ class Refills(SourceFunction):
 def instance(function: SourceFunction) -> Instance:
     schema = T.StructType().add("xs", T.ArrayType(T.LongType()))
     made = Instance("numbers", function, schema, 0, 1, 100)
-    made.open(InstanceStates({}, None, {}))
+    made.open(OperatorStates({}, None, {}))
     made.start()
     while not made.is_waiting():
         time.sleep(0.001)

@@ -23,7 +23,7 @@ import pytest
 from keystate import CheckpointError, StateTypeError, ValueStateDescriptor
 from keystate._codec.rows import row_maker
 from keystate._spec import resolve_state
-from keystate._worker.operator_state.instance_state import InstanceListState
+from keystate._worker.operator_state.operator_states import OperatorListState
 from keystate._worker.pickles.pickled import Pickles
 from pyspark.sql import Row
 
@@ -266,7 +266,7 @@ def test_a_module_that_is_permitted_is_its_classes(name: str) -> None:
 def test_fuzz() -> None:
     """Damaged elements are errors with a name, or other plain data."""
     pickles = Pickles()
-    state = InstanceListState(resolve_state(ValueStateDescriptor("v", "a long, b array<string>")))
+    state = OperatorListState(resolve_state(ValueStateDescriptor("v", "a long, b array<string>")))
     good = pickles.encode(PLAIN)
     old = [base64.b64encode(pickle.dumps(v, protocol=4)).decode() for v in PLAIN]
     state.update([(1, ["x", None]), (None, [])])

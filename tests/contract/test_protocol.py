@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from keystate import KeystateError
 from keystate import _protocol as protocol
+from keystate._kinds import StateKind
 from keystate._protocol import VERSION, Control, Part, broadcast_column, state_column
 from keystate._worker.task import TaskFunction
 from keystate.testing import KeyedProcessHarness
@@ -86,6 +87,14 @@ def test_names_are_written_nowhere_else() -> None:
     for path in [*package.glob("_worker/**/*.py"), *package.glob("testing/*.py")]:
         found = set(re.findall(r'"(\w+)"', path.read_text())) & only
         assert not found, f"{path.name}: {found}"
+
+
+def test_kinds_of_state_have_the_same_names_in_both_languages() -> None:
+    source = (SCALA.parents[2] / "spec/StateSpec.scala").read_text()
+    theirs = re.findall(r'case object \w+ extends StateKind\("(\w+)"', source)
+    theirs += re.findall(r'val Broadcast = "(\w+)"', source)
+    kept_by_keystate = {"operator_list", "raw_keyed", "timers", "broadcast_tag"}
+    assert {kind.value for kind in StateKind} - kept_by_keystate == set(theirs)
 
 
 class Emits(keystate.KeyedProcessFunction):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystate._worker.operator_state.instance_state import redistribute
+from keystate._worker.operator_state.operator_states import redistribute
 
 TABLE = json.loads(Path(__file__).with_name("redistribution_cases.json").read_text())
 

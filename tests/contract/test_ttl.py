@@ -371,22 +371,20 @@ def test_configuration() -> None:
     assert config.get_ttl() == Time(120_000)
     assert config.to_milliseconds() == 120_000
     assert config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
-    strategies = config.get_cleanup_strategies()
-    assert strategies.in_full_snapshot()
-    assert not strategies.is_cleanup_in_background()
-    incremental = strategies.get_incremental_cleanup_strategy()
-    assert (incremental.get_cleanup_size(), incremental.run_cleanup_for_every_record()) == (3, True)
-    rocksdb = strategies.get_rocksdb_compact_filter_cleanup_strategy()
-    assert rocksdb.get_query_time_after_num_entries() == 500
+    cleanup = StateTtlConfig.CleanupStrategies
+    assert config.get_cleanup_strategies() == cleanup(3, True, True)
 
     defaults = StateTtlConfig.new_builder(timedelta(days=1)).build()
     assert defaults.get_update_type() is StateTtlConfig.UpdateType.OnCreateAndWrite
     assert defaults.get_state_visibility() is StateTtlConfig.StateVisibility.NeverReturnExpired
-    assert (
-        defaults.get_cleanup_strategies().get_incremental_cleanup_strategy().get_cleanup_size() == 5
+    assert defaults.get_cleanup_strategies() == cleanup(5, False, True)
+    own = StateTtlConfig.new_builder(Time(1)).cleanup_incrementally(7, False).build()
+    assert own.get_cleanup_strategies() == cleanup(7, False, True)
+    bare = StateTtlConfig.new_builder(Time(1)).disable_cleanup_in_background()
+    assert bare.build().get_cleanup_strategies() == cleanup(0, False, False)
+    assert bare.cleanup_in_rocksdb_compact_filter(500).build().get_cleanup_strategies() == cleanup(
+        0, False, True
     )
-    bare = StateTtlConfig.new_builder(Time(1)).disable_cleanup_in_background().build()
-    assert bare.get_cleanup_strategies().get_incremental_cleanup_strategy() is None
 
     state = ValueStateDescriptor("x", "long")
     off = StateTtlConfig.new_builder(Time(1)).set_update_type(StateTtlConfig.UpdateType.Disabled)

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from tests.fault import batch_files, sessions
 
-PARTITIONS, KEYS, SIZE = 200, 1000, 1_200
-BATCHES = 3
+PARTITIONS, KEYS, SIZE = 200, 1500, 1_200
+BATCHES = 2
 
 
 def value(key: Column) -> Column:

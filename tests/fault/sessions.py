@@ -8,7 +8,7 @@ from typing import Any
 import keystate
 from pyspark.sql import SparkSession
 
-from tests import quick
+from tests import jvm_archive
 
 
 def builder(master: str, partitions: int | str) -> SparkSession.Builder:
@@ -19,8 +19,8 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
         .config("spark.sql.shuffle.partitions", str(partitions))
         .config("spark.shuffle.io.maxRetries", "1")
         .config("spark.shuffle.io.retryWait", "100ms")
-        .config("spark.driver.extraJavaOptions", quick.OPTIONS)
-        .config("spark.executor.extraJavaOptions", quick.OPTIONS)
+        .config("spark.driver.extraJavaOptions", jvm_archive.OPTIONS)
+        .config("spark.executor.extraJavaOptions", jvm_archive.OPTIONS)
     )
 
 

@@ -28,7 +28,7 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, Row
 
-from tests import quick
+from tests import jvm_archive
 
 SCHEMA = "key string, x long"
 
@@ -455,7 +455,7 @@ def test_command(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> No
         command = [sys.executable, "-m", "keystate", *arguments]
         return subprocess.Popen(
             command,
-            env={**os.environ, **quick.ENVIRONMENT},
+            env={**os.environ, **jvm_archive.ENVIRONMENT},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -19,7 +19,7 @@ from keystate import (
 )
 from keystate._operators.discovery import discover_states
 from keystate._spec import resolve_state
-from keystate._worker.contexts.context import RowContext
+from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.open_state import open_state
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import quick
+from tests import jvm_archive
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ def printed() -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(EXAMPLES), *EXPECTED],
         cwd="/",
-        env={**os.environ, **quick.ENVIRONMENT},
+        env={**os.environ, **jvm_archive.ENVIRONMENT},
         capture_output=True,
         text=True,
         timeout=400,

@@ -16,7 +16,7 @@ from examples.flights.reference import differences
 from examples.flights.results import close_views, open_views
 from examples.flights.summary import headline, print_tables
 from examples.flights.workspace import Workspace
-from tests import quick
+from tests import jvm_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +109,7 @@ def kill_demo_after(batches: int, workspace: Workspace) -> None:
         demo = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **quick.ENVIRONMENT},
+            env={**os.environ, **jvm_archive.ENVIRONMENT},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

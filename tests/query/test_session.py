@@ -16,7 +16,7 @@ import pytest
 from keystate import ConfigurationError, session
 from pyspark.sql import SparkSession
 
-from tests import quick
+from tests import jvm_archive
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +56,7 @@ def start(folder: Path, made: str, before: str = "") -> subprocess.Popen[str]:
         if key not in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
         and not key.startswith(("SPARK", "_PYSPARK", "PYSPARK"))
     }
-    environment |= quick.ENVIRONMENT
+    environment |= jvm_archive.ENVIRONMENT
     environment["PATH"] = f"{other}{os.pathsep}{environment['PATH']}"
     return subprocess.Popen(
         [sys.executable, str(script)],

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from keystate.session import FORMAT_KEY
 
-from tests import quick
+from tests import jvm_archive
 from tests.fault import faults
 from tests.fault.drivers import Started, committed
 from tests.stores.artifacts import jars_for_spark
@@ -46,7 +46,7 @@ def test_killed_after_deltas_commit_and_rescaled(
         "spark.jars": jars_for_spark("delta"),
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": quick.OPTIONS,
+        "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,
         "spark.databricks.delta.snapshotPartitions": "2",
         FORMAT_KEY: checkpoint_format,
         **faults.settings(tmp_path / "plan"),

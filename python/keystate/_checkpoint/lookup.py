@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from keystate._codec import codec, struct_codec
 from keystate._codec.misfits import Misfit
 from keystate._jvm import bridge
+from keystate._kinds import StateKind
 from keystate._types.plain import from_json
 from keystate.errors import StateTypeError
 
@@ -29,7 +30,7 @@ class Target:
         found = bridge.describe_state(session, checkpoint, operator, state)
         self.operator: int = found["operator"]
         self.name: str = found["state"]
-        self.kind: str = found["kind"]
+        self.kind = StateKind(found["kind"])
         self.key_type = T.StructType.fromJson(json.loads(found["key"]))
         self._value_codec = codec(T._parse_datatype_json_string(found["value_type"]))
         self.map_key_type: T.DataType | None = None
@@ -43,7 +44,7 @@ class Target:
             chosen.append("map_key")
         if chosen and self.map_key_type is None:
             raise ValueError(f"state '{self.name}' is no map, and has no {chosen[0]}")
-        if chosen and self.kind != "sorted_map" and chosen != ["map_key"]:
+        if chosen and self.kind != StateKind.SORTED_MAP and chosen != ["map_key"]:
             raise ValueError(f"state '{self.name}' is no sorted map: it has no ranges")
         if map_key is not None and len(chosen) > 1:
             raise ValueError("map_key is for one entry, start and end are for a range: give either")
@@ -61,7 +62,7 @@ class Target:
             return None
         values = self._value_codec.decode(found.column("value"))
         if self.map_key_type is None:
-            return values if self.kind == "list" else values[0]
+            return values if self.kind == StateKind.LIST else values[0]
         if map_key is not None:
             return values[0]
         keys = codec(self.map_key_type).decode(found.column("key"))

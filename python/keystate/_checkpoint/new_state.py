@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from keystate._kinds import StateKind
 from keystate._operators.declared import Input, Operator
 from keystate._operators.pickling import pickled
 from keystate._operators.plans import process_plan, two_input_plan
@@ -89,8 +90,8 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     if not isinstance(df, DataFrame) or df.isStreaming:
         raise DeclarationError(f"state '{name}': expected a batch DataFrame, got {df!r}")
     check_distinct(df.schema, f"the DataFrame of state '{name}'")
-    columns = [] if spec is not None and spec.kind == "broadcast" else [_key(df, name, key)]
-    if spec is not None and spec.kind == "list":
+    columns = [] if spec is not None and spec.kind == StateKind.BROADCAST else [_key(df, name, key)]
+    if spec is not None and spec.kind == StateKind.LIST:
         given = "position" in df.columns
         columns.append(
             _typed(df, name, "position", T.LongType(), "") if given
@@ -108,10 +109,9 @@ def _entry_columns(spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
             ("time_domain", T.StringType(), ""),
             ("expiration_timestamp_ms", T.LongType(), ""),
         ]
-    if spec.kind == "list":
+    if spec.kind == StateKind.LIST:
         return [("list_element", spec.value_type, "value")]
-    if spec.kind in ("map", "sorted_map", "broadcast"):
-        assert spec.key_type is not None
+    if spec.key_type is not None:
         return [
             ("user_map_key", spec.key_type, "key"),
             ("user_map_value", spec.value_type, "value"),

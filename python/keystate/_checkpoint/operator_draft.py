@@ -17,17 +17,17 @@ from keystate._checkpoint.new_state import (
     spec_of,
     state_rows,
 )
+from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
-from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
+from keystate._kinds import KEYED, StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
 from keystate._time_mode import STORED, TimeMode, time_mode_of
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
 
 _RAW_KEYED = "$raw_keyed"
-_NOT_KEYED = ("broadcast", "operator_list", "raw_keyed")
 
 
 @dataclass
@@ -55,7 +55,7 @@ class OperatorDraft:
     specs: dict[str, StateSpec | None]
     stored: dict[str, str] = field(default_factory=dict)
     rows: dict[str, DataFrame] = field(default_factory=dict)
-    lists: SubtaskLists | None = None
+    lists: OperatorLists | None = None
     key: T.StructType | None = None
     edited: bool = False
     regrouped: bool = False
@@ -66,7 +66,7 @@ class OperatorDraft:
         spec = self._spec(state)
         if state in self.rows:
             return self.rows[state]
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             return self.lists.read(session, state)
         if state not in self.stored:
@@ -76,7 +76,7 @@ class OperatorDraft:
                 code="KEYSTATE_NO_SUCH_STATE",
             )
         df = self._reader().read(self.stored[state], self.number)
-        if spec is not None and spec.kind == "broadcast":
+        if spec is not None and spec.kind == StateKind.BROADCAST:
             return df
         key = df.schema["key"].dataType
         assert isinstance(key, T.StructType)
@@ -84,13 +84,13 @@ class OperatorDraft:
 
     def replace(self, state: str, df: DataFrame) -> None:
         spec = self._spec(state)
-        if spec is not None and spec.kind == "raw_keyed":
+        if spec is not None and spec.kind == StateKind.RAW_KEYED:
             raise DeclarationError("raw keyed state can only be dropped")
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.replace(state, df)
         else:
-            keyed = spec is None or spec.kind != "broadcast"
+            keyed = spec is None or spec.kind != StateKind.BROADCAST
             self.rows[state] = state_rows(df, spec, self.key_type() if keyed else T.StructType())
         self._changed(state)
 
@@ -103,7 +103,7 @@ class OperatorDraft:
 
     def drop(self, state: str) -> None:
         spec = self._spec(state)
-        if spec is not None and spec.kind == "operator_list":
+        if spec is not None and spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.drop(state)
         self.specs.pop(state)
@@ -112,10 +112,10 @@ class OperatorDraft:
 
     def rename(self, state: str, name: str) -> None:
         spec = self._spec(state)
-        if spec is None or spec.kind == "raw_keyed":
+        if spec is None or spec.kind == StateKind.RAW_KEYED:
             raise DeclarationError(f"'{state}' has no other name")
         self._check_free(name)
-        if spec.kind == "operator_list":
+        if spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None
             self.lists.rename(state, name)
         self.specs[name] = dataclasses.replace(spec, name=name)
@@ -141,9 +141,7 @@ class OperatorDraft:
     ) -> None:
         key_type = key_type_of(key)
         keyed = {
-            name: spec
-            for name, spec in self.specs.items()
-            if spec is None or spec.kind not in _NOT_KEYED
+            name: spec for name, spec in self.specs.items() if spec is None or spec.kind in KEYED
         }
         rows = {
             name: state_rows(change(self.read(session, name)), spec, key_type)
@@ -173,15 +171,15 @@ class OperatorDraft:
         new = [
             spec
             for name, spec in self.specs.items()
-            if spec is not None and name not in self.stored and spec.kind != "operator_list"
+            if spec is not None and name not in self.stored and spec.kind != StateKind.OPERATOR_LIST
         ]
         spec = OperatorSpec(
             None,
             self.max_parallelism,
             self.time_mode,
             TIMERS in self.specs,
-            tuple(one for one in new if one.kind != "broadcast"),
-            broadcast=tuple(one for one in new if one.kind == "broadcast"),
+            tuple(one for one in new if one.kind != StateKind.BROADCAST),
+            broadcast=tuple(one for one in new if one.kind == StateKind.BROADCAST),
         )
         check_names(spec)
         return bridge.WrittenOperator(
@@ -213,7 +211,7 @@ class OperatorDraft:
     def _is_keyed(self) -> bool:
         """Whether a key is known or needed: an operator without keyed state has none to be read."""
         return self._known_key() is not None or any(
-            spec is None or spec.kind not in _NOT_KEYED for spec in self.specs.values()
+            spec is None or spec.kind in KEYED for spec in self.specs.values()
         )
 
     def _has_raw_keyed(self) -> bool:
@@ -256,16 +254,16 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
         name, known = state["name"], state["properties"]
         if name == OPERATOR_STATE:
             lists = reader.lists(operator["id"])
-            specs.update((one, _unkeyed(one, "operator_list")) for one in lists.names)
+            specs.update((one, _unkeyed(one, StateKind.OPERATOR_LIST)) for one in lists.names)
         elif name == _RAW_KEYED:
-            specs[name] = _unkeyed(name, "raw_keyed")
+            specs[name] = _unkeyed(name, StateKind.RAW_KEYED)
         elif name == TIMERS:
             specs[name] = None
         elif "valueType" in known:
             key = known.get("keyType")
             specs[name] = StateSpec(
                 name,
-                state["kind"],
+                StateKind(state["kind"]),
                 state["kind"],
                 stored_type(known["valueType"], name),
                 None if key is None else stored_type(key, name),
@@ -280,7 +278,7 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
         {
             name: name
             for name, spec in specs.items()
-            if spec is None or spec.kind != "operator_list"
+            if spec is None or spec.kind != StateKind.OPERATOR_LIST
         },
         lists=lists,
     )
@@ -316,5 +314,5 @@ def new_operator(
     )
 
 
-def _unkeyed(name: str, kind: str) -> StateSpec:
-    return StateSpec(name, kind, kind, T.BinaryType(), None)
+def _unkeyed(name: str, kind: StateKind) -> StateSpec:
+    return StateSpec(name, kind, kind.value, T.BinaryType(), None)

@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
-from keystate._checkpoint.subtask_lists import OPERATOR_STATE, SubtaskLists
 from keystate._jvm import bridge
+from keystate._kinds import COLLECTIONS, KEYED, StateKind
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -39,15 +40,15 @@ class StateReader:
         """A state, as :func:`keystate.admin.read_state` tells."""
         chosen, kind = self._choose(state, operator)
         batch = self._batch(chosen, version)
-        if kind["kind"] == "timers":
+        if kind["kind"] == StateKind.TIMERS:
             return self._timers(chosen, batch)
-        if kind["kind"] == "broadcast":
+        if kind["kind"] == StateKind.BROADCAST:
             return bridge.broadcast_state(
                 self._session, self.checkpoint, chosen["id"], batch, kind["name"]
             )
-        if kind["kind"] == "operator_list":
+        if kind["kind"] == StateKind.OPERATOR_LIST:
             return self._lists(chosen, batch).read(self._session, kind["name"])
-        if kind["kind"] == "raw_keyed":
+        if kind["kind"] == StateKind.RAW_KEYED:
             raise CheckpointError(
                 f"the raw keyed state of operator {chosen['id']} can't be read: only the function "
                 "that wrote it knows what its bytes mean",
@@ -55,7 +56,7 @@ class StateReader:
             )
         return self._keyed(chosen["id"], batch, kind)
 
-    def lists(self, operator: int) -> SubtaskLists:
+    def lists(self, operator: int) -> OperatorLists:
         """An operator's operator state after the last batch."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         return self._lists(chosen, self._batch(chosen, None))
@@ -64,10 +65,10 @@ class StateReader:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         for state in chosen["states"]:
-            if state["kind"] in _KEYED:
+            if state["kind"] in KEYED:
                 newest = self._batch(chosen, None)
                 key = self._loaded(operator, newest, state).schema["key"].dataType
-            elif state["kind"] == "timers" and "keyType" in state["properties"]:
+            elif state["kind"] == StateKind.TIMERS and "keyType" in state["properties"]:
                 key = stored_type(state["properties"]["keyType"], state["name"])
             else:
                 continue
@@ -75,9 +76,9 @@ class StateReader:
             return key
         return None
 
-    def _lists(self, operator: dict[str, Any], batch: int) -> SubtaskLists:
+    def _lists(self, operator: dict[str, Any], batch: int) -> OperatorLists:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
-        return SubtaskLists(
+        return OperatorLists(
             json.loads(state["properties"].get("types", "{}")),
             bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
         )
@@ -117,7 +118,7 @@ class StateReader:
             .option("batchId", batch)
             .option("stateVarName", state["name"])
         )
-        if state["kind"] in ("list", "map", "sorted_map"):
+        if state["kind"] in COLLECTIONS:
             reader = reader.option("flattenCollectionTypes", True)
         try:
             df = reader.load(self.checkpoint)
@@ -180,14 +181,11 @@ class StateReader:
         return fitting[0]
 
 
-_KEYED = ("value", "list", "map", "sorted_map")
-
-
 def unread_type(state: dict[str, Any]) -> str | None:
     """A type in a state that Spark's statestore source does not read; ``None`` if there is none."""
     known = state["properties"]
     for name in ("valueType", "keyType"):
-        if name in known and state["kind"] in _KEYED:
+        if name in known and state["kind"] in KEYED:
             found = _unread_part(stored_type(known[name], state["name"]))
             if found is not None:
                 return found.simpleString()
@@ -220,7 +218,7 @@ def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:
     for state in operator["states"]:
         if state["name"] == OPERATOR_STATE:
             types = json.loads(state["properties"].get("types", "{}"))
-            states += [{"name": name, "kind": "operator_list"} for name in types]
-        elif state["kind"] != "broadcast_tag":
+            states += [{"name": name, "kind": StateKind.OPERATOR_LIST} for name in types]
+        elif state["kind"] != StateKind.BROADCAST_TAG:
             states.append(state)
     return states

@@ -12,7 +12,7 @@ from typing import Any
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
 from keystate._worker.calls.event_loop import EventLoop
 from keystate._worker.calls.plan import FunctionPlan, Style
-from keystate._worker.operator_state.instance_state import InstanceListState
+from keystate._worker.operator_state.operator_states import OperatorListState
 from keystate._worker.operator_state.raw_state import RawInput, RawKeyedInput
 from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
@@ -27,10 +27,10 @@ from keystate.state import (
     StateDescriptor,
 )
 
-OperatorStates = tuple[tuple[StateSpec, bool], ...]
+DeclaredStates = tuple[tuple[StateSpec, bool], ...]
 
 
-def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], OperatorStates, bool]:
+def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredStates, bool]:
     """The states that a pickled function plan gets, in that order.
 
     Returns:
@@ -76,7 +76,7 @@ def _open_and_close(plan: FunctionPlan, context: _DiscoveryContext, loop: EventL
         ) from e
 
 
-def discover_operator_states(function: bytes) -> OperatorStates:
+def discover_operator_states(function: bytes) -> DeclaredStates:
     """The operator states that a pickled source gets, and which of them are union states.
 
     Raises:
@@ -85,7 +85,7 @@ def discover_operator_states(function: bytes) -> OperatorStates:
     return _discover_operator_states(pickle.loads(function), None)
 
 
-def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> OperatorStates:
+def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> DeclaredStates:
     if not isinstance(copy, CheckpointedFunction):
         return ()
     context = _OperatorStateDiscovery(keyed)
@@ -145,7 +145,7 @@ class _OperatorStateDiscovery:
     def _note(self, descriptor: ListStateDescriptor[Any], union: bool) -> ListState[Any]:
         spec = self._resolve(descriptor, ListStateDescriptor)
         self.states[spec.name] = (spec, union)
-        return InstanceListState(spec)
+        return OperatorListState(spec)
 
     def _resolve(self, descriptor: Any, expected: type[StateDescriptor]) -> StateSpec:
         if not isinstance(descriptor, expected):

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._kinds import StateKind
 from keystate._operators.declared import Operator
 from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
@@ -57,7 +58,7 @@ def broadcast_states(
     check_distinct(row_type, "the broadcast input")
     return tuple(
         dataclasses.replace(
-            resolve_lasting_state(d, "broadcast"), kind="broadcast", descriptor="broadcast"
+            resolve_lasting_state(d, "broadcast"), kind=StateKind.BROADCAST, descriptor="broadcast"
         )
         for d in descriptors
     )
@@ -172,7 +173,7 @@ def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructTyp
 
 def _check_value_states(spec: OperatorSpec) -> None:
     for state in spec.states:
-        if state.kind != "value" or state.has_function:
+        if state.kind != StateKind.VALUE or state.has_function:
             raise DeclarationError(
                 f"state '{state.name}' is a {state.descriptor} state: process_batches has value "
                 "states only"

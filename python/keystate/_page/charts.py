@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from keystate._kinds import COLLECTIONS, StateKind
 from keystate._page.spread import by_partition, choices, moved, partition_of, sizes_of_groups, skew
 from keystate._page.tables import size
 
@@ -245,8 +246,9 @@ def _largest(state: dict[str, Any]) -> Chart | None:
     top = state["sample"]["largest"][:_LARGEST]
     if not top:
         return None
-    what = {"list": "elements", "map": "entries", "sorted_map": "entries"}.get(state["kind"])
-    rest = [f"{one['elements']:,} {what}" if what else "" for one in top]
+    what = "elements" if state["kind"] == StateKind.LIST else "entries"
+    many = state["kind"] in COLLECTIONS
+    rest = [f"{one['elements']:,} {what}" if many else "" for one in top]
     return Chart(
         f"Largest keys of {state['name']}",
         _of_sample(state),
@@ -275,7 +277,7 @@ def _largest(state: dict[str, Any]) -> Chart | None:
 
 
 def _value_sizes(states: Sequence[dict[str, Any]]) -> Chart | None:
-    kinds = [state for state in states if state["kind"] != "timers"]
+    kinds = [state for state in states if state["kind"] != StateKind.TIMERS]
     if not kinds:
         return None
     classes = sorted({least for state in kinds for least, _ in state["sample"]["sizes"]})

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from keystate._kinds import StateKind
+
 Table = tuple[str, list[str], list[list[str]]]
 
 
@@ -46,7 +48,7 @@ def _operator(operator: dict[str, Any]) -> list[Table]:
                 state["kind"],
                 _type(state["properties"].get("keyType")),
                 _type(state["properties"].get("valueType")),
-                state["properties"].get("order") if state["kind"] == "sorted_map" else None,
+                state["properties"].get("order") if state["kind"] == StateKind.SORTED_MAP else None,
                 state["entries"],
             ]
         )

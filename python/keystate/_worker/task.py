@@ -111,7 +111,7 @@ class TaskFunction:
 
 #: Operators that are loaded late: they need what others don't, such as numpy or asyncio.
 _LATE = {
-    Style.WINDOWS: ("keystate._worker.operators.windows", "WindowedOperator"),
+    Style.WINDOWS: ("keystate._worker.operators.windows", "WindowsOperator"),
     Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
     Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
 }

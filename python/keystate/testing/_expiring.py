@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from keystate._kinds import StateKind
 from keystate._protocol import Part
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import INTEGERS, Columns
@@ -196,11 +197,16 @@ class ExpiringMapStore(ExpiringStore, MapStore):
 
 def make_store(spec: StateSpec, index: int) -> Store:
     """The store of a state."""
-    plain = {"value": Store, "list": ListStore, "map": MapStore, "sorted_map": MapStore}
+    plain = {
+        StateKind.VALUE: Store,
+        StateKind.LIST: ListStore,
+        StateKind.MAP: MapStore,
+        StateKind.SORTED_MAP: MapStore,
+    }
     expiring = {
-        "value": ExpiringStore,
-        "list": ExpiringListStore,
-        "map": ExpiringMapStore,
-        "sorted_map": ExpiringMapStore,
+        StateKind.VALUE: ExpiringStore,
+        StateKind.LIST: ExpiringListStore,
+        StateKind.MAP: ExpiringMapStore,
+        StateKind.SORTED_MAP: ExpiringMapStore,
     }
     return (plain if spec.ttl is None else expiring)[spec.kind](spec, index)

@@ -11,7 +11,7 @@ from keystate._spec import OperatorSpec
 from keystate._types.hash import key_groups_of
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.messages.state_client import OWN_CLIENT
-from keystate._worker.operator_state.instance_state import redistribute
+from keystate._worker.operator_state.operator_states import redistribute
 
 
 class SubtaskClient:

@@ -11,6 +11,7 @@ from keystate._operators.schema_rows import SchemaRows, positions
 from keystate._operators.task import task_function
 from keystate._protocol import Control
 from keystate._spec import DELAY_KEY
+from keystate._time_mode import TimeMode
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -52,12 +53,12 @@ class Setup:
             pickles=tuple(pickle_allow),
         )
         _check(self.operator)
-        if self.operator.time_mode == "event_time" and not self.by_event_time:
+        #: What a query would run in its tasks.
+        self.task = task_function(self.operator)
+        if self.task.spec.time_mode is TimeMode.EVENT_TIME and not self.by_event_time:
             raise DeclarationError(
                 "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
             )
-        #: What a query would run in its tasks.
-        self.task = task_function(self.operator)
 
     @property
     def inputs(self) -> list[Input]:
@@ -76,7 +77,7 @@ class Setup:
         marked = any(
             DELAY_KEY in field.metadata for each in self.inputs for field in each.row_type.fields
         )
-        return self.operator.time_mode in ("auto", "event_time") and marked
+        return self.task.spec.time_mode in (TimeMode.AUTO, TimeMode.EVENT_TIME) and marked
 
     def event_time_columns(self) -> dict[str, int | None]:
         """What tasks are told of event time."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec.evolution import Unreadable, read_as
+from keystate._kinds import StateKind
 from keystate._protocol import Part
 from keystate._spec import StateSpec
 from keystate.errors import CheckpointError
@@ -59,7 +60,7 @@ def readable(
                 code="KEYSTATE_STATE_CHANGED",
             )
     value_type = declared.type_with_defaults()
-    alone = declared.kind in ("value", "broadcast")
+    alone = declared.kind in (StateKind.VALUE, StateKind.BROADCAST)
     stored = value_type if alone else T.ArrayType(value_type)
     try:
         return {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Codec, Shape, codec
+from keystate._kinds import StateKind
 from keystate._protocol import Answer, Part, state_column
 from keystate._spec import StateSpec
 from keystate._types.ordering import sort_key
@@ -153,7 +154,7 @@ class MapStore(Store):
             self._set(key, entries or None)
 
     def _ordered(self, entries: dict[Any, Any]) -> list[Any]:
-        if self.spec.kind != "sorted_map":
+        if self.spec.kind != StateKind.SORTED_MAP:
             return list(entries)
         return sorted(entries, key=self._by)
 

@@ -157,8 +157,8 @@ class Contents(ABC):
 class FoldedContents(Contents):
     """An accumulator for each window.
 
-    Those whose end has passed are noted as such, for at a restart a FixedWindowOperator can follow
-    on a WindowOperator, or the other way round, and neither knows the other's timers.
+    Those whose end has passed are noted as such, for at a restart a FixedWindowsFunction can follow
+    on an AnyWindowsFunction, or the other way round, and neither knows the other's timers.
     """
 
     state: WorkerWindowMapState

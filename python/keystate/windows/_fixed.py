@@ -13,17 +13,17 @@ from keystate.windows._contents import Fold, FoldedContents
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._timers import EVENT_TIME, WindowTimers
 from keystate.windows._window import WindowKey
-from keystate.windows._windowed_function import UserFunction, WindowedFunction
+from keystate.windows._windows_function import UserFunction, WindowsFunction
 
 _NEVER = -(2**63)
 
 
-class FixedWindowOperator(WindowedFunction):
+class FixedWindowsFunction(WindowsFunction):
     """Tumbling and sliding windows with their default trigger, no evictor and no late firings.
 
-    A window's one timer is at its end, so which windows are due is told by their ends. Those that a
-    WindowOperator left before a restart have a timer there too; and one when their lateness would
-    be over, if their end has passed. These are gone by the new rules, and do not fire again.
+    A window's one timer is at its end, so which windows are due is told by their ends. Those that
+    an AnyWindowsFunction left before a restart have a timer there too; and one when their lateness
+    would be over, if their end has passed. These are gone by the new rules, and do not fire again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FixedWindowOperator(WindowedFunction):
         copy = self._copy
         if copy is not None and self._slide < self._size:
             self._add = lambda row, accumulator: add(copy(row), accumulator)
-        # Also what a WindowOperator has emptied can have states.
+        # Also what an AnyWindowsFunction has emptied can have states.
         states = self._at.function_context.has_window_states()
         self._left = WindowTimers(runtime_context) if states else None
 

@@ -14,6 +14,7 @@ from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
+from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import FixedWindows, MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import (
     AggregateFold,
@@ -23,12 +24,11 @@ from keystate.windows._contents import (
     ReduceFold,
 )
 from keystate.windows._evictors import Evictor
-from keystate.windows._fixed import FixedWindowOperator
+from keystate.windows._fixed import FixedWindowsFunction
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._triggers import Trigger
 from keystate.windows._window import Duration, millis
-from keystate.windows._window_operator import WindowOperator
-from keystate.windows._windowed_function import UserFunction, WindowedFunction
+from keystate.windows._windows_function import UserFunction, WindowsFunction
 
 W = TypeVar("W", bound="Windowing")
 
@@ -147,7 +147,7 @@ class WindowedRows:
         operator = self._operator(row_type, time_column)
         return FunctionPlan(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
 
-    def _operator(self, row_type: T.StructType, time_column: int | None) -> WindowedFunction:
+    def _operator(self, row_type: T.StructType, time_column: int | None) -> WindowsFunction:
         fold = ReduceFold(self.fold, row_type) if isinstance(self.fold, FunctionPlan) else self.fold
         windows = self.windowing
         assigner, trigger = windows._assigner, windows._trigger
@@ -158,10 +158,10 @@ class WindowedRows:
             and windows._lateness == 0
         )
         if is_plain and fold is not None and isinstance(assigner, FixedWindows):
-            return FixedWindowOperator(assigner, self.function, fold, *ends[1:])
+            return FixedWindowsFunction(assigner, self.function, fold, *ends[1:])
         folded = fold is not None and windows._evictor is None
         contents = FoldedContents(fold) if folded and fold else ListedContents(row_type)
-        return WindowOperator(
+        return AnyWindowsFunction(
             assigner,
             trigger,
             windows._evictor,

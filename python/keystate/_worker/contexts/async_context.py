@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from threading import get_ident
 from typing import Any
 
-from keystate._worker.contexts.context import RowContext
+from keystate._worker.contexts.row_context import RowContext
 from keystate.errors import StateAccessError
 
 

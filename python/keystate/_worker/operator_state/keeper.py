@@ -14,13 +14,13 @@ from keystate._spec import SubtaskStateSpec
 from keystate._types.hash import key_groups_of
 from keystate._worker.messages.columns import list_column
 from keystate._worker.messages.state_client import StateClient
-from keystate._worker.operator_state.instance_state import InstanceStates
+from keystate._worker.operator_state.operator_states import OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedState
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 
 
-class InstanceKeeper:
+class OperatorStateKeeper:
     """Keeps a function instance and its subtask's operator state together.
 
     What an instance holds is state too. So each snapshot gets a tag of its own, which is stored
@@ -50,7 +50,7 @@ class InstanceKeeper:
                 place = control[Control.SUBTASK], control[Control.PARALLELISM]
                 groups = key_groups_of(*place, most)
             self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
-        self._states = InstanceStates(
+        self._states = OperatorStates(
             {state.name: state for state, _ in spec.lists},
             restored["batch"],
             {entry["name"]: entry["elements"] for entry in restored["lists"]},

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Misfit, Shape, StructCodec
 from keystate._codec.evolution import to_text
+from keystate._kinds import StateKind
 from keystate._spec import StateSpec
 from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate._worker.state.map_copy import MapCopy
@@ -59,7 +60,7 @@ def entries_spec(spec: StateSpec) -> SharedMapSpec:
     assert spec.key_type is not None
     return SharedMapSpec(
         spec.name,
-        kind="list",
+        kind=StateKind.LIST,
         descriptor="operator broadcast",
         value_type=T.StructType().add("key", spec.key_type).add("value", spec.value_type),
         key_type=None,

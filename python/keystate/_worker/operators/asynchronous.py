@@ -21,7 +21,8 @@ from keystate._worker.calls.event_loop import EventLoop, cancel
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.async_context import AsyncRowContext, Call
-from keystate._worker.contexts.context import RowContext, WorkerRuntimeContext
+from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate.async_functions import AsyncKeyedProcessFunction

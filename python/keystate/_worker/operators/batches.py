@@ -16,7 +16,7 @@ from keystate._worker.messages.results import Results
 from keystate._worker.operators.column_types import check_dicts, check_fields
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.slot_values import Slots, SlotValues
-from keystate._worker.state.values import WorkerState
+from keystate._worker.state.worker_state import WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
 from keystate.functions import KeyedBatch
 from keystate.state import StateDescriptor, ValueState

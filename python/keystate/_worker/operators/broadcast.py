@@ -19,7 +19,7 @@ from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.contexts.context import RowContext
+from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.operators.broadcast_state import (
     BroadcastElementContext,

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit
 from keystate._protocol import Part, broadcast_column
 from keystate._spec import DELAY_KEY, StateSpec
-from keystate._worker.contexts.context import PlainRowContext, RowContext, event_time
+from keystate._worker.contexts.row_context import PlainRowContext, RowContext, event_time
 from keystate._worker.messages.columns import empty_column, list_column
 from keystate._worker.messages.encoding import encode_all
 from keystate._worker.state.map_copy import MapCopy, ReadOnlyMapCopy

@@ -16,14 +16,15 @@ from keystate._spec import OperatorSpec
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.calls.row_loops import LOOPS
-from keystate._worker.contexts.context import PlainRowContext, RowContext, WorkerRuntimeContext
+from keystate._worker.contexts.row_context import PlainRowContext, RowContext
+from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
-from keystate._worker.operator_state.keeper import InstanceKeeper
+from keystate._worker.operator_state.keeper import OperatorStateKeeper
 from keystate._worker.state.open_state import open_state
 from keystate._worker.state.timers import WorkerTimers
-from keystate._worker.state.values import StateFactory, WorkerState
+from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import KeystateError
 
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
@@ -59,9 +60,9 @@ class KeyedOperator:
         self._results = make_results(output_type, spec.side_outputs, self._where)
         runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
         self._context.hear(control)
-        self._keeper: InstanceKeeper | None = None
+        self._keeper: OperatorStateKeeper | None = None
         if spec.subtask_state is not None:
-            self._keeper = InstanceKeeper(
+            self._keeper = OperatorStateKeeper(
                 plan.function, spec.subtask_state, runtime, self._context.client, control
             )
             self._guard(self._keeper.initialize)

@@ -18,7 +18,7 @@ from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.calls.row_loops import LOOPS
-from keystate._worker.contexts.context import RowContext, event_time, field_of
+from keystate._worker.contexts.row_context import RowContext, event_time, field_of
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.operators.keyed import KeyedOperator
 

@@ -17,7 +17,7 @@ from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.contexts.context import RowContext
+from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.keyed import KeyedOperator
 
@@ -27,7 +27,7 @@ _LONGS = codec(T.LongType())
 NO_WATERMARK = -(2**63)
 
 
-class WindowedContext(RowContext):
+class WindowsContext(RowContext):
     """The context of a row, or of a timer, of a function of windows."""
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class WindowedContext(RowContext):
         return NO_WATERMARK if watermark is None else watermark
 
 
-class WindowedOperator(KeyedOperator):
+class WindowsOperator(KeyedOperator):
     """A function of windows."""
 
-    _context: WindowedContext
+    _context: WindowsContext
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class WindowedOperator(KeyedOperator):
         self._context.take = self._results.take
 
     def _make_context(self) -> RowContext:
-        return WindowedContext()
+        return WindowsContext()
 
     def _decode_rows(self, message: Columns) -> Any:
         rows = message.elements(Message.ROWS)

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from keystate._codec import Misfit, shorten, struct_codec
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.messages.results import row_test
-from keystate._worker.operator_state.instance_state import InstanceStates, Snapshot
+from keystate._worker.operator_state.operator_states import OperatorStates, Snapshot
 from keystate.errors import DeclarationError, KeystateError, OutputTypeError
 from keystate.functions import CheckpointListener
 from keystate.runtime import RuntimeContext
@@ -98,14 +98,14 @@ class Instance:
         self._take = self._output.taker(self._taken)
         self._schema = pa.schema(self._output.arrow)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._states: InstanceStates | None = None
+        self._states: OperatorStates | None = None
         self._idle = False
         self._ended = False
         self._error: BaseException | None = None
 
     # -- what the reader calls ------------------------------------------------------------------
 
-    def open(self, states: InstanceStates) -> None:
+    def open(self, states: OperatorStates) -> None:
         """Gives the function its state and opens it."""
         self._states = states
         self._guard(lambda: states.initialize(self._function))

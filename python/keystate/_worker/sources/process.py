@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from keystate._spec import StateSpec
-from keystate._worker.operator_state.instance_state import InstanceStates, Snapshot, redistribute
+from keystate._worker.operator_state.operator_states import OperatorStates, Snapshot, redistribute
 from keystate._worker.sources.instance import Instance
 from keystate.errors import CheckpointError
 
@@ -149,7 +149,7 @@ class SourceReader(DataSourceStreamReader):
             instance = Instance(plan.name, function, plan.row_type, index, of, share)
             self._instances.append(instance)
             known = batch if restored is not None else None
-            own = InstanceStates(specs, known, part, index=index, pickles=plan.pickles)
+            own = OperatorStates(specs, known, part, index=index, pickles=plan.pickles)
             instance.open(own)
         for instance in self._instances:
             instance.start()

@@ -16,7 +16,7 @@ from keystate._codec import offsets
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns
-from keystate._worker.state.values import WorkerState, flatten
+from keystate._worker.state.worker_state import WorkerState, flatten
 from keystate.state import ListState, StateDescriptor
 
 

@@ -18,7 +18,7 @@ from keystate._compiled import MapCells
 from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns
-from keystate._worker.state.values import WorkerState
+from keystate._worker.state.worker_state import WorkerState
 from keystate.state import MapState, StateDescriptor
 
 #: Entries that are asked for at a time.

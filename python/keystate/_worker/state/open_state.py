@@ -13,10 +13,10 @@ from keystate._worker.state.values import (
     WorkerAggregatingState,
     WorkerFoldingState,
     WorkerReducingState,
-    WorkerState,
     WorkerValueState,
 )
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
+from keystate._worker.state.worker_state import WorkerState
 from keystate.state import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import Misfit
+from keystate._kinds import StateKind
 from keystate._protocol import Part
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import empty_column, list_column
-from keystate._worker.state.values import WorkerState
+from keystate._worker.state.worker_state import WorkerState
 from keystate.functions import TimeDomain
 from keystate.ttl import StateTtlConfig, needs_notes
 
@@ -32,7 +33,11 @@ def noting(cls: Any, spec: StateSpec) -> Any:
     by_event_time = (
         ttl.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.EventTime
     )
-    notes = {"list": _NotingList, "map": _NotingMap, "sorted_map": _NotingSortedMap}
+    notes = {
+        StateKind.LIST: _NotingList,
+        StateKind.MAP: _NotingMap,
+        StateKind.SORTED_MAP: _NotingSortedMap,
+    }
     note = notes.get(spec.kind, _NotingValue)
     members = {"_on_read": on_read, "_by_event_time": by_event_time}
     if note is _NotingValue:

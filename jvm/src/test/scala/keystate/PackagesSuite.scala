@@ -9,20 +9,26 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.KeyedStateBackend
+
 /** The structure of the code, by its classes and folders; docs/how-it-works.md tells it. */
 class PackagesSuite extends AnyFunSuite {
   private val root = "org.apache.spark.sql.keystate"
   private val most = 17
 
-  private val classes: Path =
-    Paths.get(classOf[RichFunction].getProtectionDomain.getCodeSource.getLocation.toURI)
+  /** Of the engine, and of what is above it. */
+  private val modules = Seq("engine", "jvm")
+
+  private val classes: Seq[Path] = Seq(classOf[KeyedStateBackend], classOf[RichFunction])
+    .map(one => Paths.get(one.getProtectionDomain.getCodeSource.getLocation.toURI))
 
   /** Which class uses which, by the JDK's jdeps. */
   private def uses: Seq[(String, String)] = {
     val jdeps = ToolProvider.findFirst("jdeps").get
     val out = new StringWriter
     val writer = new PrintWriter(out)
-    assert(jdeps.run(writer, writer, "-verbose:class", "-filter:none", classes.toString) == 0)
+    val arguments = "-verbose:class" +: "-filter:none" +: classes.map(_.toString)
+    assert(jdeps.run(writer, writer, arguments: _*) == 0)
     val arrow = """   (\S+) +-> (\S+).*""".r
     out.toString.linesIterator.collect {
       case arrow(from, to) if isOurs(from) && isOurs(to) => (from, to)
@@ -69,10 +75,11 @@ class PackagesSuite extends AnyFunSuite {
   }
 
   test("every package has a doc and few files") {
-    val stream = Files.walk(Repository.root.resolve("jvm/src/main/scala"))
-    val folders =
+    val folders = modules.flatMap { module =>
+      val stream = Files.walk(Repository.root.resolve(s"$module/src/main/scala"))
       try stream.iterator.asScala.filter(_.toString.endsWith(".scala")).toSeq.groupBy(_.getParent)
       finally stream.close()
+    }
     folders.foreach { case (folder, files) =>
       val doc = folder.resolve("package.scala")
       assert(files.contains(doc), s"$folder has no package.scala")

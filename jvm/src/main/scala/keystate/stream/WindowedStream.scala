@@ -15,7 +15,7 @@ import keystate.errors.KeystateErrors
 import keystate.windows.{
   AggregateFold,
   Evictor,
-  FixedWindowOperator,
+  FixedWindowsFunction,
   FixedWindows,
   Fold,
   FoldedContents,
@@ -27,7 +27,7 @@ import keystate.windows.{
   Window,
   WindowAssigner,
   WindowFunction,
-  WindowOperator
+  AnyWindowsFunction
 }
 
 /** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.
@@ -130,9 +130,9 @@ private[keystate] final case class Windowing[T, W <: Window](
       trigger.getClass == assigner.getDefaultTrigger.getClass && evictor.isEmpty && lateness == 0
     (assigner: Any, fold) match {
       case (fixed: FixedWindows, Some(own)) if isPlain =>
-        new FixedWindowOperator(fixed, function, new FoldedContents(own), late)
+        new FixedWindowsFunction(fixed, function, new FoldedContents(own), late)
       case _ =>
-        new WindowOperator(
+        new AnyWindowsFunction(
           assigner.asInstanceOf[WindowAssigner[Any, Window]],
           trigger.asInstanceOf[Trigger[Any, Window]],
           evictor.asInstanceOf[Option[Evictor[Any, Window]]],

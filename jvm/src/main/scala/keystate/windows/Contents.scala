@@ -108,8 +108,8 @@ private[keystate] sealed abstract class Contents extends Serializable {
 
 /** An accumulator for each window.
   *
-  * Those whose end has passed are noted as such, for at a restart a [[FixedWindowOperator]] can
-  * follow on a [[WindowOperator]], or the other way round, and neither knows the other's timers.
+  * Those whose end has passed are noted as such, for at a restart a [[FixedWindowsFunction]] can
+  * follow on an [[AnyWindowsFunction]], or the other way round, and neither knows the other's timers.
   */
 private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
   @transient private var accumulators: SortedMapState[ContentsKey, Any] = _

@@ -89,8 +89,12 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     new Timestamp(json(2).values.toString.toLong)
   )
 
-  /** Runs a case; returns how many entries are left when all time has passed. */
-  private def check(json: JValue, build: Build, backend: String): Long = {
+  /** Whether its windows or timers go on for ever: then something is always left. */
+  private def isEndless(json: JValue) = (json \ "assigner")(0).values == "GlobalWindows" ||
+    (json \ "trigger").toOption.exists(JsonMethods.compact(_).contains("CountTrigger"))
+
+  /** Runs a case; returns how many entries are left when all time has passed, if that ends. */
+  private def check(json: JValue, build: Build, backend: String): Option[Long] = {
     def result(rules: JValue) = build(windows(rules)).withSideOutputs(late)
     val subtask = new Subtask[Purchase](result(json), backend)
     val lateRows = Seq.newBuilder[Row]
@@ -127,8 +131,10 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
           .result()
           .map(row => Purchase(row.getString(0), row.getLong(1), row.getTimestamp(2))) == tooLate
       )
-      subtask.run(Nil, watermark = 1000000000L, clock = 1000000000L)
-      subtask.numEntries
+      Option.unless(isEndless(json)) {
+        subtask.run(Nil, watermark = 1000000000L, clock = 1000000000L)
+        subtask.numEntries
+      }
     } finally subtask.close()
   }
 
@@ -138,9 +144,7 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
       test(s"${name(json)}, on $backend") {
         tried.foreach { case (kind, build) =>
           val left = check(json, build, backend)
-          val isEndless = (json \ "assigner")(0).values == "GlobalWindows" ||
-            (json \ "trigger").toOption.exists(JsonMethods.compact(_).contains("CountTrigger"))
-          if (!isEndless) assert(left == 0, s"by $kind state is left behind")
+          assert(left.forall(_ == 0), s"by $kind state is left behind")
         }
       }
     }
@@ -149,7 +153,7 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
   for ((backend, kind) <- Seq("hashmap" -> "aggregate", "rocksdb" -> "process")) {
     for (json <- (WindowTable.read("window_rules") \ "cases").children) {
       test(s"${name(json)}, by $kind, on $backend") {
-        assert(check(json, builds(kind), backend) == 0, "state is left behind")
+        assert(check(json, builds(kind), backend).forall(_ == 0), "state is left behind")
       }
     }
   }

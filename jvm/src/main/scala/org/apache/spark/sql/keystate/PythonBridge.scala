@@ -26,7 +26,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
   CheckpointReader,
   QueryCheckpoint,
   Savepoint,
-  StoredSubtaskState,
+  StoredOperatorState,
   StoredTimers
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
@@ -256,7 +256,7 @@ object PythonBridge {
       batch: Long,
       state: String
   ): DataFrame = reading(session, checkpoint) { opened =>
-    new StoredSubtaskState(opened, operator, batch)
+    new StoredOperatorState(opened, operator, batch)
       .broadcast(session.asInstanceOf[ClassicSparkSession], state)
   }
 
@@ -267,7 +267,7 @@ object PythonBridge {
       operator: Long,
       batch: Long
   ): String = reading(session, checkpoint) { opened =>
-    compact(render(new StoredSubtaskState(opened, operator, batch).operatorState))
+    compact(render(new StoredOperatorState(opened, operator, batch).operatorState))
   }
 
   /** Makes a checkpoint for a new query of DataFrames.

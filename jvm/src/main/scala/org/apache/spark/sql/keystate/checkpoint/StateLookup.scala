@@ -59,7 +59,7 @@ private[keystate] final class StateLookup(
   /** The state's kind and types. Python parses the types, so they are checked to be some. */
   def describe: JValue = {
     val keyJson = StoredTypes.parse(keySchema.json, spec.name).json
-    ("operator" -> id) ~ ("state" -> spec.name) ~ ("kind" -> spec.kind.name) ~
+    ("operator" -> id) ~ ("state" -> spec.name) ~ ("kind" -> spec.kindName) ~
       ("batch" -> batch.number) ~ ("key" -> keyJson) ~
       ("key_type" -> spec.keyType.map(_.json)) ~ ("value_type" -> spec.valueType.json)
   }

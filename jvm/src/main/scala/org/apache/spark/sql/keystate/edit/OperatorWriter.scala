@@ -73,7 +73,7 @@ private[keystate] final class OperatorWriter(
     stays.toSeq.collect {
       case (name, old) if StateSpec.isBroadcast(old) => (name, old.layout, old.properties)
     } ++
-      of.spec.broadcast.map(state => (state.name, state.kind.layout, state.properties)) ++
+      of.spec.broadcast.map(state => (state.name, state.layout, state.properties)) ++
       Option.when(hasBroadcast(of, stays))(OwnFamilies.broadcastTagFamily) ++
       stays.get(OwnFamilies.RawKeyedName).map(_ => OwnFamilies.rawKeyedFamily) ++
       of.lists.map(lists => OwnFamilies.operatorStateFamily(lists.types))

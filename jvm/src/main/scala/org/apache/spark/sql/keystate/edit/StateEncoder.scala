@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.unsafe.Platform
 
+import keystate.TimeDomain
 import keystate.backend.{Change, GroupedKey}
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
@@ -52,7 +53,6 @@ private[keystate] final class StateEncoder(
         case StateKind.Value => value
         case StateKind.List => element
         case StateKind.Map | StateKind.SortedMap => mapEntry
-        case StateKind.Broadcast => StateKind.notKeyed
       }
   }
 
@@ -90,8 +90,8 @@ private[keystate] final class StateEncoder(
   private def timer(key: Array[Byte], row: InternalRow) = {
     if (row.isNullAt(1) || row.isNullAt(2)) refuse(row, "its time or its domain is null")
     val domain = row.getUTF8String(1).toString match {
-      case "EVENT_TIME" => Timers.EventTime
-      case "PROCESSING_TIME" => Timers.ProcessingTime
+      case "EVENT_TIME" => TimeDomain.EVENT_TIME
+      case "PROCESSING_TIME" => TimeDomain.PROCESSING_TIME
       case other => refuse(row, s"'$other' is not EVENT_TIME or PROCESSING_TIME")
     }
     (Timers.entryKey(domain, row.getLong(2), key), Timers.Present)
@@ -122,11 +122,11 @@ private[keystate] object StateEncoder {
       spec.kind match {
         case StateKind.List =>
           new StructType().add("position", "long").add("list_element", spec.valueType)
-        case StateKind.Map | StateKind.SortedMap | StateKind.Broadcast =>
+        case StateKind.Map | StateKind.SortedMap =>
           new StructType()
             .add("user_map_key", spec.keyType.get)
             .add("user_map_value", spec.valueType)
-        case _ => new StructType().add("value", spec.valueType)
+        case StateKind.Value => new StructType().add("value", spec.valueType)
       }
   }
 }

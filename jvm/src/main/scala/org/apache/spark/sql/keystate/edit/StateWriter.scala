@@ -153,7 +153,7 @@ private[keystate] final class StateWriter(
     val (state, family, key) = (of.state, familyOf(of.name).id, keySchema)
     val (groups, partitions) = (empty.head.maxParallelism, empty.size)
     val rows = of.rows.asInstanceOf[ClassicDataset[_]].queryExecution.toRdd
-    if (state.exists(_.kind == StateKind.Broadcast))
+    if (state.exists(_.isBroadcast))
       rows.mapPartitions { rows =>
         val encoder = new BroadcastEncoder(state.get, family, groups)
         rows.map(encoder(_)).flatMap(entry => (0 until partitions).map(placed(entry, _)))

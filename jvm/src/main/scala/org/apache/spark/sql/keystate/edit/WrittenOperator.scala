@@ -36,7 +36,7 @@ private[keystate] final case class WrittenOperator(
     spec: OperatorSpec,
     kept: Map[String, String],
     states: Seq[StateRowsOf],
-    lists: Option[SubtaskLists]
+    lists: Option[WrittenLists]
 )
 
 /** The operator state of all subtasks.
@@ -46,7 +46,7 @@ private[keystate] final case class WrittenOperator(
   * @param subtasks
   *   of each subtask what [[keystate.checkpoint.OperatorState]] describes
   */
-private[keystate] final case class SubtaskLists(types: Option[String], subtasks: Seq[String])
+private[keystate] final case class WrittenLists(types: Option[String], subtasks: Seq[String])
 
 private[keystate] object WrittenOperator {
   private implicit val formats: Formats = DefaultFormats
@@ -77,7 +77,7 @@ private[keystate] object WrittenOperator {
         StateRowsOf((spec.states ++ spec.broadcast).find(_.name == name), df.toDF())
       },
       (json \ "lists").toOption.map { lists =>
-        SubtaskLists(
+        WrittenLists(
           (lists \ "types").extractOpt[String],
           (lists \ "subtasks").extract[List[String]]
         )

@@ -141,7 +141,7 @@ private[keystate] object CheckpointOwner extends Logging {
     case Failed(_, cause) => throw cause
     case Held(number, run, files, _) =>
       if (files.exists(file(checkpoint, number + 1)))
-        throw KeystateErrors.fenced(checkpoint, run, describe(checkpoint, number + 1, files))
+        throw KeystateErrors.fenced(s"$checkpoint", run, describe(checkpoint, number + 1, files))
   }
 
   /** Does `check` before an entry of a query's log is written: `offsets/7`, `commits/7`, or
@@ -230,7 +230,7 @@ private[keystate] object CheckpointOwner extends Logging {
 
   /** Fails where the copying of a checkpoint was cut off. */
   def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit =
-    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(checkpoint)
+    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(s"$checkpoint")
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

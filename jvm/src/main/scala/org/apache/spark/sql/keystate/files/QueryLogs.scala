@@ -82,7 +82,7 @@ private[keystate] object QueryLogs {
       try read
       catch {
         case e: KeystateException => throw e
-        case NonFatal(e) => throw KeystateErrors.damagedLog(file(batch), e)
+        case NonFatal(e) => throw KeystateErrors.damagedLog(s"${file(batch)}", e)
       }
 
     /** Replaces an entry by one that is written whole. At any time the old or the new one is there.
@@ -95,7 +95,7 @@ private[keystate] object QueryLogs {
       // A file manager may silently keep the old file, so read it back.
       val written = Using.resource(files.open(file(batch)))(_.readAllBytes())
       if (!Arrays.equals(written, bytes.toByteArray))
-        throw KeystateErrors.cannotReplace(file(batch))
+        throw KeystateErrors.cannotReplace(s"${file(batch)}")
     }
   }
 

@@ -5,9 +5,9 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
-import keystate.backend.StateEntries
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** The key that a JVM function is processing, and the entries of the current task's states. All
   * states read both from here. So moving on to the next element costs the same however many states
@@ -21,17 +21,12 @@ private[keystate] final class CurrentKey {
   private var caller: Thread = _ // that the function is called in; null outside of a task's calls
   private val iterators = ArrayBuffer.empty[AutoCloseable]
 
-  private var entries: Array[StateEntries] = Array.empty
-  private var families: Array[Int] = Array.empty
+  private var entries: Array[FamilyEntries] = Array.empty
 
-  def enter(context: OperatorTaskContext): Unit = {
-    entries = context.entries.toArray
-    families = context.families.toArray
-  }
+  def enter(context: OperatorTaskContext): Unit = entries = context.entries.toArray
 
-  /** What a state is read and written through. `familyOf` is the backend's id of it. */
-  def entriesOf(state: Int): StateEntries = entries(state)
-  def familyOf(state: Int): Int = families(state)
+  /** What a state is read and written through. */
+  def entriesOf(state: Int): FamilyEntries = entries(state)
 
   /** Counts elements, so that what a state read for one is not used for another. */
   var element = 0L

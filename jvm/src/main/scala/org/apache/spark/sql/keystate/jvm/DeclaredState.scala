@@ -27,7 +27,8 @@ private[keystate] object DeclaredState {
       descriptor: StateDescriptor[_],
       valueType: TypeInformation[_],
       keyType: Option[TypeInformation[_]] = None,
-      order: StoredOrder = StoredOrder.Natural
+      order: StoredOrder = StoredOrder.Natural,
+      isBroadcast: Boolean = false
   ): DeclaredState = {
     val name = descriptor.name
     val value = encoder(name, valueType)
@@ -39,7 +40,8 @@ private[keystate] object DeclaredState {
       FieldDefaults.in(ObjectCodec.dataType(value), value.encoder, defaultOf(descriptor)),
       key.map(ObjectCodec.dataType(_)),
       order,
-      descriptor.getTtlConfig.timeToLive
+      descriptor.getTtlConfig.timeToLive,
+      isBroadcast = isBroadcast
     )
     spec.keyType.foreach { key =>
       try OrderedKeyCodec(key, order)

@@ -113,11 +113,11 @@ private[keystate] final class JvmBroadcast(
         )
       val found = runtime.stateOf(descriptor)
       val key = new UnsafeRow(context.columns.grouping.length)
-      val family = context.families(index)
+      val family = context.families(descriptor.name)
       applying = true
       try
         StoredKeys
-          .of(family, keyed(index).spec.kind.layout, context.backend, context.batch.maxParallelism)
+          .of(family, keyed(index).spec.layout, context.backend, context.batch.maxParallelism)
           .foreach { case (group, bytes) =>
             key.pointTo(bytes, bytes.length)
             cursor.moveTo(key, group)

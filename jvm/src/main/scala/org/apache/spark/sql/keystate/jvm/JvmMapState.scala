@@ -41,7 +41,7 @@ private[keystate] final class JvmMapState(
   }
 
   private def stored(key: Array[Byte]): Array[Byte] = {
-    val bytes = store.get(family, cursor.group, key)
+    val bytes = store.get(cursor.group, key)
     if (bytes != null) wasRead(key)
     bytes
   }
@@ -60,7 +60,7 @@ private[keystate] final class JvmMapState(
     val at = entryKey(key)
     val bytes = KeystateErrors.inState(spec.name, spec.describe)(valueCodec.encode(value))
     changing()
-    store.put(family, cursor.group, at, bytes)
+    store.put(cursor.group, at, bytes)
     wasWritten(at)
     cursor.updated += 1
   }
@@ -72,14 +72,14 @@ private[keystate] final class JvmMapState(
 
   private def removeEntry(key: Array[Byte]): Unit = {
     changing()
-    store.remove(family, cursor.group, key)
+    store.remove(cursor.group, key)
     cursor.removed += 1
   }
 
   override def clear(): Unit = {
     check()
     changing()
-    cursor.removed += GroupedKey.clear(store, family, cursor.group, cursor.key)
+    cursor.removed += store.clear(cursor.group, cursor.key)
   }
 
   override def removeRange(start: Any, end: Any): Unit = {
@@ -152,8 +152,8 @@ private[keystate] final class JvmMapState(
 
   private def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
     if (end != null && java.util.Arrays.compareUnsigned(start, end) >= 0) GroupScan.empty
-    else if (reverse) store.scanReverse(family, cursor.group, start, end)
-    else store.scan(family, cursor.group, start, end)
+    else if (reverse) store.scanReverse(cursor.group, start, end)
+    else store.scan(cursor.group, start, end)
 
   private def changing(): Unit = if (live.nonEmpty) {
     live.foreach(_.readAhead())

@@ -14,17 +14,14 @@ import keystate.{
   ReducingState,
   ValueState
 }
-import keystate.backend.{GroupedKey, StateEntries}
 import keystate.errors.KeystateErrors
-import keystate.ttl.TtlEntries
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
-import org.apache.spark.sql.keystate.state.ListChunks
+import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}
 
 /** A state of a JVM function. It reads and writes its entries directly, for the current key. */
 private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: CurrentKey) {
-  protected def family: Int = cursor.familyOf(index)
-  protected def store: StateEntries = cursor.entriesOf(index)
+  protected def store: FamilyEntries = cursor.entriesOf(index)
   protected def check(): Unit = cursor.check(spec.name)
 
   private val byEventTime = spec.ttl.exists(_.eventTime)
@@ -38,10 +35,7 @@ private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: C
   protected def wasRead(entry: Array[Byte]): Unit = if (livesOnWhenRead) touch(entry)
   protected def wasWritten(entry: Array[Byte]): Unit = if (byEventTime) touch(entry)
 
-  private def touch(entry: Array[Byte]): Unit = store match {
-    case ttl: TtlEntries => ttl.touch(family, cursor.group, entry, time)
-    case _ => // a batch query, in which nothing expires
-  }
+  private def touch(entry: Array[Byte]): Unit = store.touch(cursor.group, entry, time)
 }
 
 /** A state that can tell how a value is read once it was written. */
@@ -89,7 +83,7 @@ private[keystate] final class JvmValueState(
   def read(): Any = {
     check()
     if (readFor != cursor.element) {
-      keep(store.get(family, cursor.group, cursor.key))
+      keep(store.get(cursor.group, cursor.key))
       wasRead(cursor.key)
     }
     if (codec.isPlain) plain else decode(bytes)
@@ -105,7 +99,7 @@ private[keystate] final class JvmValueState(
     else {
       check()
       val encoded = encode(value)
-      store.put(family, cursor.group, cursor.key, encoded)
+      store.put(cursor.group, cursor.key, encoded)
       wasWritten(cursor.key)
       cursor.updated += 1
       if (codec.isPlain) plain = value else bytes = encoded
@@ -114,7 +108,7 @@ private[keystate] final class JvmValueState(
 
   override def clear(): Unit = {
     check()
-    store.remove(family, cursor.group, cursor.key)
+    store.remove(cursor.group, cursor.key)
     cursor.removed += 1
     keep(null)
   }
@@ -165,7 +159,7 @@ private[keystate] final class JvmListState(
 
   override def get(): Iterable[Any] = {
     check()
-    val stored = chunks.read(store, family, cursor.group, cursor.key)
+    val stored = chunks.read(store, cursor.group, cursor.key)
     stored.foreach(chunk => wasRead(chunk.key))
     stored.view.flatMap { chunk =>
       val elements = chunks.decode(chunk.value)
@@ -188,7 +182,7 @@ private[keystate] final class JvmListState(
   private def append(elements: Array[Any]): Unit =
     if (elements.nonEmpty) {
       val list = new GenericArrayData(elements)
-      wasWritten(chunks.append(store, family, cursor.group, cursor.key, list, time))
+      wasWritten(chunks.append(store, cursor.group, cursor.key, list, time))
       cursor.updated += 1
     }
 
@@ -201,7 +195,7 @@ private[keystate] final class JvmListState(
 
   override def clear(): Unit = {
     check()
-    cursor.removed += GroupedKey.clear(store, family, cursor.group, cursor.key)
+    cursor.removed += store.clear(cursor.group, cursor.key)
   }
 }
 

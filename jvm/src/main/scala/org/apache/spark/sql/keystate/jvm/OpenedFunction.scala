@@ -25,7 +25,7 @@ import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.Timer
 
 /** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
@@ -248,15 +248,14 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     /** The event time of the element or event-time timer. `Long.MinValue` if there is none. */
     def eventTime: Long =
       if (timer == null) rowTime
-      else if (timer.domain == Timers.EventTime) timer.time
+      else if (timer.domain == TimeDomain.EVENT_TIME) timer.time
       else Long.MinValue
 
     private def rowTime: Long = context.inputs(input).eventTime.millis(row)
 
     override def timeDomain(): TimeDomain = {
       if (timer == null) throw KeystateErrors.noTimerFires()
-      if (timer.domain == Timers.EventTime) TimeDomain.EVENT_TIME
-      else TimeDomain.PROCESSING_TIME
+      timer.domain
     }
 
     override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
@@ -281,19 +280,19 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def registerEventTimeTimer(time: Long): Unit = {
       if (context.timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
         throw KeystateErrors.timerWithoutWatermark(name)
-      set(Timers.EventTime, time, wanted = true)
+      set(TimeDomain.EVENT_TIME, time, wanted = true)
     }
 
     override def registerProcessingTimeTimer(time: Long): Unit =
-      set(Timers.ProcessingTime, time, wanted = true)
+      set(TimeDomain.PROCESSING_TIME, time, wanted = true)
 
     override def deleteEventTimeTimer(time: Long): Unit =
-      set(Timers.EventTime, time, wanted = false)
+      set(TimeDomain.EVENT_TIME, time, wanted = false)
 
     override def deleteProcessingTimeTimer(time: Long): Unit =
-      set(Timers.ProcessingTime, time, wanted = false)
+      set(TimeDomain.PROCESSING_TIME, time, wanted = false)
 
-    private def set(domain: Byte, time: Long, wanted: Boolean): Unit = {
+    private def set(domain: TimeDomain, time: Long, wanted: Boolean): Unit = {
       val timers = context.timers.getOrElse(
         throw KeystateErrors.declaration(
           "Timers need a key, and an onTimer method in the function."

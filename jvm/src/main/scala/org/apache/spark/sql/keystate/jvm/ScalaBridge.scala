@@ -129,10 +129,11 @@ object ScalaBridge {
         throw KeystateErrors.cannotExpire(descriptor.name, "broadcast state")
       DeclaredState(
         "broadcast",
-        StateKind.Broadcast,
+        StateKind.Map,
         descriptor,
         descriptor.valueType,
-        Some(descriptor.keyType)
+        Some(descriptor.keyType),
+        isBroadcast = true
       )
     }
     val right = classic(inputs.data)

@@ -68,7 +68,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       case StateKind.List => TransformWithStateVariableUtils.getListState(state.name, false)
       case StateKind.Map | StateKind.SortedMap =>
         TransformWithStateVariableUtils.getMapState(state.name, false)
-      case StateKind.Broadcast => StateKind.notKeyed
     }
     state.name -> info
   }.toMap
@@ -128,7 +127,7 @@ private[keystate] object SparkStateSchema {
       .flatMap(readSchemas(_, hadoopConf))
       .headOption
       .map(schema => groupingKey(schema.keySchema))
-      .getOrElse(throw KeystateErrors.noSchema(operator))
+      .getOrElse(throw KeystateErrors.noSchema(s"$operator"))
   }
 
   /** The key columns in the key of an entry, which for a map has the map's key too. */

@@ -50,7 +50,7 @@ import org.apache.spark.sql.keystate.metrics.{
   SubtaskReports
 }
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Runs a keyed function over its partition of the keys, with the state in Keystate's store.
@@ -191,7 +191,7 @@ private[keystate] class KeyedProcessExec(
   @transient private lazy val states = {
     val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
     new SparkStateSchema(
-      spec.states ++ kept.map(StateSpec.of).filter(_.kind != StateKind.Broadcast),
+      spec.states ++ kept.map(StateSpec.of).filterNot(_.isBroadcast),
       DataTypeUtils.fromAttributes(keyColumns)
     )
   }

@@ -3,17 +3,17 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-import keystate.backend.{KeyedStateBackend, StateEntries}
+import keystate.backend.KeyedStateBackend
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.ttl.{Expiry, TtlEntries}
+import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
   BroadcastStates,
-  EvolvedEntries,
+  FamilyEntries,
   RawKeyedState,
-  SubtaskState,
+  OperatorStateEntries,
   Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
@@ -58,7 +58,7 @@ private[keystate] final case class BatchInfo(
   * @param lease
   *   the task's lease of the backend
   * @param families
-  *   the backend's ids of the operator's families, in the order of `spec.families`
+  *   the backend's ids of the operator's families, by name
   * @param expiries
   *   for each state with a time to live, which entries have expired in this task
   * @param subtask
@@ -77,7 +77,7 @@ private[keystate] final class OperatorTaskContext(
     val columns: OperatorColumns,
     val batch: BatchInfo,
     val lease: BackendLease,
-    val families: Seq[Int],
+    val families: Map[String, Int],
     expiries: Map[String, Expiry],
     val subtask: SubtaskScope,
     val lateWatermark: Option[Long],
@@ -93,22 +93,21 @@ private[keystate] final class OperatorTaskContext(
   val backend: KeyedStateBackend = lease.backend
 
   /** What each state is read and written through. */
-  val entries: Seq[StateEntries] = spec.states.map { state =>
-    val current = EvolvedEntries.of(state, backend)
-    expiries.get(state.name).fold(current)(new TtlEntries(current, _))
+  val entries: Seq[FamilyEntries] = spec.states.map { state =>
+    FamilyEntries(state, families(state.name), backend, expiries.get(state.name))
   }
 
   val timers: Option[Timers] =
-    Option.when(spec.timers)(new Timers(families.last, backend, batch.maxParallelism))
+    Option.when(spec.timers) {
+      new Timers(families(OwnFamilies.TimersName), backend, batch.maxParallelism)
+    }
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {
-    val first = spec.states.size
-    val ids = families.slice(first, first + spec.broadcast.size + 1)
-    new BroadcastStates(spec.broadcast, ids, backend, batch.maxParallelism)
+    new BroadcastStates(spec.broadcast, families, backend, batch.maxParallelism)
   }
 
-  val operatorState: Option[SubtaskState] = Option.when(spec.checkpointed) {
-    new SubtaskState(family(OperatorState.FamilyName), backend, batch.maxParallelism)
+  val operatorState: Option[OperatorStateEntries] = Option.when(spec.checkpointed) {
+    new OperatorStateEntries(families(OperatorState.FamilyName), backend, batch.maxParallelism)
   }
 
   val rawKeyedState: Option[RawKeyedState] = Option.when(spec.subtaskState.exists(_.rawKeyed)) {
@@ -117,10 +116,8 @@ private[keystate] final class OperatorTaskContext(
       if (batch.streaming)
         KeyGroups.rangeOf(task.partitionId(), batch.parallelism, batch.maxParallelism)
       else KeyGroupRange(0, batch.maxParallelism - 1)
-    new RawKeyedState(family(OwnFamilies.RawKeyedName), backend, groups)
+    new RawKeyedState(families(OwnFamilies.RawKeyedName), backend, groups)
   }
-
-  private def family(name: String) = families(spec.families.indexWhere(_.name == name))
 
   /** For a batch query: says that no more rows come, and that all time has passed. */
   def endInput(): Unit = ended = true

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
 
+import keystate.TimeDomain
 import keystate.backend.StateFamily
 import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateErrors
@@ -25,7 +26,7 @@ import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
-import org.apache.spark.sql.keystate.state.{StateSweeps, Timer, Timers}
+import org.apache.spark.sql.keystate.state.{StateSweeps, Timer}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
 /** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
@@ -68,8 +69,7 @@ private[keystate] final class OperatorTasks(
     }
     val started = System.nanoTime
     val task = open(own)
-    val sweeps =
-      new StateSweeps(task.spec.states, task.entries, task.families, own.groups, own.sweeps)
+    val sweeps = new StateSweeps(task.spec.states, task.entries, own.groups, own.sweeps)
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
     val lateRows = inputs.indices.map { i =>
@@ -89,7 +89,7 @@ private[keystate] final class OperatorTasks(
           noteDigests(task)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)
-          task.timers.flatMap(_.next(Timers.ProcessingTime)).foreach(metrics.nextTimer.add)
+          task.timers.flatMap(_.next(TimeDomain.PROCESSING_TIME)).foreach(metrics.nextTimer.add)
         }
         metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
         counter.foreach(it => metrics.keys.get.sample.add(task.task.partitionId() -> it.result))
@@ -110,8 +110,8 @@ private[keystate] final class OperatorTasks(
       val properties = f.properties ++
         timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
         expired.get(f.name).toSeq.flatMap(_.properties)
-      own.registerFamily(f.name, f.layout, properties).id
-    }
+      f.name -> own.registerFamily(f.name, f.layout, properties).id
+    }.toMap
     new OperatorTaskContext(
       spec,
       columns,
@@ -147,7 +147,7 @@ private[keystate] final class OperatorTasks(
       columns,
       batch(streaming = false, TaskContext.get().numPartitions()),
       lease,
-      spec.families.map(_.id),
+      spec.families.map(family => family.name -> family.id).toMap,
       expiries = Map.empty,
       subtask,
       None,

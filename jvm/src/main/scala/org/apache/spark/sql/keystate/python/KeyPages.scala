@@ -15,6 +15,7 @@ import org.apache.spark.sql.keystate.python.columns.{
   IntColumn,
   KeySlots,
   RowColumn,
+  KeyedColumns,
   StateColumns,
   TimerColumns
 }
@@ -29,8 +30,8 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 private[keystate] final class KeyPages(
     spec: OperatorSpec,
     keySchema: StructType,
-    families: Seq[Int],
-    channels: Seq[StateColumns],
+    families: Map[String, Int],
+    states: KeyedColumns,
     timers: Option[Timers],
     backend: KeyedStateBackend,
     maxParallelism: Int,
@@ -69,16 +70,19 @@ private[keystate] final class KeyPages(
 
   private def apply(changes: VectorSchemaRoot): Unit = {
     val column = (name: String) => new ArrowColumnVector(changes.getVector(name))
-    channels.foreach { channel =>
-      val (put, gone) = channel.apply(slots, column)
-      updated += put
-      removed += gone
-    }
+    val (put, gone) = states(slots, column)
+    updated += put
+    removed += gone
     timers.foreach(TimerColumns(_, slots, column))
   }
 
   private def keysWith(state: Int) =
-    StoredKeys.of(families(state), spec.states(state).kind.layout, backend, maxParallelism)
+    StoredKeys.of(
+      families(spec.states(state).name),
+      spec.states(state).layout,
+      backend,
+      maxParallelism
+    )
 
   private val schema = StructType(
     Seq(
@@ -101,7 +105,7 @@ private[keystate] final class KeyPages(
     keys.finish()
     carried.finish()
     val none = Array.fill(slots.size)(-1)
-    channels.map(_.sender(list)).foreach { sender =>
+    states.all.map(_.sender(list)).foreach { sender =>
       sender.load(slots, 0, none)
       sender.finish()
     }

@@ -5,13 +5,13 @@ import java.nio.charset.StandardCharsets.UTF_8
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
+import org.apache.spark.sql.keystate.state.{RawKeyedState, OperatorStateEntries}
 
 /** What a worker reports of its subtask's operator state. */
 private[keystate] object OperatorStateColumns {
 
   /** Stores the operator state, which only the last answer has. Returns whether this is it. */
-  def receive(own: SubtaskState, column: String => ArrowColumnVector): Boolean = {
+  def receive(own: OperatorStateEntries, column: String => ArrowColumnVector): Boolean = {
     val state = column(Protocol.Answer.OperatorState)
     val last = !state.isNullAt(0)
     if (last)

@@ -8,7 +8,7 @@ import org.json4s.JsonDSL._
 
 import keystate.checkpoint.OperatorState
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
+import org.apache.spark.sql.keystate.state.{RawKeyedState, OperatorStateEntries}
 
 /** Answers a new function instance's questions for its operator state, and for its raw keyed
   * streams, which it gets one after the other.
@@ -16,7 +16,7 @@ import org.apache.spark.sql.keystate.state.{RawKeyedState, SubtaskState}
 private[keystate] object OperatorStateQuestions {
   private implicit val formats: Formats = DefaultFormats
 
-  def questions(own: SubtaskState, readAll: () => Seq[OperatorState]): Questions.Table = Map(
+  def questions(own: OperatorStateEntries, readAll: () => Seq[OperatorState]): Questions.Table = Map(
     Protocol.Op.OperatorState -> { (question, _) =>
       val unions = (question \ Protocol.Question.Unions).extract[Boolean]
       val restored = own.restored(unions, readAll)

@@ -23,9 +23,9 @@ import org.apache.spark.sql.keystate.operator.{
 }
 import org.apache.spark.sql.keystate.python.columns.{
   BroadcastColumns,
+  KeyedColumns,
   PackedAnswer,
-  PackedParts,
-  StateColumns
+  PackedParts
 }
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
@@ -48,17 +48,15 @@ private[keystate] final class PythonRunner(
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): FunctionRun = {
-    val channels = context.spec.states.zipWithIndex.map { case (state, i) =>
-      StateColumns(state, i, context.families(i), context.entries(i), settings.inline)
-    }
+    val states = new KeyedColumns(context.spec.states, context.entries, settings.inline)
     val broadcast = context.broadcastStates.toSeq.flatMap(_.states).zipWithIndex.map {
       case (state, i) => new BroadcastColumns(state, i)
     }
     context.broadcastInput.filter(_.rows.nonEmpty) match {
-      case None => runRows(rows, due, channels, broadcast, context)
+      case None => runRows(rows, due, states, broadcast, context)
       case Some(input) =>
-        val first = runBroadcast(input, channels, broadcast, context)
-        lazy val second = runRows(rows, due, channels, broadcast, context)
+        val first = runBroadcast(input, states, broadcast, context)
+        lazy val second = runRows(rows, due, states, broadcast, context)
         new FunctionRun {
           override def output: Iterator[InternalRow] = first.output ++ second.output
           override def updated: Long = first.updated + second.updated
@@ -70,26 +68,32 @@ private[keystate] final class PythonRunner(
   /** The pass with the broadcast elements. */
   private def runBroadcast(
       input: BroadcastInput,
-      channels: Seq[StateColumns],
+      states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): FunctionRun = {
-    val states = context.broadcastStates.get
+    val broadcasted = context.broadcastStates.get
     val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val pass =
-      new BroadcastConversation(states, broadcast, control(context), toOutput, settings.messageRows)
+      new BroadcastConversation(
+        broadcasted,
+        broadcast,
+        control(context),
+        toOutput,
+        settings.messageRows
+      )
     val keys = new KeyPages(
       context.spec,
       DataTypeUtils.fromAttributes(context.columns.grouping),
       context.families,
-      channels,
+      states,
       context.timers,
       context.backend,
       context.batch.maxParallelism,
       pages
     )
-    val table = new StateQuestions(keys, channels, pages).questions ++
+    val table = new StateQuestions(keys, states, pages).questions ++
       BroadcastQuestions.questions(broadcast, pages) ++ keys.questions
     pass.announce(serve(table, context))
     val schema = BroadcastConversation.messageSchema(DataTypeUtils.fromAttributes(input.columns))
@@ -105,7 +109,7 @@ private[keystate] final class PythonRunner(
   private def runRows(
       rows: TaskRows,
       due: mutable.Queue[Timer],
-      channels: Seq[StateColumns],
+      states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): FunctionRun = {
@@ -124,7 +128,7 @@ private[keystate] final class PythonRunner(
     val task = new RowConversation(
       context,
       rows,
-      channels,
+      states,
       due,
       toOutput,
       control(context),
@@ -136,7 +140,7 @@ private[keystate] final class PythonRunner(
       // Without rows and timers there is nothing to do, and the worker need not start.
       if (live.isEmpty && !rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
       else {
-        serveQuestions(task, schema, channels, broadcast, context)
+        serveQuestions(task, schema, states, broadcast, context)
         if (live.isEmpty) converse(schema, task, rows, context)
         else converseLive(schema, packing, task, rows, context)
       }
@@ -170,7 +174,7 @@ private[keystate] final class PythonRunner(
   private def serveQuestions(
       task: RowConversation,
       schema: StructType,
-      channels: Seq[StateColumns],
+      states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
   ): Unit = {
@@ -181,7 +185,7 @@ private[keystate] final class PythonRunner(
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
-      val table = new StateQuestions(task, channels, pages).questions ++
+      val table = new StateQuestions(task, states, pages).questions ++
         (if (firesAll) BatchTimers.questions(task, schema, pages) else Map.empty) ++
         context.operatorState.toSeq
           .flatMap(OperatorStateQuestions.questions(_, context.readOperatorStates)) ++

@@ -25,6 +25,7 @@ import org.apache.spark.sql.keystate.python.columns.{
   PackedAnswer,
   PackedBytes,
   PackedParts,
+  KeyedColumns,
   StateColumns,
   TimerColumns
 }
@@ -63,7 +64,7 @@ import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 private[keystate] final class RowConversation(
     task: OperatorTaskContext,
     taskRows: TaskRows,
-    channels: Seq[StateColumns],
+    states: KeyedColumns,
     dueTimers: mutable.Queue[Timer],
     project: InternalRow => InternalRow,
     context: JObject,
@@ -131,8 +132,8 @@ private[keystate] final class RowConversation(
   private final class Sender(root: VectorSchemaRoot, packs: Boolean) extends MessageSender {
     private val struct = root.getVector(0).asInstanceOf[StructVector]
     private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-    private val arrow = new ArrowParts(list, task.inputs.size, channels, timers.nonEmpty)
-    private lazy val packedParts = new PackedParts(channels)
+    private val arrow = new ArrowParts(list, task.inputs.size, states.all, timers.nonEmpty)
+    private lazy val packedParts = new PackedParts(states.ofValues)
     private var parts: MessageParts = arrow // of the message at hand
     private val timerKey = new UnsafeRow(task.inputs.head.keys.width)
     private val readerOf = task.inputs.toArray
@@ -320,11 +321,9 @@ private[keystate] final class RowConversation(
   def applyChanges(column: String => ArrowColumnVector): Unit = {
     val changesOf = column(Protocol.Answer.Generation).getInt(0)
     if (changesOf != NoChanges) {
-      channels.foreach { channel =>
-        val (put, gone) = channel.apply(slotsOf(changesOf), column)
-        updated += put
-        removed += gone
-      }
+      val (put, gone) = states(slotsOf(changesOf), column)
+      updated += put
+      removed += gone
       timers.foreach(TimerColumns(_, slotsOf(changesOf), column))
       if (changesOf != generation) {
         previousRead = column(Protocol.Answer.Until).getInt(0)

@@ -6,13 +6,13 @@ import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonAST.{JInt, JObject}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.columns.{PageRequest, StateColumns}
+import org.apache.spark.sql.keystate.python.columns.{KeyedColumns, PageRequest}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Answers a worker's questions about the keyed states of one task. */
 private[keystate] final class StateQuestions(
     task: AskedKeys,
-    channels: Seq[StateColumns],
+    states: KeyedColumns,
     pages: ArrowStreams
 ) {
   private implicit val formats: Formats = DefaultFormats
@@ -20,11 +20,12 @@ private[keystate] final class StateQuestions(
   def questions: Questions.Table = Map(
     Protocol.Op.Get -> { (question, keys) =>
       val (state, group, key) = asked(question)
-      (JObject(), pages.read(keys)(state.find(group, key, _, pages)))
+      (JObject(), pages.read(keys)(states.maps(state).find(group, key, _, pages)))
     },
     Protocol.Op.Scan -> { (question, keys) =>
       val (state, group, key) = asked(question)
-      val page = state.page(group, key, request(question, state, key, keys), pages)
+      val page =
+        states.paged(state).page(group, key, request(question, state, key, keys), pages)
       Questions.reply(
         page,
         Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question)))
@@ -32,11 +33,11 @@ private[keystate] final class StateQuestions(
     }
   )
 
-  /** What a question is about: the state, and the key group and key of the slot. */
-  private def asked(question: JObject): (StateColumns, Int, Array[Byte]) = {
+  /** What a question is about: the index of the state, and the key group and key of the slot. */
+  private def asked(question: JObject): (Int, Int, Array[Byte]) = {
     val slots = task.slotsOf(generationOf(question))
     val slot = (question \ Protocol.Question.Slot).extract[Int]
-    val state = channels((question \ Protocol.Question.State).extract[Int])
+    val state = (question \ Protocol.Question.State).extract[Int]
     (state, slots.group(slot), slots.key(slot))
   }
 
@@ -45,13 +46,13 @@ private[keystate] final class StateQuestions(
 
   private def request(
       question: JObject,
-      channel: StateColumns,
+      state: Int,
       key: Array[Byte],
       userKeys: Array[Byte]
   ): PageRequest = {
     val bounds = (question \ Protocol.Question.Bounds).extract[Seq[String]]
     val encoded =
-      if (bounds.isEmpty) Nil else pages.read(userKeys)(channel.entryKeys(key, _))
+      if (bounds.isEmpty) Nil else pages.read(userKeys)(states.maps(state).entryKeys(key, _))
     val bound = bounds.zip(encoded).toMap
     val request = PageRequest(
       start = bound.get(Protocol.Bound.Start),

@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.realtime
 
 import scala.collection.mutable
 
+import keystate.TimeDomain
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 import org.apache.spark.sql.keystate.store.BackendLease
 
@@ -17,7 +18,7 @@ private[keystate] final class LiveTimers(
 ) {
   import LiveTimers._
 
-  private var next = lease.use(timers.next(Timers.ProcessingTime).getOrElse(Never))
+  private var next = lease.use(timers.next(TimeDomain.PROCESSING_TIME).getOrElse(Never))
 
   /** When to look up timers, in ms since the epoch: there is none before. */
   def first: Long = math.min(next, timers.earliestSet)
@@ -35,7 +36,7 @@ private[keystate] final class LiveTimers(
     val now = System.currentTimeMillis
     timers.earliestSet = Never
     due ++= timers.due(None, Some(now))
-    next = timers.next(Timers.ProcessingTime, after = Some(now)).getOrElse(Never)
+    next = timers.next(TimeDomain.PROCESSING_TIME, after = Some(now)).getOrElse(Never)
   }
 }
 

@@ -66,7 +66,7 @@ private[keystate] final case class OperatorSpec(
     * that lives on assigns ids itself.
     */
   def families: Seq[StateFamily] = {
-    val stored = (states ++ broadcast).map(s => (s.name, s.kind.layout, s.properties)) ++
+    val stored = (states ++ broadcast).map(s => (s.name, s.layout, s.properties)) ++
       Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
       subtaskState.filter(_.rawKeyed).map(_ => OwnFamilies.rawKeyedFamily) ++
       subtaskState.map(own => OwnFamilies.operatorStateFamily(own.lists)) ++

@@ -51,7 +51,7 @@ private[keystate] object SchemaEvolution {
       def refuse(reason: String) =
         throw KeystateErrors.stateChanged(declared.name, before.describe, declared.describe, reason)
 
-      if (before.kind != declared.kind) refuse("It is of another kind.")
+      if (before.kindName != declared.kindName) refuse("It is of another kind.")
       if (!before.keyType.zip(declared.keyType).forall((same _).tupled))
         refuse("The type of a map's keys can't change.")
       if (before.order != declared.order) refuse("The order of its keys can't change.")

@@ -12,7 +12,9 @@ import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredState._
 import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredTtl
 
-/** How a state is stored. Reducing, aggregating and folding state store an accumulator as value. */
+/** What a state has for each key. Reducing, aggregating and folding state store an accumulator as
+  * value.
+  */
 private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
 
 private[keystate] object StateKind {
@@ -20,12 +22,8 @@ private[keystate] object StateKind {
   case object List extends StateKind("list", Layout.Grouped)
   case object Map extends StateKind("map", Layout.Grouped)
   case object SortedMap extends StateKind("sorted_map", Layout.Grouped)
-  case object Broadcast extends StateKind("broadcast", Layout.Ordered)
 
-  /** For code that only a state with keys can reach. */
-  def notKeyed: Nothing = throw new IllegalArgumentException("broadcast state has no key")
-
-  val all: Seq[StateKind] = Seq(Value, List, Map, SortedMap, Broadcast)
+  val all: Seq[StateKind] = Seq(Value, List, Map, SortedMap)
 
   def byName(name: String): StateKind = all
     .find(_.name == name)
@@ -45,6 +43,8 @@ private[keystate] object StateKind {
   * @param schemas
   *   if `valueType` has changed: all value types that entries may be stored with, by schema id, the
   *   newest last; otherwise empty
+  * @param isBroadcast
+  *   whether it is a map without a key around it: one that all subtasks have
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -54,9 +54,15 @@ private[keystate] final case class StateSpec(
     keyType: Option[DataType],
     order: StoredOrder,
     ttl: Option[TimeToLive] = None,
-    schemas: Seq[DataType] = Nil
+    schemas: Seq[DataType] = Nil,
+    isBroadcast: Boolean = false
 ) {
   if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
+
+  /** The kind by the name that checkpoints have for it. */
+  val kindName: String = if (isBroadcast) StateSpec.Broadcast else kind.name
+
+  val layout: Layout = if (isBroadcast) Layout.Ordered else kind.layout
 
   val rowSchema: StructType = StateSpec.rowSchema(kind, valueType)
 
@@ -70,7 +76,7 @@ private[keystate] final case class StateSpec(
 
   /** The properties that the checkpoint keeps of this state. */
   def properties: Map[String, String] = Map(
-    "kind" -> kind.name,
+    "kind" -> kindName,
     "valueType" -> SchemaEvolution.bare(valueType).json,
     "order" -> order.name
   ) ++ keyType.map("keyType" -> _.json) ++
@@ -78,6 +84,10 @@ private[keystate] final case class StateSpec(
 }
 
 private[keystate] object StateSpec {
+
+  /** The kind of broadcast state in checkpoints and in what Python declares. */
+  private final val Broadcast = "broadcast"
+
   private implicit val formats: Formats = DefaultFormats
 
   /** The row in a stored value: a struct's own fields, or else one column named `value`. For a list
@@ -95,11 +105,12 @@ private[keystate] object StateSpec {
 
   /** Whether a family is a state that a function declared. */
   def isOne(family: StateFamily): Boolean =
-    family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
+    isBroadcast(family) ||
+      family.properties.get("kind").exists(kind => StateKind.all.exists(_.name == kind))
 
   /** Whether a family is a broadcast state. */
   def isBroadcast(family: StateFamily): Boolean =
-    family.properties.get("kind").contains(StateKind.Broadcast.name)
+    family.properties.get("kind").contains(Broadcast)
 
   /** A declared state as a version has it. */
   def of(family: StateFamily): StateSpec = StoredTypes.reading(family.name) {
@@ -107,29 +118,35 @@ private[keystate] object StateSpec {
     def dataType(json: String) = StoredTypes.parse(json, family.name)
     StateSpec(
       family.name,
-      StateKind.byName(recorded("kind")),
+      kindOf(recorded("kind")),
       recorded("kind").replace('_', ' '),
       dataType(recorded("valueType")),
       recorded.get("keyType").map(dataType),
       recorded.get("order").fold[StoredOrder](StoredOrder.Natural)(StoredOrder.byName),
       schemas = recorded
         .get("schemas")
-        .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType))
+        .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType)),
+      isBroadcast = isBroadcast(family)
     )
   }
+
+  private def kindOf(name: String): StateKind =
+    if (name == Broadcast) StateKind.Map else StateKind.byName(name)
 
   /** A state as Python declares it. */
   def fromJson(json: JValue): StateSpec = {
     val declared = new Declared("a state", json)
     import declared.field
+    val kind = field(Kind).extract[String]
     StateSpec(
       name = field(Name).extract[String],
-      kind = StateKind.byName(field(Kind).extract[String]),
+      kind = kindOf(kind),
       descriptor = field(Descriptor).extract[String],
       valueType = dataType(field(ValueType)),
       keyType = Option.when(field(KeyType) != JNull)(dataType(field(KeyType))),
       order = StoredOrder.byName(field(Order).extract[String]),
-      ttl = Option.when(field(Ttl) != JNull)(timeToLive(field(Ttl)))
+      ttl = Option.when(field(Ttl) != JNull)(timeToLive(field(Ttl))),
+      isBroadcast = kind == Broadcast
     )
   }
 

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.state
 
 import java.util.zip.CRC32C
 
-import keystate.backend.{Entry, EntryIterator, StateEntries}
+import keystate.backend.{Entry, EntryIterator}
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** One broadcast state: one entry for each key, in the order of the keys. Keys are encoded by the
@@ -10,8 +10,7 @@ import org.apache.spark.sql.keystate.spec.StateSpec
   */
 private[keystate] final class BroadcastEntries(
     val spec: StateSpec,
-    family: Int,
-    backend: StateEntries,
+    stored: FamilyEntries,
     group: Int
 ) {
 
@@ -22,23 +21,23 @@ private[keystate] final class BroadcastEntries(
     keys.size.toLong
   }
 
-  def get(key: Array[Byte]): Array[Byte] = backend.get(family, group, key)
-  def put(key: Array[Byte], value: Array[Byte]): Unit = backend.put(family, group, key, value)
-  def remove(key: Array[Byte]): Unit = backend.remove(family, group, key)
+  def get(key: Array[Byte]): Array[Byte] = stored.get(group, key)
+  def put(key: Array[Byte], value: Array[Byte]): Unit = stored.put(group, key, value)
+  def remove(key: Array[Byte]): Unit = stored.remove(group, key)
 
   /** The entries from this key on (None: all). The caller closes the iterator. */
   def scan(from: Option[Array[Byte]]): EntryIterator =
-    backend.scan(family, group, from.orNull, null)
+    stored.scan(group, from.orNull, null)
 
   /** Applies `use` to each entry, at once. Returns the results. */
   def entries[T](use: Entry => T): Seq[T] = {
-    val entries = backend.scan(family, group, null, null)
+    val entries = stored.scan(group, null, null)
     try entries.map(use).toVector
     finally entries.close()
   }
 
   def isEmpty: Boolean = {
-    val entries = backend.scan(family, group, null, null)
+    val entries = stored.scan(group, null, null)
     try !entries.hasNext
     finally entries.close()
   }
@@ -46,7 +45,7 @@ private[keystate] final class BroadcastEntries(
   /** A digest of all entries. It is the same for the same entries. */
   def digest: Long = {
     val crc = new CRC32C
-    val entries = backend.scan(family, group, null, null)
+    val entries = stored.scan(group, null, null)
     var count = 0L
     try
       entries.foreach { entry =>

@@ -4,27 +4,27 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import keystate.backend.KeyedStateBackend
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
 
 /** A subtask's broadcast states. Their entries are in the operator group, together with a tag,
   * which is new whenever broadcast elements were processed. A worker that holds the states under
   * the same tag has exactly what is stored, and need not be sent it.
   *
   * @param families
-  *   the backend's ids of the states and, last, of the tag
+  *   the backend's ids of the families, by name
   */
 private[keystate] final class BroadcastStates(
     specs: Seq[StateSpec],
-    families: Seq[Int],
+    families: Map[String, Int],
     backend: KeyedStateBackend,
     maxParallelism: Int
 ) {
   private val group = KeyGroups.operatorGroup(maxParallelism)
-  private val tagFamily = families.last
+  private val tagFamily = families(OwnFamilies.BroadcastTag)
   private val tagKey = Array.emptyByteArray
 
-  val states: Seq[BroadcastEntries] = specs.zipWithIndex.map { case (spec, i) =>
-    new BroadcastEntries(spec, families(i), EvolvedEntries.of(spec, backend), group)
+  val states: Seq[BroadcastEntries] = specs.map { spec =>
+    new BroadcastEntries(spec, FamilyEntries(spec, families(spec.name), backend), group)
   }
 
   /** The tag. Empty before the first broadcast element. */

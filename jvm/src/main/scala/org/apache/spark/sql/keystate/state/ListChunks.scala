@@ -5,8 +5,7 @@ import java.nio.ByteBuffer
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
 
-import keystate.backend.{Entry, GroupedKey, StateEntries}
-import keystate.ttl.TtlEntries
+import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.spec.StateSpec
 
@@ -29,31 +28,31 @@ private[keystate] final class ListChunks(spec: StateSpec) {
 
   /** All chunks of a key's list, not yet decoded. */
   def read(
-      backend: StateEntries,
-      family: Int,
+      entries: FamilyEntries,
       group: Int,
       key: Array[Byte]
   ): Vector[Entry] = {
-    val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
-    try entries.toVector
-    finally entries.close()
+    val chunks = entries.scan(group, GroupedKey.prefix(key), null)
+    try chunks.toVector
+    finally chunks.close()
   }
 
   /** Adds elements that were used at `time`. Returns the key of the chunk that they are in. */
   def append(
-      backend: StateEntries,
-      family: Int,
+      entries: FamilyEntries,
       group: Int,
       key: Array[Byte],
       elements: ArrayData,
       time: Long = Long.MinValue
   ): Array[Byte] = {
-    val chunks = backend.scanReverse(family, group, GroupedKey.prefix(key), null)
+    val chunks = entries.scanReverse(group, GroupedKey.prefix(key), null)
     val last =
       try Option.when(chunks.hasNext)(chunks.next())
       finally chunks.close()
+    // A chunk's elements have one time to live.
     val (at, chunk) = last match {
-      case Some(chunk) if chunk.value.length < SmallChunk && joins(backend, chunk.value, time) =>
+      case Some(chunk)
+          if chunk.value.length < SmallChunk && entries.livesAsLong(time, chunk.value) =>
         (chunk.key, concat(decode(chunk.value), elements))
       case Some(chunk) =>
         val number = ByteBuffer.wrap(chunk.key).getLong(GroupedKey.userKeyOffset(chunk.key)) + 1
@@ -61,16 +60,9 @@ private[keystate] final class ListChunks(spec: StateSpec) {
       case None =>
         (chunkKey(key, 0), elements)
     }
-    backend.put(family, group, at, encode(chunk))
+    entries.put(group, at, encode(chunk))
     at
   }
-
-  /** Whether elements of this time may join a chunk: a chunk's elements have one time to live. */
-  private def joins(backend: StateEntries, chunk: Array[Byte], time: Long): Boolean =
-    backend match {
-      case ttl: TtlEntries => ttl.isOf(time, chunk)
-      case _ => true
-    }
 
   /** The chunk of this number, with the elements of some arrays: its entry key and its value. */
   def chunk(key: Array[Byte], number: Long, parts: Seq[ArrayData]): (Array[Byte], Array[Byte]) = {

@@ -4,35 +4,27 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
 
-import keystate.backend.StateEntries
 import keystate.keygroup.KeyGroupRange
-import keystate.ttl.{TtlEntries, TtlSweep}
+import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** Removes expired entries at the end of a task, from the states that ask for it.
   *
   * @param entries
   *   what each state is read and written through
-  * @param families
-  *   the backend's ids of the states
   * @param sweeps
   *   the store's sweeps, by family; they say where each one stands
   */
 private[keystate] final class StateSweeps(
     states: Seq[StateSpec],
-    entries: Seq[StateEntries],
-    families: Seq[Int],
+    entries: Seq[FamilyEntries],
     groups: KeyGroupRange,
     sweeps: mutable.HashMap[Int, TtlSweep]
 ) {
-  private val swept = states.zipWithIndex.flatMap { case (state, i) =>
-    entries(i) match {
-      case expiring: TtlEntries =>
-        state.ttl.filter(_.sweepSize > 0).map((_, families(i), expiring))
-      case _ => None
-    }
+  private val swept = states.zip(entries).flatMap { case (state, own) =>
+    state.ttl.filter(_.sweepSize > 0 && own.expires).map((_, own))
   }
-  private val countsRecords = swept.exists { case (ttl, _, _) => ttl.sweepOnRecords }
+  private val countsRecords = swept.exists { case (ttl, _) => ttl.sweepOnRecords }
   private var records = 0L
 
   /** The task's rows. They are counted if a state is swept by their number. */
@@ -49,8 +41,8 @@ private[keystate] final class StateSweeps(
     * @param changes
     *   how many entries the function wrote and removed
     */
-  def run(changes: Long): Unit = swept.foreach { case (ttl, family, entries) =>
+  def run(changes: Long): Unit = swept.foreach { case (ttl, own) =>
     val uses = if (ttl.sweepOnRecords) records else changes
-    sweeps.getOrElseUpdate(family, new TtlSweep).run(entries, family, groups, uses * ttl.sweepSize)
+    own.sweep(sweeps.getOrElseUpdate(own.family, new TtlSweep), groups, uses * ttl.sweepSize)
   }
 }

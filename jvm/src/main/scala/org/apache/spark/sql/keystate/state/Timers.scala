@@ -4,10 +4,17 @@ import java.nio.ByteBuffer
 
 import scala.collection.mutable
 
+import keystate.TimeDomain
+import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
 import keystate.backend.{Entry, KeyedStateBackend}
 
 /** One timer of one key. */
-private[keystate] final case class Timer(domain: Byte, time: Long, group: Int, key: Array[Byte])
+private[keystate] final case class Timer(
+    domain: TimeDomain,
+    time: Long,
+    group: Int,
+    key: Array[Byte]
+)
 
 /** The timers of a task's keys. They are entries of one ordered family. The entry key is
   * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
@@ -27,7 +34,7 @@ private[keystate] final class Timers(
 
   /** The timers up to and including these times, ordered by time. None: none of that domain. */
   def due(eventTime: Option[Long], processingTime: Option[Long]): mutable.Queue[Timer] = {
-    val found = Seq(EventTime -> eventTime, ProcessingTime -> processingTime).flatMap {
+    val found = Seq(EVENT_TIME -> eventTime, PROCESSING_TIME -> processingTime).flatMap {
       case (domain, Some(until)) => (0 until maxParallelism).flatMap(dueIn(_, domain, until))
       case _ => Nil
     }
@@ -43,22 +50,22 @@ private[keystate] final class Timers(
     * @param after
     *   only timers after this time
     */
-  def next(domain: Byte, after: Option[Long] = None): Option[Long] =
+  def next(domain: TimeDomain, after: Option[Long] = None): Option[Long] =
     (0 until maxParallelism).flatMap { group =>
       val start =
-        after.fold(Array(domain))(time => entryKey(domain, time + 1, Array.emptyByteArray))
-      val entries = backend.scan(family, group, start, Array((domain + 1).toByte))
+        after.fold(first(domain))(time => entryKey(domain, time + 1, Array.emptyByteArray))
+      val entries = backend.scan(family, group, start, end(domain))
       try Option.when(entries.hasNext)(timeOf(entries.next()))
       finally entries.close()
     }.minOption
 
   private def timeOf(entry: Entry): Long = ByteBuffer.wrap(entry.key).getLong(1) ^ Long.MinValue
 
-  private def dueIn(group: Int, domain: Byte, until: Long): Seq[Timer] = {
-    val end =
-      if (until == Long.MaxValue) Array((domain + 1).toByte)
+  private def dueIn(group: Int, domain: TimeDomain, until: Long): Seq[Timer] = {
+    val last =
+      if (until == Long.MaxValue) end(domain)
       else entryKey(domain, until + 1, Array.emptyByteArray)
-    val entries = backend.scan(family, group, Array(domain), end)
+    val entries = backend.scan(family, group, first(domain), last)
     try
       entries.map { entry =>
         Timer(domain, timeOf(entry), group, keyOf(entry.key))
@@ -75,18 +82,33 @@ private[keystate] final class Timers(
   }
 
   /** Sets a key's timer, or deletes it. */
-  def set(domain: Byte, time: Long, group: Int, key: Array[Byte], wanted: Boolean): Unit = {
+  def set(domain: TimeDomain, time: Long, group: Int, key: Array[Byte], wanted: Boolean): Unit = {
     val entry = entryKey(domain, time, key)
     if (wanted) {
       backend.put(family, group, entry, Present)
-      if (domain == ProcessingTime) earliestSet = math.min(earliestSet, time)
+      if (domain == PROCESSING_TIME) earliestSet = math.min(earliestSet, time)
     } else backend.remove(family, group, entry)
   }
 }
 
 private[keystate] object Timers {
-  val EventTime: Byte = 0
-  val ProcessingTime: Byte = 1
+
+  /** The number of a domain, in entry keys and in messages. */
+  def number(domain: TimeDomain): Byte = domain match {
+    case EVENT_TIME => 0
+    case PROCESSING_TIME => 1
+  }
+
+  /** The domain of a number. */
+  def domain(number: Byte): TimeDomain = number match {
+    case 0 => EVENT_TIME
+    case 1 => PROCESSING_TIME
+    case other => throw new IllegalArgumentException(s"there is no timer domain $other")
+  }
+
+  /** Where the entry keys of a domain's timers begin and end. */
+  private def first(domain: TimeDomain): Array[Byte] = Array(number(domain))
+  private def end(domain: TimeDomain): Array[Byte] = Array((number(domain) + 1).toByte)
 
   private val HeaderLength = 9
 
@@ -97,10 +119,10 @@ private[keystate] object Timers {
   def keyOf(entry: Array[Byte]): Array[Byte] = entry.drop(HeaderLength)
 
   /** The entry key of a timer. */
-  def entryKey(domain: Byte, time: Long, key: Array[Byte]): Array[Byte] =
+  def entryKey(domain: TimeDomain, time: Long, key: Array[Byte]): Array[Byte] =
     ByteBuffer
       .allocate(HeaderLength + key.length)
-      .put(domain)
+      .put(number(domain))
       .putLong(time ^ Long.MinValue)
       .put(key)
       .array()

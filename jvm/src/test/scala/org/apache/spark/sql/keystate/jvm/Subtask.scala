@@ -83,7 +83,7 @@ final class Subtask[T: Encoder](result: DataFrame, backendName: String) extends 
         columns,
         BatchInfo(true, false, batch, "run", Some(clock), 1, maxParallelism),
         new BackendLease(backend, () => (), "the test's"),
-        families,
+        registered.toMap,
         Map.empty,
         scope,
         Some(late),

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.python.columns
 
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{GroupedKey, StateEntries}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** The keys whose list or map a worker has changed, one after the other. What a key had is cleared
   * first where the worker says so.
@@ -12,8 +12,7 @@ private[columns] final class ChangedKeys(
     slots: KeySlots,
     columns: String => ArrowColumnVector,
     state: Int,
-    family: Int,
-    backend: StateEntries
+    entries: FamilyEntries
 ) {
   private val changed = columns(Protocol.stateColumn(state, Protocol.Part.Slot)).getArray(0)
   private val resets = columns(Protocol.stateColumn(state, Protocol.Part.Reset)).getArray(0)
@@ -33,7 +32,7 @@ private[columns] final class ChangedKeys(
       val slot = changed.getInt(index)
       group = slots.group(slot)
       key = slots.key(slot)
-      if (resets.getBoolean(index)) removed += GroupedKey.clear(backend, family, group, key)
+      if (resets.getBoolean(index)) removed += entries.clear(group, key)
     }
     more
   }

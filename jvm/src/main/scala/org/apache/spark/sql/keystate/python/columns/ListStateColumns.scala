@@ -7,10 +7,10 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{GroupedKey, StateEntries}
+import keystate.backend.GroupedKey
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements}
 import org.apache.spark.sql.keystate.spec.StateSpec
-import org.apache.spark.sql.keystate.state.ListChunks
+import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** List state. A list that is larger than `inline` is not sent ahead: the worker gets a null and
@@ -19,10 +19,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 private[keystate] final class ListStateColumns(
     spec: StateSpec,
     index: Int,
-    family: Int,
-    backend: StateEntries,
+    entries: FamilyEntries,
     inline: Inline
-) extends StateColumns {
+) extends PagedColumns {
   private val lists = new ListChunks(spec)
 
   override def sender(column: String => ListVector): StateSender = new Sender(
@@ -35,13 +34,13 @@ private[keystate] final class ListStateColumns(
     private val column = new ListsColumn(vector, Seq(elements))
 
     override protected def send(group: Int, key: Array[Byte]): Long = {
-      val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
+      val chunks = entries.scan(group, GroupedKey.prefix(key), null)
       try {
         val found = Seq.newBuilder[ArrayData]
         var size = 0
         var bytes = 0L
-        while (entries.hasNext && inline.fits(size, bytes)) {
-          val stored = entries.next().value
+        while (chunks.hasNext && inline.fits(size, bytes)) {
+          val stored = chunks.next().value
           val chunk = lists.decode(stored)
           size += chunk.numElements()
           bytes += stored.length
@@ -50,13 +49,13 @@ private[keystate] final class ListStateColumns(
         val whole = inline.fits(size, bytes)
         if (whole) add(found.result()) else column.addNull()
         if (whole) bytes else 0
-      } finally entries.close()
+      } finally chunks.close()
     }
 
-    private def add(chunks: Seq[ArrayData]): Unit = {
+    private def add(found: Seq[ArrayData]): Unit = {
       column.begin()
-      chunks.foreach(chunk => (0 until chunk.numElements()).foreach(elements.write(chunk, _)))
-      column.end(chunks.map(_.numElements()).sum)
+      found.foreach(chunk => (0 until chunk.numElements()).foreach(elements.write(chunk, _)))
+      column.end(found.map(_.numElements()).sum)
     }
 
     override protected def addNull(): Unit = column.addNull()
@@ -66,13 +65,13 @@ private[keystate] final class ListStateColumns(
   }
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = new ChangedKeys(slots, columns, index, family, backend)
+    val changed = new ChangedKeys(slots, columns, index, entries)
     val added = Elements(columns(Protocol.stateColumn(index)))
     var put = 0L
     while (changed.next()) {
       val elements = added.getArray(changed.index)
       if (elements.numElements() > 0) {
-        lists.append(backend, family, changed.group, changed.key, elements)
+        lists.append(entries, changed.group, changed.key, elements)
         put += 1
       }
     }
@@ -86,7 +85,7 @@ private[keystate] final class ListStateColumns(
       format: ArrowStreams
   ): Page = {
     val start = request.start.getOrElse(GroupedKey.prefix(key))
-    val chunks = backend.scan(family, group, start, null)
+    val chunks = entries.scan(group, start, null)
     try {
       val data = format.write(new StructType().add(Protocol.Page.Value, spec.valueType)) {
         writers =>

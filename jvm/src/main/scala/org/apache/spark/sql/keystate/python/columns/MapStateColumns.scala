@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
-import keystate.backend.{Entry, GroupedKey, StateEntries}
+import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.{
   ArrowStreams,
   Elements,
@@ -17,6 +17,7 @@ import org.apache.spark.sql.keystate.encoding.{
   StoredValueWriter
 }
 import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.FamilyEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Map and sorted map state: one stored entry for each user key, in the order of the user keys. A
@@ -26,10 +27,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol
 private[keystate] final class MapStateColumns(
     spec: StateSpec,
     index: Int,
-    family: Int,
-    backend: StateEntries,
+    entries: FamilyEntries,
     inline: Inline
-) extends StateColumns {
+) extends PagedColumns {
   private val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
@@ -47,19 +47,19 @@ private[keystate] final class MapStateColumns(
     private val writer = new EntryWriter(spec, codec, keyWriter, valueWriter)
 
     override protected def send(group: Int, key: Array[Byte]): Long = {
-      val entries = backend.scan(family, group, GroupedKey.prefix(key), null)
+      val stored = entries.scan(group, GroupedKey.prefix(key), null)
       try {
         val found = Array.newBuilder[Entry]
         var bytes = 0L
-        while (entries.hasNext && inline.fits(found.length, bytes)) {
-          val entry = entries.next()
+        while (stored.hasNext && inline.fits(found.length, bytes)) {
+          val entry = stored.next()
           bytes += MapStateColumns.bytes(entry)
           found += entry
         }
         val whole = inline.fits(found.length, bytes)
         if (whole) add(found.result()) else addNull()
         if (whole) bytes else 0
-      } finally entries.close()
+      } finally stored.close()
     }
 
     private def add(entries: Array[Entry]): Unit = {
@@ -90,7 +90,7 @@ private[keystate] final class MapStateColumns(
     ArrowWriter.createFieldWriter(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
-    val changed = new ChangedKeys(slots, columns, index, family, backend)
+    val changed = new ChangedKeys(slots, columns, index, entries)
     val putKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Keys)))
     val removedKeys = Elements(columns(Protocol.stateColumn(index, Protocol.Part.Removed)))
     val values =
@@ -110,7 +110,7 @@ private[keystate] final class MapStateColumns(
         val value =
           if (spec.isStruct && values.isNull(put)) StateRows.NullStruct
           else StateRows.encode(projection(values(put)))
-        backend.put(family, group, GroupedKey.entry(key, codec.encode(userKeys, j)), value)
+        entries.put(group, GroupedKey.entry(key, codec.encode(userKeys, j)), value)
         put += 1
         j += 1
       }
@@ -131,17 +131,17 @@ private[keystate] final class MapStateColumns(
   ): Page = {
     val start = request.start.getOrElse(GroupedKey.prefix(key))
     val end = request.end.orNull
-    val entries =
-      if (request.reverse) backend.scanReverse(family, group, start, end)
-      else backend.scan(family, group, start, end)
+    val stored =
+      if (request.reverse) entries.scanReverse(group, start, end)
+      else entries.scan(group, start, end)
     try {
       var last: Array[Byte] = null
       val data = format.write(pageSchema) { writers =>
         val writer = new EntryWriter(spec, codec, writers(0), writers(1))
         var size = 0
         var bytes = 0L
-        while (entries.hasNext && size < request.limit && bytes < StateColumns.PageBytes) {
-          val entry = entries.next()
+        while (stored.hasNext && size < request.limit && bytes < StateColumns.PageBytes) {
+          val entry = stored.next()
           writer.write(entry)
           bytes += MapStateColumns.bytes(entry)
           last = entry.key
@@ -150,12 +150,13 @@ private[keystate] final class MapStateColumns(
         size
       }
       // The start of a range belongs to it, the end does not.
-      val next = Option.when(entries.hasNext)(if (request.reverse) last else entries.next().key)
+      val next = Option.when(stored.hasNext)(if (request.reverse) last else stored.next().key)
       Page(data, next)
-    } finally entries.close()
+    } finally stored.close()
   }
 
-  override def find(
+  /** The values of those of the user keys that the key has. */
+  def find(
       group: Int,
       key: Array[Byte],
       userKeys: ArrowColumnVector,
@@ -163,12 +164,13 @@ private[keystate] final class MapStateColumns(
   ): Array[Byte] = format.write(new StructType().add(Protocol.Page.Value, spec.valueType)) {
     writers =>
       val writer = new StoredValueWriter(spec.rowSchema, spec.isStruct, writers.head)
-      val found = entryKeys(key, userKeys).map(backend.get(family, group, _)).filter(_ != null)
+      val found = entryKeys(key, userKeys).map(entries.get(group, _)).filter(_ != null)
       found.foreach(writer.write)
       found.size
   }
 
-  override def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
+  /** The entry keys of these user keys. */
+  def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
     Range(0, userKeys.getValueVector.getValueCount).map { i =>
       GroupedKey.entry(key, codec.encode(new ColumnarArray(userKeys, i, 1), 0))
     }
@@ -176,7 +178,7 @@ private[keystate] final class MapStateColumns(
   private def remove(group: Int, key: Array[Byte], userKeys: ColumnarArray): Long = {
     var j = 0
     while (j < userKeys.numElements()) {
-      backend.remove(family, group, GroupedKey.entry(key, codec.encode(userKeys, j)))
+      entries.remove(group, GroupedKey.entry(key, codec.encode(userKeys, j)))
       j += 1
     }
     userKeys.numElements().toLong

@@ -40,7 +40,7 @@ private[keystate] trait MessageParts {
 private[keystate] final class ArrowParts(
     list: String => ListVector,
     inputCount: Int,
-    channels: Seq[StateColumns],
+    stateColumns: Seq[StateColumns],
     timers: Boolean
 ) extends MessageParts {
   // A column for the rows of each input: so no row has the columns of another input.
@@ -53,7 +53,7 @@ private[keystate] final class ArrowParts(
   private val due = Option.when(timers)(new TimerColumns(list))
   private val columns = rows.toSeq ++ inputs ++ Seq(slots, keys, carriedSlots)
 
-  override val states: Seq[StateSender] = channels.map(_.sender(list))
+  override val states: Seq[StateSender] = stateColumns.map(_.sender(list))
 
   override def rowCount: Int = slots.count
 

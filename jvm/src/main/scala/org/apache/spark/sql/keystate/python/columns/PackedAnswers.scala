@@ -72,7 +72,8 @@ private[keystate] final class PackedAnswer(bytes: Array[Byte], fields: Int) {
       val slot = PackedBytes.intAt(bytes, at)
       val flags = PackedBytes.intAt(bytes, at + 4)
       val time = PackedBytes.longAt(bytes, at + 8)
-      timers.set(flags.toByte, time, slots.group(slot), slots.key(slot), (flags >>> 16) != 0)
+      val domain = Timers.domain(flags.toByte)
+      timers.set(domain, time, slots.group(slot), slots.key(slot), (flags >>> 16) != 0)
     }
 }
 

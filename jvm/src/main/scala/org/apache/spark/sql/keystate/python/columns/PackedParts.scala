@@ -3,19 +3,19 @@ package org.apache.spark.sql.keystate.python.columns
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
 import org.apache.spark.sql.types._
 
 /** The parts of a message of few rows, as Spark holds them in memory. So they are copied, and not
   * converted: a message of one row in Arrow has some thirty buffers, and writing and reading them
   * takes longer than most functions.
   */
-private[keystate] final class PackedParts(channels: Seq[StateColumns]) extends MessageParts {
+private[keystate] final class PackedParts(values: Seq[ValueStateColumns]) extends MessageParts {
   private val slots = new PackedBytes
   private val carriedSlots = new PackedBytes
   private val rows = new PackedBytes
   private val keys = new PackedBytes
-  private val ofStates = channels.map(_ => new PackedBytes)
+  private val ofStates = values.map(_ => new PackedBytes)
   private val timers = new PackedBytes
   private val sections = Seq(rows, keys) ++ ofStates :+ timers
   private val parts = Seq(slots, carriedSlots) ++ sections
@@ -23,8 +23,8 @@ private[keystate] final class PackedParts(channels: Seq[StateColumns]) extends M
   private var rowsAdded = 0
   private var keysAdded = 0
 
-  override val states: Seq[StateSender] = channels.zip(ofStates).map { case (channel, bytes) =>
-    channel.packedSender(bytes)
+  override val states: Seq[StateSender] = values.zip(ofStates).map { case (value, bytes) =>
+    value.packedSender(bytes)
   }
 
   override def rowCount: Int = rowsAdded
@@ -43,7 +43,7 @@ private[keystate] final class PackedParts(channels: Seq[StateColumns]) extends M
 
   override def addTimer(slot: Int, timer: Timer): Unit = {
     timers.addInt(slot)
-    timers.addInt(timer.domain.toInt)
+    timers.addInt(Timers.number(timer.domain).toInt)
     timers.addLong(timer.time)
   }
 

@@ -5,10 +5,9 @@ import org.apache.arrow.vector.complex.ListVector
 import org.apache.spark.sql.types.{ArrayType, DataType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.StateEntries
-import keystate.ttl.TtlEntries
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
+import org.apache.spark.sql.keystate.state.FamilyEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** The JVM's side of one state. It sends stored state to the worker, ahead of the rows that may
@@ -19,30 +18,17 @@ private[keystate] trait StateColumns {
   /** Makes the sender that fills this state's columns of a message to the worker. */
   def sender(column: String => ListVector): StateSender
 
-  /** Likewise for a packed message. Only value states are packed. */
-  def packedSender(bytes: PackedBytes): StateSender =
-    throw new UnsupportedOperationException(s"$this is never packed")
-
   /** Stores the changes in a message from the worker. Its columns have one element for each slot
     * that it changed. Returns the numbers of entries put and removed.
     */
   def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long)
+}
 
-  /** A page of a key's entries. For a state that may be too large to be sent ahead. */
-  def page(group: Int, key: Array[Byte], request: PageRequest, format: ArrowStreams): Page =
-    throw new UnsupportedOperationException(s"$this is always sent ahead")
+/** A state that may be too large to be sent ahead. */
+private[keystate] trait PagedColumns extends StateColumns {
 
-  /** Likewise: the values of those of the user keys that the key has. */
-  def find(
-      group: Int,
-      key: Array[Byte],
-      userKeys: ArrowColumnVector,
-      format: ArrowStreams
-  ): Array[Byte] = throw new UnsupportedOperationException(s"$this has no user keys")
-
-  /** The entry keys of these user keys. */
-  def entryKeys(key: Array[Byte], userKeys: ArrowColumnVector): Seq[Array[Byte]] =
-    throw new UnsupportedOperationException(s"$this has no user keys")
+  /** A page of a key's entries. */
+  def page(group: Int, key: Array[Byte], request: PageRequest, format: ArrowStreams): Page
 }
 
 /** Fills a state's columns of a message to the worker: one element for each key new to it. */
@@ -98,7 +84,6 @@ private[keystate] object StateColumns {
           list(Protocol.stateColumn(index, Protocol.Part.Keys), ArrayType(spec.keyType.get)),
           list(Protocol.stateColumn(index, Protocol.Part.Values), ArrayType(spec.valueType))
         )
-      case StateKind.Broadcast => StateKind.notKeyed
     }
   }
 
@@ -107,21 +92,11 @@ private[keystate] object StateColumns {
   def apply(
       spec: StateSpec,
       index: Int,
-      family: Int,
-      backend: StateEntries,
+      entries: FamilyEntries,
       inline: Inline
-  ): StateColumns = {
-    val channel = spec.kind match {
-      case StateKind.Value => new ValueStateColumns(spec, index, family, backend)
-      case StateKind.List => new ListStateColumns(spec, index, family, backend, inline)
-      case StateKind.Map | StateKind.SortedMap =>
-        new MapStateColumns(spec, index, family, backend, inline)
-      case StateKind.Broadcast => StateKind.notKeyed
-    }
-    backend match {
-      case entries: TtlEntries if spec.ttl.exists(_.needsNotes) =>
-        new UseNotes(channel, spec, index, family, entries)
-      case _ => channel
-    }
+  ): StateColumns = spec.kind match {
+    case StateKind.Value => new ValueStateColumns(spec, index, entries)
+    case StateKind.List => new ListStateColumns(spec, index, entries, inline)
+    case StateKind.Map | StateKind.SortedMap => new MapStateColumns(spec, index, entries, inline)
   }
 }

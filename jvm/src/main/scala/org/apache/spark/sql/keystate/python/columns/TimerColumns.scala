@@ -19,7 +19,7 @@ private[keystate] final class TimerColumns(list: String => ListVector) {
 
   def add(slot: Int, timer: Timer): Unit = {
     holder.setInt(0, slot)
-    holder.setByte(1, timer.domain)
+    holder.setByte(1, Timers.number(timer.domain))
     holder.setLong(2, timer.time)
     columns.zipWithIndex.foreach { case (column, i) =>
       column.writer.write(holder, i)
@@ -54,7 +54,8 @@ private[keystate] object TimerColumns {
     while (i < changed.numElements()) {
       val slot = changed.getInt(i)
       val wanted = set.getBoolean(i)
-      timers.set(domains.getByte(i), times.getLong(i), slots.group(slot), slots.key(slot), wanted)
+      val domain = Timers.domain(domains.getByte(i))
+      timers.set(domain, times.getLong(i), slots.group(slot), slots.key(slot), wanted)
       i += 1
     }
   }

@@ -5,25 +5,26 @@ import org.apache.arrow.vector.complex.ListVector
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{StateEntries, StateValue}
+import keystate.backend.StateValue
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows, StateRows, StoredValueWriter}
 import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.FamilyEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Value state, and states that keep an accumulator as a value: one stored entry for each key. */
 private[keystate] final class ValueStateColumns(
     spec: StateSpec,
     index: Int,
-    family: Int,
-    backend: StateEntries
+    entries: FamilyEntries
 ) extends StateColumns {
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
     new Sender(new StoredColumn(spec, new ValueColumn(column(Protocol.stateColumn(index)))))
 
-  override def packedSender(bytes: PackedBytes): StateSender = new Sender(new StoredBytes(bytes))
+  /** Fills the state's part of a packed message. */
+  def packedSender(bytes: PackedBytes): StateSender = new Sender(new StoredBytes(bytes))
 
   private final class Sender(column: StoredValues) extends StateSender {
     private var keys = new Array[Array[Byte]](0)
@@ -79,7 +80,7 @@ private[keystate] final class ValueStateColumns(
         }
         i += 1
       }
-      backend.multiGet(family, groups, keys, values, wanted)
+      entries.multiGet(groups, keys, values, wanted)
       wanted
     }
 
@@ -95,11 +96,11 @@ private[keystate] final class ValueStateColumns(
     while (i < changed.numElements()) {
       val slot = changed.getInt(i)
       if (rows.isNull(i)) {
-        backend.remove(family, slots.group(slot), slots.key(slot))
+        entries.remove(slots.group(slot), slots.key(slot))
         removed += 1
       } else {
         val value = StateRows.encode(projection(rows(i)))
-        backend.put(family, slots.group(slot), slots.key(slot), value)
+        entries.put(slots.group(slot), slots.key(slot), value)
       }
       i += 1
     }

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
+import keystate.TimeDomain
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.state.Timer
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
@@ -54,7 +55,7 @@ class PackedPartsSuite extends AnyFunSuite {
       parts.addRow(0, slot = 5, row(10))
       parts.addRow(0, slot = 6, row(1000))
       assert(parts.rowCount == 2)
-      parts.addTimer(6, Timer(1, 77L, 0, Array.emptyByteArray))
+      parts.addTimer(6, Timer(TimeDomain.PROCESSING_TIME, 77L, 0, Array.emptyByteArray))
       val control = Array[Byte](1, 2, 3)
       val message = parts.finish(generation = 9, time = 1L << 40, control)
       def int(i: Int) = PackedBytes.intAt(message.array, i)

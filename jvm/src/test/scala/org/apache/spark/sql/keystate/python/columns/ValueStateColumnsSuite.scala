@@ -15,6 +15,7 @@ import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateException
 import org.apache.spark.sql.keystate.encoding.{StateRows, StoredOrder}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
+import org.apache.spark.sql.keystate.state.FamilyEntries
 
 class ValueStateColumnsSuite extends AnyFunSuite {
   private val spec =
@@ -35,8 +36,8 @@ class ValueStateColumnsSuite extends AnyFunSuite {
       ArrowUtils.toArrowField("s0", StateColumns.sentFields(spec, 0).head.dataType, true, "UTC")
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("values", 0, Long.MaxValue)
     Using.resources(allocator, field.createVector(allocator)) { (_, vector) =>
-      val channel = StateColumns(spec, 0, 0, backend, Inline(1000, 1L << 20))
-      channel
+      val columns = new ValueStateColumns(spec, 0, FamilyEntries(spec, 0, backend))
+      columns
         .sender(_ => vector.asInstanceOf[ListVector])
         .load(slots, 0, Array.fill(keys)(-1))
     }

@@ -1,0 +1,194 @@
+package keystate.checkpoint
+
+import java.util.Arrays
+
+import scala.collection.mutable
+
+import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
+import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
+import keystate.version.{EntryCounts, Manifest, Run, VersionFile, VersionFinder}
+
+/** Gives a committed version of a store another partitioning where keys go to partitions by hash modulo
+  * the number of partitions, and not by key group: the stores of Spark's own operators.
+  *
+  * Where the new number divides the old one, whole partitions come together: a new one lists the
+  * runs of its old ones. They never speak of the same key, so their order does not matter. Else the
+  * state is rewritten. The steps are apart because tasks do the first two: `entries` of every old
+  * partition, `writeRun` for every new one, and at the end `writeVersions`. As with [[Rescaling]]
+  * the old files stay, and nothing names the new ones before the query's logs do.
+  *
+  * @param local
+  *   for run files that are read or written
+  * @param asSst
+  *   whether the backend that will load the new files takes SST files over
+  */
+final class Repartitioning(
+    storage: CheckpointStorage,
+    operator: Long,
+    store: String,
+    version: Long,
+    local: LocalFolder,
+    asSst: Boolean
+) {
+
+  /** An old partition's version, which must be in the partitioning of so many partitions.
+    *
+    * @throws keystate.errors.MixedPartitionsException
+    *   it is in another one
+    */
+  def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
+    VersionFinder.readOf(storage, location(partition), version, id, partitions)
+
+  /** All entries of an old partition, each with its family. */
+  def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {
+    val reader = new StoreReader(location(manifest.partition), storage, local)
+    manifest.families.iterator.flatMap { family =>
+      reader.entries(manifest, family).map(family -> _)
+    }
+  }
+
+  /** Writes the run file of a new partition; None when there is nothing to write.
+    *
+    * @param entries
+    *   all of its entries, in the order of family, group and key
+    */
+  def writeRun(partition: Int, entries: Iterator[Change]): Option[PartitionState] =
+    Option.when(entries.hasNext) {
+      val counts = mutable.Map.empty[(Int, Int), Long].withDefaultValue(0)
+      def writeCounted(sink: ChangeSink): Unit = entries.foreach { entry =>
+        counts((entry.family, entry.group)) += 1
+        sink.add(entry)
+      }
+      val files = new RunFiles(location(partition), storage, local, asSst)
+      val run = files.write(writeCounted, version, None)
+      PartitionState(Seq(run), run.entries, Some(counts.toMap))
+    }
+
+  /** What each new partition has, if the state need not be rewritten; None if it must be.
+    *
+    * @param old
+    *   the manifests of all old partitions
+    */
+  def regrouped(old: Seq[Manifest], partitions: Int): Option[Seq[PartitionState]] =
+    Option.when(old.size % partitions == 0) {
+      old.groupBy(_.partition % partitions).toSeq.sortBy(_._1).map { case (_, own) =>
+        val counts = for {
+          manifest <- own
+          family <- manifest.families
+          group <- manifest.ownGroups
+        } yield manifest.count(family.id, group).map((family.id, group) -> _)
+        PartitionState(
+          own.flatMap(_.runs),
+          own.map(_.numKeys).sum,
+          Option.when(counts.forall(_.isDefined))(counts.flatten.groupMapReduce(_._1)(_._2)(_ + _))
+        )
+      }
+    }
+
+  /** Writes the version files of the new partitions; returns their ids.
+    *
+    * @param old
+    *   the manifests of all old partitions
+    * @param states
+    *   of all new partitions, in their order
+    * @param newId
+    *   gives the id of a new version file; None with checkpoint format v1
+    */
+  def writeVersions(
+      old: Seq[Manifest],
+      states: Seq[PartitionState],
+      newId: Option[() => String]
+  ): Seq[Option[String]] = {
+    val families = Rescaling.commonFamilies(operator, store, old)
+    Concurrently.map(states.zipWithIndex) { case (state, partition) =>
+      val id = newId.map(_())
+      VersionFile.write(
+        storage,
+        location(partition),
+        old.head.copy(
+          id = id,
+          baseId = None,
+          hashPartitions = Some(states.size),
+          partition = partition,
+          rescaledAt = Some(version),
+          numKeys = state.numKeys,
+          nextFamilyId = old.map(_.nextFamilyId).max,
+          families = families,
+          entryCounts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
+            families.map { family =>
+              def count(group: Int) = counts.getOrElse((family.id, group), 0L)
+              family.id -> EntryCounts.of(old.head.ownGroups.map(count))
+            }.toMap
+          },
+          runs = state.runs
+        )
+      )
+      id
+    }
+  }
+
+  /** Writes the version file of a partition that begins with this state.
+    *
+    * @param empty
+    *   what it would say without any entry
+    */
+  def writeVersion(empty: Manifest, state: PartitionState): Unit = {
+    val counts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
+      empty.families.map { family =>
+        def count(group: Int) = counts.getOrElse((family.id, group), 0L)
+        family.id -> EntryCounts.of(empty.ownGroups.map(count))
+      }.toMap
+    }
+    val written =
+      empty.copy(
+        version = version,
+        numKeys = state.numKeys,
+        entryCounts = counts,
+        runs = state.runs
+      )
+    VersionFile.write(storage, location(empty.partition), written)
+    ()
+  }
+
+  private def location(partition: Int) = StoreLocation(operator, partition, store)
+}
+
+/** All that a new partition has.
+  *
+  * @param numKeys
+  *   how many entries, or what the old partitions say of that
+  * @param counts
+  *   how many entries, by family and group, if that is known
+  */
+final case class PartitionState(
+    runs: Seq[Run],
+    numKeys: Long,
+    counts: Option[Map[(Int, Int), Long]]
+)
+
+object PartitionState {
+
+  /** What a partition without entries has. */
+  val Empty: PartitionState = PartitionState(Nil, 0, Some(Map.empty))
+}
+
+object Repartitioning {
+
+  /** The entry's key as a run stores it. Sorted by the bytes of these, entries are in the order
+    * that a run needs.
+    */
+  def runKey(entry: Change): Array[Byte] = {
+    val prefix = RunFormat.prefix(entry.family, entry.group)
+    val key = Arrays.copyOf(prefix, prefix.length + entry.key.length)
+    System.arraycopy(entry.key, 0, key, prefix.length, entry.key.length)
+    key
+  }
+
+  /** The entry of such a key. */
+  def entry(runKey: Array[Byte], value: Array[Byte]): Change = Change(
+    RunFormat.familyOf(runKey),
+    RunFormat.groupOf(runKey),
+    Arrays.copyOfRange(runKey, RunFormat.PrefixLength, runKey.length),
+    value
+  )
+}

@@ -1,0 +1,207 @@
+package keystate.checkpoint
+
+import scala.collection.mutable
+
+import keystate.backend.{Change, RunCursor, StateFamily}
+import keystate.errors.{CheckpointException, MissingVersionException}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.run.RunMerge
+import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile, VersionFinder}
+
+/** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
+  * nothing. What is missing or damaged it reports as a [[CheckpointException]].
+  */
+final class StoreReader(
+    val location: StoreLocation,
+    storage: CheckpointStorage,
+    local: LocalFolder
+) {
+  private val runs = new RunFiles(location, storage, local)
+
+  /** The versions that there are files of, oldest first, each with what follows it in the file's
+    * name: an id, or with checkpoint format v1 a partitioning.
+    */
+  def versions(): Seq[(Long, Option[String])] =
+    storage.list(location.folder).flatMap(file => VersionFile.parse(file.name)).sortBy(_._1)
+
+  /** A version in the partitioning that a query with so many partitions reads. */
+  def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
+    VersionFinder.read(storage, location, version, id, Some(parallelism))
+
+  /** What a version's file has, of which `name` follows the version in its name. */
+  def stored(version: Long, name: Option[String]): Manifest =
+    VersionFile.read(storage, location, version, name)
+
+  /** The path of the file that `manifest` reads, relative to the operator's folder. */
+  def versionFile(version: Long, id: Option[String], parallelism: Int): String =
+    VersionFinder.file(storage, location, version, id, Some(parallelism))
+
+  /** The entries of a state in the order of their groups and keys; close them. Those of the
+    * operator group are not among them.
+    */
+  def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
+    entries(manifest, family, manifest.groups)
+
+  /** The entries that a state has in the operator group, which are a subtask's own; close them. */
+  def subtaskEntries(
+      manifest: Manifest,
+      family: StateFamily
+  ): Iterator[Change] with AutoCloseable = {
+    val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+    entries(manifest, family, KeyGroupRange(group, group))
+  }
+
+  /** The entries of a state in these key groups, in the order of groups and keys; close them. */
+  def entries(
+      manifest: Manifest,
+      family: StateFamily,
+      groups: KeyGroupRange
+  ): Iterator[Change] with AutoCloseable =
+    new RunMerge(
+      manifest.runs
+        .filter(_.groups.intersects(groups))
+        .map(runs.read(_, isWhole = false, Set(family.id), groups, manifest.version))
+        .toIndexedSeq,
+      keepRemovals = false
+    )
+
+  /** The entries of a state and group from this entry key on and before the other, in their order.
+    */
+  def find(
+      manifest: Manifest,
+      family: StateFamily,
+      group: Int,
+      from: Array[Byte],
+      until: Array[Byte]
+  ): Vector[Change] = {
+    val found = manifest.runs.filter(_.groups.contains(group)).map { run =>
+      new FoundEntries(runs.find(run, family.id, group, from, until, manifest.version))
+    }
+    new RunMerge(found.toIndexedSeq, keepRemovals = false).toVector
+  }
+
+  /** Reads every byte of a version, and returns all that is wrong.
+    *
+    * @param checked
+    *   the paths of run files that were read before and are not read again; this adds to them
+    */
+  def verify(
+      version: Long,
+      id: Option[String],
+      checked: mutable.Set[String]
+  ): Seq[CheckpointException] =
+    try {
+      val manifest = VersionFile.read(storage, location, version, id)
+      manifest.runs.flatMap { run =>
+        run.source match {
+          case FileSource(path) if checked.add(path) =>
+            try {
+              runs.check(run, path, version)
+              None
+            } catch { case e: CheckpointException => Some(e) }
+          case _ => None
+        }
+      }
+    } catch { case e: CheckpointException => Seq(e) }
+
+  /** Reads every byte of a version's run files. Throws for the first that is lost or damaged. */
+  def check(manifest: Manifest): Unit = manifest.runs.foreach { run =>
+    run.source match {
+      case FileSource(path) => runs.check(run, path, manifest.version)
+      case _ =>
+    }
+  }
+
+  /** The error for a version that should be there and is not. */
+  def missing(version: Long, id: Option[String]): CheckpointException =
+    new MissingVersionException(
+      location,
+      version,
+      storage.describe(VersionFile.path(location, version, id)),
+      null
+    )
+}
+
+/** Entries in memory. */
+private final class FoundEntries(found: Vector[Change]) extends RunCursor {
+  private val entries = found.iterator
+  override def hasNext: Boolean = entries.hasNext
+  override def next(): Change = entries.next()
+  override def close(): Unit = ()
+}
+
+object StoreReader {
+
+  /** Whether this can be the id of a version. */
+  def isId(text: String): Boolean = text != null && ManifestRules.isId(text)
+
+  /** Whether this can be the name of a store. */
+  def isStore(name: String): Boolean = name != null && ManifestRules.isId(name)
+
+  /** The paths of a version's run files, relative to the operator's folder, each once. */
+  def files(manifest: Manifest): Seq[String] =
+    manifest.runs.map(_.source).collect { case FileSource(path) => path }.distinct
+}
+
+/** How many keys of a state differ between two checkpoints. */
+final case class KeyDifference(added: Long, removed: Long, changed: Long, same: Long)
+
+/** Compares a state in two checkpoints, given its entries in the order of their groups and keys. */
+object KeyDifference {
+  private final class Keyed(val group: Int, val key: Array[Byte], val entries: Seq[Change])
+
+  /** Compares key by key; a key differs if any of its entries does.
+    *
+    * @param keyOf
+    *   the beginning of an entry key that tells the key; none is the beginning of another one
+    */
+  def of(
+      before: Iterator[Change],
+      after: Iterator[Change],
+      keyOf: Array[Byte] => Array[Byte]
+  ): KeyDifference = {
+    val left = byKey(before, keyOf).buffered
+    val right = byKey(after, keyOf).buffered
+    var added, removed, changed, same = 0L
+    while (left.hasNext || right.hasNext) {
+      val order =
+        if (left.isEmpty) 1 else if (right.isEmpty) -1 else compare(left.head, right.head)
+      if (order < 0) {
+        removed += 1
+        left.next()
+      } else if (order > 0) {
+        added += 1
+        right.next()
+      } else if (equal(left.next().entries, right.next().entries)) same += 1
+      else changed += 1
+    }
+    KeyDifference(added, removed, changed, same)
+  }
+
+  private def byKey(
+      entries: Iterator[Change],
+      keyOf: Array[Byte] => Array[Byte]
+  ): Iterator[Keyed] = {
+    val rest = entries.buffered
+    Iterator.continually(()).takeWhile(_ => rest.hasNext).map { _ =>
+      val first = rest.next()
+      val key = keyOf(first.key)
+      val of = mutable.ArrayBuffer(first)
+      while (
+        rest.hasNext && rest.head.group == first.group &&
+        java.util.Arrays.equals(keyOf(rest.head.key), key)
+      ) of += rest.next()
+      new Keyed(first.group, key, of.toSeq)
+    }
+  }
+
+  private def compare(a: Keyed, b: Keyed): Int =
+    if (a.group != b.group) Integer.compare(a.group, b.group)
+    else java.util.Arrays.compareUnsigned(a.key, b.key)
+
+  private def equal(a: Seq[Change], b: Seq[Change]): Boolean =
+    a.size == b.size && a.zip(b).forall { case (x, y) =>
+      java.util.Arrays.equals(x.key, y.key) && java.util.Arrays.equals(x.value, y.value)
+    }
+}

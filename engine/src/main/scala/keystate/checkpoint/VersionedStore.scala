@@ -1,0 +1,430 @@
+package keystate.checkpoint
+
+import java.io.File
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import scala.collection.immutable.VectorMap
+
+import keystate.backend.{
+  Change,
+  KeyedStateBackend,
+  Layout,
+  RestoresFromFiles,
+  RunFormat,
+  StateBackendFactory,
+  StateFamily
+}
+import keystate.errors.{
+  KeyGroupsMismatchException,
+  MaxParallelismMismatchException,
+  MixedPartitionsException,
+  StateMismatchException
+}
+import keystate.files.{
+  CheckpointStorage,
+  Concurrently,
+  CountedStorage,
+  LocalFolder,
+  RequestCounts,
+  StoreLocation
+}
+import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.run.RunMerge
+import keystate.version.{
+  EntryCounts,
+  FileSource,
+  InlineSource,
+  Manifest,
+  Run,
+  VersionFile,
+  VersionFinder
+}
+
+/** One store. It loads a version into a backend, and commits the backend's changes as the next
+  * version.
+  *
+  * A commit first writes the changes as one run: in a file of its own or, if it is small, inline in
+  * the version file. Then it writes the version file, which makes the version exist (see
+  * [[VersionFile]]). Committed files are never changed. So if a commit fails at any point, all
+  * versions stay as they were, and the clean-up finds what the commit wrote. After a failed commit
+  * nothing is loaded, and the next load reads the files.
+  *
+  * A version file carries all inline runs, so it needs no other version file. When they grow above
+  * `InlineLimit`, the older ones become a run file.
+  *
+  * One thread at a time, except for `maintain` and `cancelMaintenance`.
+  */
+final class VersionedStore(
+    location: StoreLocation,
+    checkpoint: CheckpointStorage,
+    settings: StoreSettings,
+    backends: StateBackendFactory,
+    local: LocalFolder
+) extends AutoCloseable {
+  import VersionedStore._
+
+  private val storage = new CountedStorage(checkpoint)
+
+  /** @param later
+    *   loads what the backend has not asked for yet
+    */
+  private final class Loaded(
+      val manifest: Manifest,
+      val backend: KeyedStateBackend,
+      val later: Option[OnDemandLoad]
+  )
+
+  @volatile private var loaded: Loaded = _
+  // Those of the open transaction. The manifest has those that were committed.
+  private var workingFamilies = VectorMap.empty[String, StateFamily]
+  private var nextFamilyId = 0
+  private var lastLoad = LoadStatistics(0, 0)
+  private var lastCommit = CommitStatistics(0, 0, 0, RequestCounts.Zero)
+  private var requestsTold = RequestCounts.Zero
+
+  // Of the backend that was made last. Also read by the thread of the maintenance.
+  @volatile private var takesSst = false
+  private val files = new RunFiles(location, storage, local, takesSst, settings.sectionBytes)
+  private val loader = new VersionLoader(location, storage, files, settings)
+  private val compaction = new RunCompaction(files)
+  private val cleanUp = new CleanUp(location, storage, settings)
+
+  def isLoaded: Boolean = loaded != null
+  def manifest: Manifest = current.manifest
+  def backend: KeyedStateBackend = current.backend
+  def maxParallelism: Int = current.manifest.maxParallelism
+  def families: Iterable[StateFamily] = workingFamilies.values
+  def family(name: String): Option[StateFamily] = workingFamilies.get(name)
+  def loadStatistics: LoadStatistics = lastLoad
+  def commitStatistics: CommitStatistics = lastCommit
+  def compactions: Long = compaction.finished
+
+  /** Makes a version the working copy. If it is loaded already, it is not read again: changes that
+    * were neither committed nor rolled back are undone. Else it is read from storage.
+    */
+  def load(version: Long, id: Option[String]): Unit = {
+    val unchanged = loaded != null && loaded.manifest.version == version &&
+      loaded.manifest.id == id && !loaded.later.exists(_.hasFailed)
+    if (unchanged) {
+      rollback()
+      lastLoad = LoadStatistics(0, 0)
+    } else if (version == 0) loadEmpty(0)
+    else {
+      unload()
+      val start = System.nanoTime
+      open(VersionFinder.read(storage, location, version, id, settings.partitions))
+      lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
+    }
+  }
+
+  /** Throws if the loaded version was written for another number of hash partitions: then it has
+    * other keys than those that will come here. Nothing is loaded after that.
+    */
+  def checkHashPartitions(): Unit = for {
+    expected <- settings.hashPartitions
+    found <- manifest.hashPartitions
+    if found != expected
+  } {
+    val version = manifest.version
+    unload()
+    throw MixedPartitionsException.ofNumbers(location, version, found, expected)
+  }
+
+  /** The operator state of every subtask in the loaded version.
+    *
+    * @param ids
+    *   the ids of the subtasks' version files; None with checkpoint format v1
+    */
+  def operatorStates(ids: Seq[Option[String]]): Seq[OperatorState] = {
+    val states = new OperatorStates(storage, local)
+    val own = manifest
+    Concurrently
+      .map(ids.zipWithIndex) { case (id, partition) =>
+        val other = location.copy(partition = partition)
+        val version =
+          if (partition == location.partition) own
+          else VersionFinder.read(storage, other, own.version, id, settings.partitions)
+        states.read(other, version)
+      }
+      .flatten
+  }
+
+  /** Begins with no state. The next commit makes version `version` + 1. */
+  def loadEmpty(version: Long): Unit = {
+    unload()
+    val maxParallelism = settings.maxParallelism.getOrElse(KeyGroups.DefaultMaxParallelism)
+    KeyGroups.checkMaxParallelism(maxParallelism)
+    open(
+      Manifest(
+        version = version,
+        id = None,
+        baseId = None,
+        maxParallelism = maxParallelism,
+        parallelism = settings.parallelism,
+        partition = location.partition,
+        groups = ownedGroups(maxParallelism).getOrElse(KeyGroupRange(0, maxParallelism - 1)),
+        numKeys = 0,
+        nextFamilyId = 0,
+        families = Nil,
+        entryCounts = Map.empty,
+        runs = Nil
+      )
+    )
+    lastLoad = LoadStatistics(0, 0)
+  }
+
+  /** Finds or makes a family. Throws if it is there with another layout, kind or order. Takes
+    * effect with the commit.
+    */
+  def registerFamily(
+      name: String,
+      layout: Layout,
+      properties: Map[String, String]
+  ): StateFamily = {
+    val family = workingFamilies.get(name) match {
+      case Some(known) =>
+        val fixed = Seq("kind", "order")
+        if (
+          known.layout != layout || fixed.exists(p => known.properties.get(p) != properties.get(p))
+        )
+          throw new StateMismatchException(
+            location,
+            known,
+            properties.getOrElse("kind", ""),
+            layout.name
+          )
+        known.copy(properties = properties)
+      case None =>
+        require(nextFamilyId <= RunFormat.MaxFamilyId, "too many states were made in this store")
+        nextFamilyId += 1
+        StateFamily(nextFamilyId - 1, name, layout, properties)
+    }
+    backend.register(family)
+    workingFamilies = workingFamilies.updated(name, family)
+    family
+  }
+
+  /** Drops a family and all its entries, with the next commit. False if there is no such family. */
+  def dropFamily(name: String): Boolean = workingFamilies.get(name) match {
+    case Some(family) =>
+      backend.drop(family.id)
+      workingFamilies -= name
+      true
+    case None => false
+  }
+
+  /** Commits the working copy as the version after the loaded one.
+    *
+    * @param id
+    *   the name of this attempt; None with checkpoint format v1
+    */
+  def commit(id: Option[String]): Manifest = orUnload {
+    val start = System.nanoTime
+    val base = manifest
+    lazy val file = local.newFile()
+    val newest = changesRun(file, base.version + 1, id)
+    val wroteFile = newest.exists(_.source match {
+      case FileSource(path) => RunFiles.isSst(path)
+      case _: InlineSource => false
+    })
+    try {
+      val next = nextManifest(base, newest, id)
+      val versionBytes = VersionFile.write(storage, location, next)
+      backend match {
+        case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
+        case other => other.changesCommitted()
+      }
+      loaded = new Loaded(next, backend, current.later)
+      tellOfCommit(start, base, next, versionBytes)
+      next
+    } finally
+      if (wroteFile) {
+        file.delete()
+        ()
+      }
+  }
+
+  /** The version after `base`, with the run of its changes. Compacts runs that are many. */
+  private def nextManifest(base: Manifest, newest: Option[Run], id: Option[String]): Manifest = {
+    val version = base.version + 1
+    val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
+    val entryCounts = families.iterator.map { family =>
+      family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
+    }.toMap
+    base.copy(
+      version = version,
+      id = id,
+      baseId = base.id,
+      hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
+      numKeys = entryCounts.valuesIterator.map(_.total).sum,
+      nextFamilyId = nextFamilyId,
+      families = families.toSeq,
+      entryCounts = entryCounts,
+      runs = runs
+    )
+  }
+
+  private def tellOfCommit(start: Long, base: Manifest, next: Manifest, versionBytes: Long): Unit = {
+    val newFiles =
+      next.runs.filter(run => run.source.isInstanceOf[FileSource] && !base.runs.contains(run))
+    val requests = storage.counts
+    lastCommit = CommitStatistics(
+      millisSince(start),
+      newFiles.size + 1,
+      newFiles.map(_.bytes).sum + versionBytes,
+      requests - requestsTold
+    )
+    requestsTold = requests
+  }
+
+  /** Undoes what was changed since the load or the last commit. */
+  def rollback(): Unit = if (isLoaded) orUnload {
+    backend.rollback()
+    resetFamilies()
+  }
+
+  /** After a failure nothing is loaded. */
+  private def orUnload[T](body: => T): T =
+    try body
+    catch {
+      case e: Throwable =>
+        unload()
+        throw e
+    }
+
+  /** Forgets what is loaded without closing its backend, because somebody still works with that. */
+  def abandon(): Unit = loaded = null
+
+  /** A version's manifest. It does not matter what is loaded. */
+  def readManifest(version: Long, id: Option[String]): Manifest =
+    VersionFinder.read(storage, location, version, id, settings.partitions)
+
+  /** What a version changed in one family. Empty if it changed nothing. */
+  def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
+    manifest.runs.lastOption
+      .filter(run => run.version == manifest.version && run.id == manifest.id)
+      .fold(Seq.empty[Change]) { run =>
+        val groups = manifest.readGroups
+        val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
+        try cursor.toVector
+        finally cursor.close()
+      }
+
+  def exists(version: Long, id: Option[String]): Boolean =
+    version == 0 || storage.exists(
+      VersionFinder.file(storage, location, version, id, settings.partitions)
+    )
+
+  /** Merges runs, and deletes files that no retained version needs. May be called in any thread. */
+  def maintain(): Unit = {
+    val snapshot = loaded
+    if (snapshot != null) {
+      compaction.run(snapshot.manifest, snapshot.backend)
+      cleanUp.run(snapshot.manifest.version, snapshot.manifest.runs ++ compaction.result)
+    }
+  }
+
+  /** Makes a running `maintain`, and every later one, end soon. May be called in any thread. */
+  def cancelMaintenance(): Unit = compaction.cancel()
+
+  override def close(): Unit = {
+    cancelMaintenance()
+    unload()
+    local.close()
+  }
+
+  private def current: Loaded = {
+    val current = loaded
+    if (current == null) throw new IllegalStateException(s"no version of $location is loaded")
+    current
+  }
+
+  private def unload(): Unit = {
+    val previous = loaded
+    loaded = null
+    if (previous != null) previous.backend.close()
+  }
+
+  private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
+    settings.parallelism.map(KeyGroups.rangeOf(location.partition, _, maxParallelism))
+
+  private def open(manifest: Manifest): Unit = {
+    settings.maxParallelism.filter(_ != manifest.maxParallelism).foreach { configured =>
+      throw new MaxParallelismMismatchException(location, manifest.maxParallelism, configured)
+    }
+    val owned = ownedGroups(manifest.maxParallelism).getOrElse(manifest.groups)
+    if (owned != manifest.groups)
+      throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
+
+    val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
+    takesSst = backend.isInstanceOf[RestoresFromFiles]
+    val later =
+      try loader.into(backend, manifest)
+      catch {
+        case e: Throwable =>
+          backend.close()
+          throw e
+      }
+    loaded = new Loaded(manifest, backend, later)
+    resetFamilies()
+  }
+
+  private def resetFamilies(): Unit = {
+    workingFamilies = VectorMap.from(manifest.families.map(family => family.name -> family))
+    nextFamilyId = manifest.nextFamilyId
+  }
+
+  private def changesRun(file: => File, version: Long, id: Option[String]): Option[Run] =
+    Option.when(backend.changeCount > 0) {
+      InlineRun
+        .encode(backend.writeChanges, InlineLimit, version, id)
+        .getOrElse(
+          if (takesSst) files.writeSst(file, backend.writeChanges, version, id)
+          else files.write(backend.writeChanges, version, id)
+        )
+    }
+
+  /** The runs of the next version. The newest stays a run of its own, because it records what its
+    * version changed. If there are too many bytes of inline runs, the older ones are written to
+    * files.
+    */
+  private def runsWith(
+      newest: Option[Run],
+      older: Seq[Run],
+      version: Long,
+      id: Option[String]
+  ): Seq[Run] = {
+    val inlineBytes = (older ++ newest).map(_.inlineBytes).sum
+    val kept = if (inlineBytes <= InlineLimit) older else withoutInline(older.toList, version, id)
+    kept ++ newest
+  }
+
+  private def withoutInline(runs: List[Run], version: Long, id: Option[String]): List[Run] =
+    runs.span(_.source.isInstanceOf[InlineSource]) match {
+      case (Nil, Nil) => Nil
+      case (Nil, file :: rest) => file :: withoutInline(rest, version, id)
+      case (inline, rest) =>
+        val merge = new RunMerge(
+          inline.toIndexedSeq.map { run =>
+            files.read(run, isWhole = true, familyIds, manifest.readGroups, version)
+          },
+          keepRemovals = true
+        )
+        val merged = Option.when(merge.hasNext) {
+          files.write(_.addAll(merge), version - 1, manifest.id)
+        }
+        merged.toList ++ withoutInline(rest, version, id)
+    }
+
+  private def familyIds: Set[Int] = families.iterator.map(_.id).toSet
+
+  private def show(groups: KeyGroupRange): String = s"${groups.first} to ${groups.last}"
+
+  private def millisSince(nanos: Long): Long = NANOSECONDS.toMillis(System.nanoTime - nanos)
+}
+
+private object VersionedStore {
+
+  /** The most bytes of inline runs in a version file. */
+  final val InlineLimit = 64L * 1024
+}

@@ -1,0 +1,226 @@
+package keystate.windows
+
+import scala.collection.mutable
+
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
+
+/** Windows of any assigner, trigger and evictor.
+  *
+  * @param allowedLateness
+  *   how long, in ms, a window is kept for late elements
+  * @param contents
+  *   what windows hold
+  */
+private[keystate] final class AnyWindowsFunction(
+    assigner: WindowAssigner[Any, Window],
+    trigger: Trigger[Any, Window],
+    evictor: Option[Evictor[Any, Window]],
+    allowedLateness: Long,
+    contents: Contents,
+    function: Option[AnyRef],
+    fold: Option[Fold],
+    lateOutput: Option[OutputTag[Any]]
+) extends WindowsFunction(assigner, function, fold, lateOutput) {
+  private val lateness = if (byEventTime) allowedLateness else 0
+  @transient private var timers: WindowTimers = _
+  @transient private var merging: MergingWindowSet = _ // null where windows are not merged
+
+  override def open(runtime: RuntimeContext): Unit = {
+    super.open(runtime)
+    contents.open(runtime)
+    timers = new WindowTimers(runtime, assigner.isInstanceOf[MergingWindowAssigner[_, _]])
+    at.timers = timers
+    at.triggerStates = new WindowStates(runtime, at, "trigger")
+    trigger.open(at.triggerStates)
+    merging = assigner match {
+      case own: MergingWindowAssigner[Any, Window] => new MergingWindowSet(runtime, own)
+      case _ => null
+    }
+  }
+
+  override def processElement(element: Any, ctx: Context, out: Collector[Any]): Unit = {
+    val watermark = lateWatermark(ctx)
+    at.enter(ctx, watermark)
+    val time = timeOf(ctx)
+    // What the watermark has passed in the last micro-batch fires before its late rows.
+    if (byEventTime && time <= watermark + 1) {
+      pass(TimeDomain.EVENT_TIME, watermark, out)
+      if (merging != null) removeLate(watermark)
+    }
+    var late = true
+    assigner.assignWindows(element, time, at).foreach { assigned =>
+      val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
+      if (!isLate(key.window, watermark)) {
+        late = false
+        add(key, element, time, ctx, out)
+      } else if (merging != null) merging.retire(key)
+    }
+    if (late && byEventTime && time + lateness <= watermark) emitLate(element, ctx)
+  }
+
+  private def add(
+      key: WindowKey,
+      element: Any,
+      time: Long,
+      ctx: Context,
+      out: Collector[Any]
+  ): Unit = {
+    val (window, holder) = (key.window, holderOf(key))
+    val past = byEventTime && window.maxTimestamp <= lateWatermark(ctx)
+    // The trigger and other windows see the element too.
+    val own = if (contents.changesElements) anew(ctx) else element
+    contents.add(holder, own, at.row.timestamp(), past || merging != null)
+    at.window = key
+    act(trigger.onElement(element, time, window, at), key, holder, out)
+    setTimer(if (past) cleanupTime(window) else window.maxTimestamp, key)
+  }
+
+  /** Sets the operator's own timer for a window; there is none at the end of all time. */
+  private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
+    timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
+
+  override protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit =
+    pass(of, clock, out)
+
+  /** Lets the timers of the key's windows fire up to a time, those too that these set. */
+  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
+    if (of == domain && merging == null) {
+      // Windows of a FixedWindowsFunction, before a restart, have no timers here.
+      val last = if (until == Long.MaxValue) until else until + 1
+      contents.ending(last).foreach(key => setTimer(key.end - 1, key))
+    }
+    val service = at.row.timerService()
+    var due = timers.pop(of, until, service)
+    while (due != null) {
+      val (timer, whose) = due
+      fireWindow(of, timer.time, timer.window, whose, out)
+      due = timers.pop(of, until, service)
+    }
+  }
+
+  private def fireWindow(
+      of: TimeDomain,
+      time: Long,
+      key: WindowKey,
+      whose: Int,
+      out: Collector[Any]
+  ): Unit = {
+    val (window, holder) = (key.window, holderOf(key))
+    at.window = key
+    val (end, cleanup, isOwn) = (window.maxTimestamp, cleanupTime(window), of == domain)
+    def isFor(who: Int) = (whose & who) != 0
+    if (holder == null) ()
+    else if (byEventTime && (if (isOwn) cleanup < time else cleanup <= lateWatermark(at.row))) {
+      // Lateness was longer before a restart: the window is gone.
+      if (isOwn && isFor(WindowTimers.ForOperator)) remove(key, window, holder)
+    } else {
+      // The operator's timer is from before a restart if it is at neither of these.
+      if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
+        val result =
+          if (of == TimeDomain.EVENT_TIME) trigger.onEventTime(time, window, at)
+          else trigger.onProcessingTime(time, window, at)
+        act(result, key, holder, out)
+      }
+      if (isOwn && time == cleanup) remove(key, window, holder)
+      else if (isOwn && time >= end) {
+        contents.ended(holder)
+        setTimer(cleanup, key)
+      }
+    }
+  }
+
+  /** Removes windows that are still there only because lateness was longer before. */
+  private def removeLate(watermark: Long): Unit = {
+    var key = merging.first
+    while (key != null && isLate(key.window, watermark)) {
+      at.window = key
+      remove(key, key.window, holderOf(key))
+      key = merging.first
+    }
+  }
+
+  private def act(
+      result: TriggerResult,
+      key: WindowKey,
+      holder: WindowKey,
+      out: Collector[Any]
+  ): Unit = {
+    if (result.isFire) emit(key, holder, out)
+    if (result.isPurge) contents.clear(holder)
+  }
+
+  private def emit(key: WindowKey, holder: WindowKey, out: Collector[Any]): Unit =
+    contents match {
+      case folded: FoldedContents =>
+        val accumulator = folded.accumulator(holder)
+        if (accumulator != null) call(folded.fold.result(accumulator) :: Nil, out)
+      case listed: ListedContents =>
+        val elements = listed.elements(holder)
+        if (elements.nonEmpty)
+          evictor.fold(callWith(elements, out))(emitEvicting(_, elements, listed, key, holder, out))
+    }
+
+  private def emitEvicting(
+      evictor: Evictor[Any, Window],
+      elements: mutable.ArrayBuffer[TimestampedValue[Any]],
+      listed: ListedContents,
+      key: WindowKey,
+      holder: WindowKey,
+      out: Collector[Any]
+  ): Unit = {
+    val all = elements.toVector
+    val window = key.window
+    evictor.evictBefore(elements, elements.size, window, at)
+    callWith(elements, out)
+    evictor.evictAfter(elements, elements.size, window, at)
+    val kept = elements.iterator.map(_.number).toSet
+    all.foreach(element => if (!kept(element.number)) listed.remove(holder, element))
+  }
+
+  private def callWith(
+      elements: mutable.ArrayBuffer[TimestampedValue[Any]],
+      out: Collector[Any]
+  ): Unit = fold match {
+    case None => call(elements.map(_.value), out)
+    case Some(own) =>
+      var accumulator: Any = null
+      elements.foreach(element => accumulator = own.add(element.value, accumulator))
+      if (accumulator != null) call(own.result(accumulator) :: Nil, out)
+  }
+
+  /** Removes a window with all that it has. */
+  private def remove(key: WindowKey, window: Window, holder: WindowKey): Unit = {
+    contents.clear(holder)
+    trigger.clear(window, at)
+    clearFunction()
+    if (merging != null) merging.retire(key)
+  }
+
+  @transient private lazy val onMerge: MergingWindowSet.OnMerge = (into, merged, holder, old) => {
+    val window = into.window
+    at.window = into
+    at.merged = merged
+    trigger.onMerge(window, at)
+    merged.foreach { each =>
+      at.window = each
+      trigger.clear(each.window, at)
+      Seq(each.window.maxTimestamp, cleanupTime(each.window)).foreach(
+        timers.delete(domain, _, each, WindowTimers.ForOperator, at.row.timerService())
+      )
+    }
+    contents.merge(holder, old)
+  }
+
+  /** The window that has a window's contents; null if there is no such window. */
+  private def holderOf(key: WindowKey): WindowKey =
+    if (merging == null) key else merging.stateWindow(key)
+
+  /** When a window is removed, in ms. */
+  private def cleanupTime(window: Window): Long = {
+    val time = window.maxTimestamp + lateness
+    if (time >= window.maxTimestamp) time else Long.MaxValue
+  }
+
+  private def isLate(window: Window, watermark: Long): Boolean =
+    byEventTime && cleanupTime(window) <= watermark
+}

@@ -1,0 +1,82 @@
+package keystate.windows
+
+import scala.collection.mutable
+
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
+
+/** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
+  *
+  * A window's one timer is at its end, so which windows are due is told by their ends: without a
+  * trigger's states and timers. Those that an [[AnyWindowsFunction]] left before a restart have a timer
+  * there too; and one when their lateness would be over, if their end has passed. These are gone by
+  * the new rules, and do not fire again.
+  */
+private[keystate] final class FixedWindowsFunction(
+    assigner: FixedWindows,
+    function: Option[AnyRef],
+    contents: FoldedContents,
+    lateOutput: Option[OutputTag[Any]]
+) extends WindowsFunction(
+      assigner.asInstanceOf[WindowAssigner[Any, Window]],
+      function,
+      Some(contents.fold),
+      lateOutput
+    ) {
+  private val (size, slide, offset) = (assigner.size, assigner.slide, assigner.offset)
+
+  @transient private var left: Option[WindowTimers] = None
+
+  override def open(runtime: RuntimeContext): Unit = {
+    super.open(runtime)
+    contents.open(runtime)
+    // Also what an AnyWindowsFunction has emptied can have states.
+    left = if (hasWindowStates) Some(new WindowTimers(runtime)) else None
+  }
+
+  override def processElement(element: Any, ctx: Context, out: Collector[Any]): Unit = {
+    val service = ctx.timerService()
+    val time = if (byEventTime) timeOf(ctx) else service.currentProcessingTime()
+    val closed = if (byEventTime) lateWatermark(ctx) + 1 else Long.MinValue
+    var end = TimeWindow.getWindowStartWithOffset(time, offset, slide) + size
+    var late = true
+    while (end > time && end > closed) {
+      // The windows before this one may have changed the element.
+      val own = if (late) element else anew(ctx)
+      late = false
+      if (contents.addTo(ContentsKey(1, end, end - size), own)) {
+        if (byEventTime) service.registerEventTimeTimer(end - 1)
+        else service.registerProcessingTimeTimer(end - 1)
+      }
+      end -= slide
+    }
+    if (late && time < closed) emitLate(element, ctx)
+  }
+
+  override protected def fire(
+      of: TimeDomain,
+      clock: Long,
+      out: Collector[Any]
+  ): Unit = if (of == domain) {
+    val gone = mutable.LinkedHashSet.empty[WindowKey]
+    var first = contents.first
+    while (first != null && first.getKey.end - 1 <= clock) {
+      val key = first.getKey
+      at.window = key.window
+      if (key.open == 1) call(contents.fold.result(first.getValue) :: Nil, out)
+      contents.removeFirst(key)
+      gone += at.window
+      first = contents.first
+    }
+    left.foreach { timers =>
+      val service = at.row.timerService()
+      Iterator
+        .continually(timers.pop(domain, clock, service))
+        .takeWhile(_ != null)
+        .foreach { case (timer, _) => gone += timer.window }
+    }
+    gone.foreach { window =>
+      at.window = window
+      clearFunction()
+    }
+  }
+}

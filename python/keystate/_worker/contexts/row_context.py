@@ -1,0 +1,174 @@
+"""What a function is told with each row and timer."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from keystate._compiled import Cursor
+from keystate._protocol import Control
+from keystate._worker.messages.state_client import StateClient, open_client
+from keystate._worker.state.timers import WorkerTimers
+from keystate.errors import DeclarationError, StateAccessError
+from keystate.functions import TimeDomain
+from keystate.runtime import NOT_KEYED
+
+
+class RowContext(Cursor):
+    """The context of the row being processed. States look up the current slot here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots: Any = None  # of the keys of the batch, for a function of batches
+        self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
+        self.timers: WorkerTimers | None = None
+        self.keys: list[Any] = []
+        self.key_copy: Callable[[Any], Any] | None = None  # where keys can change in place
+        self.control: dict[str, Any] = {}
+        self.field_names: list[str] | None = None  # of rows that are no tuples
+        self.time_columns: tuple[int | None, int | None] = (None, None)  # of a batch's inputs
+        self._streaming = True
+        self._event_time_column: int | None = None
+        self._watermark: int | None = None
+        self._processing_time = 0
+        self._client: StateClient | None = None
+
+    def hear(self, control: dict[str, Any]) -> None:
+        """Takes what a message says besides data; rows ask for it often."""
+        self.control = control
+        self._streaming = control[Control.STREAMING]
+        self._event_time_column = (
+            control.get(Control.EVENT_TIME_COLUMN) if self._streaming else self.time_columns[0]
+        )
+        self._watermark = control.get(Control.WATERMARK)
+        self._processing_time = control.get(Control.PROCESSING_TIME, 0)
+
+    def get_current_key(self) -> Any:
+        """The key: the bare value for one key column, a Row for several."""
+        try:
+            key = self.keys[self.slot]  # type: ignore[index]
+        except TypeError:
+            raise StateAccessError(
+                "there is no current key outside of a call, nor in a function of batches, which "
+                "has batch.keys"
+            ) from None
+        return key if self.key_copy is None else self.key_copy(key)
+
+    def timestamp(self) -> int | None:
+        """The row's event time in ms since the epoch; a timer's time while it fires.
+
+        ``None`` if the column is null in this row, if a stream has no watermark, or if for a batch
+        DataFrame no ``event_time`` was told.
+        """
+        if self.timer is not None:
+            return self.timer[1]
+        column = self._event_time_column
+        if column is None or self.row is None:
+            return None
+        return event_time(field_of(self.row, column, self.field_names))
+
+    def time_domain(self) -> TimeDomain:
+        """Which clock the timer that fires goes by."""
+        if self.timer is None:
+            raise StateAccessError("no timer is firing", code="KEYSTATE_NOT_IN_CALL")
+        return TimeDomain(self.timer[0])
+
+    def timer_service(self) -> RowContext:
+        """The operator's clocks, and the current key's timers."""
+        return self
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Sets a timer by event time, in ms since the epoch."""
+        if self._streaming and self._watermark is None:
+            raise DeclarationError(
+                "event-time timers need a watermark: call df.withWatermark(column, delay) before "
+                "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'",
+                code="KEYSTATE_NO_WATERMARK",
+            )
+        self._set_timer(TimeDomain.EVENT_TIME, timestamp, True)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Sets a timer by processing time, in ms since the epoch."""
+        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, True)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by event time."""
+        self._set_timer(TimeDomain.EVENT_TIME, timestamp, False)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by processing time."""
+        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, False)
+
+    def _set_timer(self, domain: TimeDomain, timestamp: int, wanted: bool) -> None:
+        if self.timers is None:
+            raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
+        if type(timestamp) is not int:
+            raise TypeError(f"a timer's time must be an int, ms since the epoch, got {timestamp!r}")
+        if not -(2**63) <= timestamp < 2**63:
+            raise ValueError(f"a timer's time must fit into 64 bits, got {timestamp}")
+        if self.slot is None:
+            raise StateAccessError("a timer was set or deleted where no key is being processed")
+        self.timers.set(self.slot, domain.value, timestamp, wanted)
+
+    def current_watermark(self) -> int | None:
+        """The watermark in ms since the epoch; ``None`` when the input has none."""
+        return self._watermark
+
+    def current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch."""
+        return self._processing_time
+
+    def key_of(self, slot: int) -> Any:
+        """A key, for messages."""
+        return self.keys[slot]
+
+    @property
+    def client(self) -> StateClient:
+        """Asks on the task's side channel."""
+        if self._client is None:
+            self._client = open_client(self.control)
+        self._client.generation = self.control[Control.GENERATION]
+        return self._client
+
+    def end_task(self) -> None:
+        """Lets go of what belongs to a task."""
+        self.slot = None
+        self.row = None
+        self.timer = None
+        self.keys = []
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def field_of(row: Any, column: int, names: list[str] | None) -> Any:
+    """The value of a row's column.
+
+    Args:
+        row: a Row, or an object of a dataclass.
+        column: its index.
+        names: those of all columns, if it is an object.
+    """
+    return row[column] if names is None else getattr(row, names[column])
+
+
+def event_time(time: Any) -> int | None:
+    """The value of an event time column in ms since the epoch."""
+    return None if time is None else _millis(time)
+
+
+def _millis(time: Any) -> int:
+    if isinstance(time, datetime.datetime):
+        seconds = int(time.replace(microsecond=0).timestamp())
+        return seconds * 1000 + time.microsecond // 1000
+    # A window is a struct of start and end; its event time is its end.
+    return _millis(time[1])
+
+
+class PlainRowContext(RowContext):
+    """The context of a row of a stream without keys."""
+
+    def get_current_key(self) -> Any:
+        """There is none."""
+        raise StateAccessError(NOT_KEYED, code="KEYSTATE_DECLARATION")

@@ -1,0 +1,226 @@
+"""Windows of any assigner, trigger and evictor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate.functions import OutputTag
+from keystate.runtime import RuntimeContext
+from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
+from keystate.windows._contents import Contents, Fold, FoldedContents, ListedContents
+from keystate.windows._evictors import Evictor
+from keystate.windows._functions import ProcessWindowFunction
+from keystate.windows._merging import MergingWindowSet
+from keystate.windows._states import WindowStates
+from keystate.windows._timers import EVENT_TIME, FOR_OPERATOR, FOR_TRIGGER, WindowTimers
+from keystate.windows._triggers import Trigger, TriggerResult
+from keystate.windows._window import LAST_TIME, Window, WindowKey, key_of, window_of
+from keystate.windows._windows_function import UserFunction, WindowsFunction
+
+
+class AnyWindowsFunction(WindowsFunction):
+    """Windows of any assigner, trigger and evictor.
+
+    Args:
+        trigger: says when windows fire.
+        evictor: takes rows out of a window that fires.
+        lateness: how long, in ms, a window is kept for late rows.
+        contents: what windows hold.
+    """
+
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        trigger: Trigger,
+        evictor: Evictor | None,
+        lateness: int,
+        contents: Contents,
+        function: UserFunction,
+        fold: Fold | None,
+        late_output: OutputTag | None,
+        time_column: int | None,
+        row_type: T.StructType,
+    ) -> None:
+        super().__init__(assigner, function, fold, late_output, time_column, row_type)
+        self._trigger = trigger
+        self._evictor = evictor
+        self._lateness = lateness if self._by_event_time else 0
+        self._contents = contents
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        at = self._at
+        self._contents.open(runtime_context)
+        self._timers = at.timers = WindowTimers(runtime_context, self._merges)
+        at.trigger_states = WindowStates(runtime_context, at, "trigger")
+        self._trigger.open(at.trigger_states)
+        self._merging: MergingWindowSet | None = None
+        if isinstance(self._assigner, MergingWindowAssigner):
+            self._merging = MergingWindowSet(runtime_context, self._assigner)
+
+    def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
+        at = self._at
+        at.row = ctx
+        results: list[Any] = []
+        time = self._time_of(ctx)
+        if self._by_event_time and time <= ctx.late_watermark + 1:
+            # What the watermark has passed in the last micro-batch fires before its late rows.
+            self._pass(EVENT_TIME, ctx.late_watermark, results)
+            if self._merging is not None:
+                self._remove_late(ctx)
+        late = True
+        for each in self._assigner.assign_windows(row, time, at):
+            window = key_of(each)
+            if self._merging is not None:
+                window = self._merging.add(window, self._on_merge)
+                if self._is_late(window_of(window), ctx):
+                    self._merging.retire(window)
+                    continue
+            elif self._is_late(each, ctx):
+                continue
+            late = False
+            self._add(window, row, time, results)
+        if late and self._by_event_time and time + self._lateness <= ctx.late_watermark:
+            results += self._late(row)
+        return results or None
+
+    def _add(self, key: WindowKey, row: Any, time: int, results: list[Any]) -> None:
+        at, window = self._at, window_of(key)
+        holder = self._holder(key)
+        assert holder is not None
+        end = window.max_timestamp()
+        past = self._by_event_time and end <= at.row.late_watermark
+        own = row if self._copy is None else self._copy(row)
+        self._contents.add(holder, own, at.row.event_time, past or self._merging is not None)
+        at.window = key
+        result = self._trigger.on_element(row, time, window, at)
+        self._act(result, key, holder, results)
+        self._set_timer(self._cleanup_time(window) if past else end, key)
+
+    def _set_timer(self, time: int, key: WindowKey) -> None:
+        """Sets the operator's own timer for a window; there is none at the end of all time."""
+        if time != LAST_TIME:
+            self._timers.set(self._domain, time, key, FOR_OPERATOR, self._at.row)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> list[Any] | None:
+        self._at.row = ctx
+        results: list[Any] = []
+        domain: int = ctx.time_domain().value
+        clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
+        self._pass(domain, max(timestamp, clock), results)
+        return results or None
+
+    def _pass(self, domain: int, until: int, results: list[Any]) -> None:
+        """Lets the timers of the key's windows fire up to a time, those too that these set."""
+        if domain == self._domain and self._merging is None:
+            # Windows of a FixedWindowsFunction, before a restart, have no timers here.
+            for key in self._contents.ending(until + 1):
+                self._set_timer(key[0] - 1, key)
+        while (due := self._timers.pop(domain, until, self._at.row)) is not None:
+            self._fire(domain, *due, results)
+
+    def _fire(self, domain: int, time: int, key: WindowKey, whose: int, results: list[Any]) -> None:
+        at, window = self._at, window_of(key)
+        at.window = key
+        holder = self._holder(key)
+        if holder is None:
+            return
+        end, cleanup = window.max_timestamp(), self._cleanup_time(window)
+        is_own = domain == self._domain
+        if self._by_event_time and cleanup < (time if is_own else at.row.late_watermark + 1):
+            # Lateness was longer before a restart: the window is gone.
+            if is_own and whose & FOR_OPERATOR:
+                self._remove(key, window, holder)
+            return
+        # The operator's timer is from before a restart if it is at neither of these.
+        if whose & FOR_TRIGGER or time in (end, cleanup):
+            trigger = self._trigger
+            on_time = trigger.on_event_time if domain == EVENT_TIME else trigger.on_processing_time
+            self._act(on_time(time, window, at), key, holder, results)
+        if not is_own or time < end:
+            return
+        if time == cleanup:
+            self._remove(key, window, holder)
+        else:
+            self._contents.ended(holder)
+            self._set_timer(cleanup, key)
+
+    def _act(
+        self, result: TriggerResult, key: WindowKey, holder: WindowKey, results: list[Any]
+    ) -> None:
+        if result is TriggerResult.CONTINUE:
+            return
+        if result.is_fire():
+            self._emit(key, holder, results)
+        if result.is_purge():
+            self._contents.clear(holder)
+
+    def _emit(self, key: WindowKey, holder: WindowKey, results: list[Any]) -> None:
+        contents = self._contents
+        if isinstance(contents, FoldedContents):
+            accumulator = contents.accumulator(holder)
+            if accumulator is not None:
+                self._call([contents.fold.result(accumulator)], results)
+            return
+        assert isinstance(contents, ListedContents)
+        numbered = contents.elements(holder)
+        if not numbered:
+            return
+        elements = [element for _, element in numbered]
+        if self._evictor is not None:
+            self._evictor.evict_before(elements, len(elements), window_of(key), self._at)
+        rows = [element.value for element in elements]
+        if self._fold is None:
+            self._call(rows, results)
+        elif rows:
+            self._call([self._fold.result(self._fold.of(rows))], results)
+        if self._evictor is not None:
+            self._evictor.evict_after(elements, len(elements), window_of(key), self._at)
+            kept = {id(element) for element in elements}
+            for number, element in numbered:
+                if id(element) not in kept:
+                    contents.remove(holder, number)
+
+    def _remove_late(self, ctx: Any) -> None:
+        """Removes windows that are still there only because lateness was longer before."""
+        assert self._merging is not None
+        while (key := self._merging.first()) is not None and self._is_late(window_of(key), ctx):
+            holder = self._holder(key)
+            assert holder is not None
+            self._at.window = key
+            self._remove(key, window_of(key), holder)
+
+    def _remove(self, key: WindowKey, window: Window, holder: WindowKey) -> None:
+        """Removes a window with all that it has."""
+        self._contents.clear(holder)
+        self._trigger.clear(window, self._at)
+        if isinstance(self._function, ProcessWindowFunction):
+            self._function.clear(self._context)
+        if self._merging is not None:
+            self._merging.retire(key)
+
+    def _on_merge(
+        self, into: WindowKey, merged: list[WindowKey], holder: WindowKey, old: list[WindowKey]
+    ) -> None:
+        at, window = self._at, window_of(into)
+        at.window, at.merged = into, merged
+        self._trigger.on_merge(window, at)
+        for each in merged:
+            at.window = each
+            self._trigger.clear(window_of(each), at)
+            for time in (window_of(each).max_timestamp(), self._cleanup_time(window_of(each))):
+                self._timers.delete(self._domain, time, each, FOR_OPERATOR, at.row)
+        self._contents.merge(holder, old)
+
+    def _holder(self, key: WindowKey) -> WindowKey | None:
+        """The window that has a window's contents; ``None`` if there is no such window."""
+        return key if self._merging is None else self._merging.state_window(key)
+
+    def _cleanup_time(self, window: Window) -> int:
+        """When a window is removed, in ms."""
+        return min(window.max_timestamp() + self._lateness, LAST_TIME)
+
+    def _is_late(self, window: Window, ctx: Any) -> bool:
+        return self._by_event_time and self._cleanup_time(window) <= ctx.late_watermark

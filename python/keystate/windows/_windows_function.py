@@ -1,0 +1,109 @@
+"""What windows of all kinds have in common, as functions of rows and timers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+from keystate._compiled import collect
+from keystate.functions import KeyedProcessFunction, OutputTag
+from keystate.runtime import RuntimeContext
+from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
+from keystate.windows._contents import Fold
+from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
+from keystate.windows._functions import ProcessWindowFunction, WindowFunction
+from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME
+from keystate.windows._window import window_of
+
+#: What takes a window's rows, or its one result; ``None`` if the result is emitted as it is.
+UserFunction = ProcessWindowFunction | WindowFunction | None
+
+
+class WindowsFunction(KeyedProcessFunction):
+    """What windows of all kinds have in common.
+
+    Args:
+        assigner: says which windows a row is in.
+        function: the user's.
+        fold: makes one result of a window's rows; ``None`` if the function takes all of them.
+        late_output: where rows go that are too late for all of their windows.
+        time_column: the index of the column that has the event time; ``None`` if there is none.
+        row_type: of the rows.
+    """
+
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        function: UserFunction,
+        fold: Fold | None,
+        late_output: OutputTag | None,
+        time_column: int | None,
+        row_type: T.StructType,
+    ) -> None:
+        self._assigner = assigner
+        self._function = function
+        self._fold = fold
+        self._late_output = late_output
+        self.time_column = time_column
+        self._row_type = row_type
+        self._by_event_time = assigner.is_event_time()
+        self._domain = EVENT_TIME if self._by_event_time else PROCESSING_TIME
+        self._merges = isinstance(assigner, MergingWindowAssigner)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        #: Copies a row for a function that may change it: the trigger and other windows see it too.
+        rows = codec(self._row_type)
+        self._copy = rows.copy if rows.mutable else None
+        at = self._at = WindowCallContext()
+        at.function_context = FunctionContext(runtime_context, at, self._merges)
+        self._context = WorkerWindowContext(at)
+        if self._fold is not None:
+            self._fold.open(runtime_context)
+        if self._function is not None:
+            self._function.open(at.function_context)
+        self._dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def close(self) -> None:
+        if self._function is not None:
+            self._function.close()
+        if self._fold is not None:
+            self._fold.close()
+
+    @abstractmethod
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        """Windows always have timers."""
+
+    def _time_of(self, ctx: Any) -> int:
+        """The row's event time, or if it needs none and has none, that of the micro-batch."""
+        time: int | None = ctx.event_time
+        if time is not None:
+            return time
+        if self._by_event_time:
+            raise ValueError(
+                "the row has no event time, so it is in no window: filter such rows out before "
+                "window()"
+            )
+        return int(ctx.current_processing_time())
+
+    def _late(self, row: Any) -> list[Any]:
+        """What is emitted for a row that is too late."""
+        if self._late_output is not None:
+            return [(self._late_output, row)]
+        self._dropped.inc()
+        return []
+
+    def _call(self, elements: list[Any], results: list[Any]) -> None:
+        """Has the function make results of the window's rows, or of its one result."""
+        function, row = self._function, self._at.row
+        key = row.get_current_key()
+        result: Any
+        if function is None:
+            result = elements
+        elif isinstance(function, ProcessWindowFunction):
+            result = function.process(key, self._context, elements)
+        else:
+            result = function.apply(key, window_of(self._at.window), elements)
+        collect(result, row.take, results)

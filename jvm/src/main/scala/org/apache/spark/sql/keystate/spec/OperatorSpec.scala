@@ -102,12 +102,12 @@ private[keystate] object OperatorSpec {
       timers = field(DeclaredOperator.Timers).extract[Boolean],
       states = field(DeclaredOperator.States).children.map(StateSpec.fromJson),
       broadcast = field(DeclaredOperator.Broadcast).children.map(StateSpec.fromJson),
-      subtaskState = Option.when(field(DeclaredOperator.Checkpointed).extract[Boolean]) {
+      subtaskState = Some(
         SubtaskStateSpec(
           field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
           field(DeclaredOperator.RawKeyed).extract[Boolean]
         )
-      },
+      ).filter(_ => field(DeclaredOperator.Checkpointed).extract[Boolean]),
       sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
       metrics = field(DeclaredOperator.Metrics).extract[Boolean],
       lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),

@@ -70,7 +70,14 @@ lazy val sparkJars = taskKey[Seq[Attributed[File]]]("The jars that Spark brings.
 
 /** Of the jars that Spark brings, those that the engine uses. */
 def isOfEngine(jar: Attributed[File]): Boolean =
-  Seq("rocksdbjni-", "lz4-java-", "jackson-databind-", "jackson-core-", "jackson-annotations-", "slf4j-api-")
+  Seq(
+    "rocksdbjni-",
+    "lz4-java-",
+    "jackson-databind-",
+    "jackson-core-",
+    "jackson-annotations-",
+    "slf4j-api-"
+  )
     .exists(name => jar.data.getName.startsWith(name))
 
 /** What both modules are compiled and tested with. */

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
+import keystate
 import numpy as np
 import pytest
 from keystate import (
@@ -31,7 +32,7 @@ from keystate import (
     StateTypeError,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 SCHEMA = "key string, x long"
 LISTS = "key string, xs array<long>"
@@ -424,8 +425,9 @@ class Started(KeyedProcessFunction):
 
 
 def test_initial_state_is_kept_in_a_snapshot_before_the_first_rows() -> None:
-    initial = {"initial_state": [("a", 7), ("b", 8)], "initial_state_schema": SCHEMA}
-    before = KeyedProcessHarness(Started(), SCHEMA, "key", LISTS, **initial)
+    initial = rows_of(SCHEMA, [("a", 7), ("b", 8)])
+    rows = keystate.keyed(rows_of(SCHEMA), "key")
+    before = KeyedProcessHarness.of(rows.process(Started(), LISTS, initial_state=initial))
     for snapshot in (before.snapshot(), pickle.loads(pickle.dumps(before.snapshot()))):
         with KeyedProcessHarness.restore(snapshot, Started(), parallelism=2) as harness:
             harness.process_batch([("a", 1), ("b", 2)])

@@ -427,11 +427,12 @@ class Started(KeyedProcessFunction):
 def test_initial_state_is_kept_in_a_snapshot_before_the_first_rows() -> None:
     initial = rows_of(SCHEMA, [("a", 7), ("b", 8)])
     rows = keystate.keyed(rows_of(SCHEMA), "key")
-    before = KeyedProcessHarness.of(rows.process(Started(), LISTS, initial_state=initial))
+    operator = rows.process(Started(), LISTS, initial_state=initial)
+    before = KeyedProcessHarness.of(operator)
     for snapshot in (before.snapshot(), pickle.loads(pickle.dumps(before.snapshot()))):
-        with KeyedProcessHarness.restore(snapshot, Started(), parallelism=2) as harness:
+        with KeyedProcessHarness.restore(snapshot, operator, parallelism=2) as harness:
             harness.process_batch([("a", 1), ("b", 2)])
             assert sorted(harness.output()) == [("a", [7]), ("b", [8])]
             again = harness.snapshot()
-    with KeyedProcessHarness.restore(again, Started()) as harness:
+    with KeyedProcessHarness.restore(again, operator) as harness:
         assert harness.process_batch([("a", 3)]) == [("a", [7])]

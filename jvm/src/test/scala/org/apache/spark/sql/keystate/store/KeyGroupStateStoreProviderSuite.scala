@@ -8,7 +8,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.{SparkThrowable, TaskContext, TaskContextImpl}
+import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
@@ -16,8 +16,7 @@ import keystate.errors.{
   BadSettingException,
   CorruptFileException,
   KeystateException,
-  MaxParallelismMismatchException,
-  MissingVersionException
+  MaxParallelismMismatchException
 }
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
@@ -267,7 +266,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
     withProvider(newProvider(folder)) { provider =>
       val e = intercept[CorruptFileException](provider.getStore(1, None))
       assert(e.getMessage.contains("0/0/1.keystate"))
-      val missing = intercept[MissingVersionException](provider.getStore(2, None))
+      val missing = intercept[SparkException](provider.getStore(2, None))
       assert(missing.getMessage.contains("0/0/2.keystate"))
     }
   }
@@ -321,7 +320,7 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
     val store = provider.getReadStore(20, None)
     assert(pairs(store.iterator()).size == 20)
     store.release()
-    intercept[MissingVersionException](provider.getStore(3, None))
+    intercept[SparkException](provider.getStore(3, None))
     provider.close()
     provider.close()
     provider.doMaintenance()

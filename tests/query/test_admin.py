@@ -179,7 +179,7 @@ def test_a_state_beside_those_that_spark_does_not_read(
         admin.read_state(spark, checkpoint, state="c")
     assert admin.lookup(checkpoint, state="a", key=5) == {5: "x"}
     editor = admin.edit(checkpoint)
-    editor.replace("b", editor.read("b").selectExpr("key", "struct(value.value + 1) as value"))
+    editor.replace("b", editor.read("b").selectExpr("key", "value + 1 as value"))
     editor.write(str(tmp_path / "edited"))
     assert admin.lookup(str(tmp_path / "edited"), state="b", key=5) == 6
     assert admin.lookup(str(tmp_path / "edited"), state="a", key=5) == {5: "x"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -100,7 +101,8 @@ class ConnectJvm(Jvm):
     def message(self, error: Exception) -> str:
         """What a JVM's exception says."""
         assert isinstance(error, SparkConnectGrpcException)
-        return error.getMessage()
+        # The client puts the class of an exception that it has none for before its message.
+        return re.sub(r"^\(keystate\.[\w.]+\) ", "", error.getMessage())
 
 
 JVM = ConnectJvm()

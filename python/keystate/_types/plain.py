@@ -56,9 +56,17 @@ def from_json(value: Any, data_type: T.DataType) -> Any:
         StateTypeError: it is not one of that type.
     """
     try:
+        return _part(value, data_type)
+    except ValueError as e:
+        raise StateTypeError(str(e)) from None
+
+
+def _part(value: Any, data_type: T.DataType) -> Any:
+    """A value, or a part of one; the error names the innermost part too."""
+    try:
         return _converted(value, data_type)
     except (ValueError, ArithmeticError, TypeError, LookupError) as e:
-        raise StateTypeError(f"{value!r} is no {data_type.simpleString()}: {e}") from None
+        raise ValueError(f"{value!r} is no {data_type.simpleString()}: {e}") from None
 
 
 def _converted(value: Any, data_type: T.DataType) -> Any:
@@ -68,9 +76,9 @@ def _converted(value: Any, data_type: T.DataType) -> Any:
         parts = [value[name] for name in data_type.names] if isinstance(value, dict) else value
         if len(parts) != len(data_type):
             raise ValueError(f"it has {len(parts)} parts")
-        return tuple(_converted(part, field.dataType) for part, field in zip(parts, data_type))
+        return tuple(_part(part, field.dataType) for part, field in zip(parts, data_type))
     if isinstance(data_type, T.ArrayType):
-        return [_converted(part, data_type.elementType) for part in value]
+        return [_part(part, data_type.elementType) for part in value]
     if isinstance(data_type, T.DecimalType):
         return Decimal(str(value))
     if isinstance(data_type, T.DayTimeIntervalType):

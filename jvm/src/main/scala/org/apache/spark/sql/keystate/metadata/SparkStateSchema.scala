@@ -172,16 +172,12 @@ private[keystate] object SparkStateSchema {
     )
   }
 
-  private def inAvro(struct: StructType): StructType =
-    StructType(struct.map(field => field.copy(dataType = inAvro(field.dataType))))
-
-  private def inAvro(dataType: DataType): DataType = dataType match {
-    case struct: StructType => inAvro(struct)
-    case ArrayType(element, nullable) => ArrayType(inAvro(element), nullable)
-    case MapType(StringType, value, nullable) => MapType(StringType, inAvro(value), nullable)
-    case _: MapType | _: TimeType | _: AnsiIntervalType => BinaryType
-    case other => other
-  }
+  private def inAvro(struct: StructType): StructType = struct
+    .transformRecursively {
+      case MapType(key, _, _) if !key.isInstanceOf[StringType] => BinaryType
+      case _: TimeType | _: AnsiIntervalType => BinaryType
+    }
+    .asInstanceOf[StructType]
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
     * underscores in names. Other names are replaced by numbered ones, such as that of a key which

@@ -66,12 +66,16 @@ $(VENV)/installed-dist: $(VENV)/installed
 demo: install
 	$(BIN)/python -m examples.flights
 
+define lint_python
+$(BIN)/ruff check
+$(BIN)/ruff format --check
+$(BIN)/mypy
+endef
+
 # While you work: no JVM, no jar. JAVA_HOME: a test that starts a JVM and lacks the mark fails.
 quick: export JAVA_HOME = /none
 quick: venv
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy # only what changed since it was run last
+	$(lint_python)
 	$(BIN)/pytest -n auto --dist worksteal -q -m 'not spark and not long'
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
@@ -128,11 +132,9 @@ sanitize: $(VENV)/installed
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
 	  $(BIN)/python -m pytest -p no:cacheprovider $(CHECKED_TESTS)
 
-lint: $(VENV)/installed
+lint: venv
 	./sbt scalafmtSbtCheck scalafmtCheckAll Test/compile
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(lint_python)
 
 format: $(VENV)/installed
 	./sbt scalafmtSbt scalafmtAll

@@ -40,8 +40,7 @@ class Cell:
             lived = self.state.ttl[1]
             for entry, time in list(self.times.items()):
                 if time + lived <= watermark:
-                    del self.times[entry]
-                    self.entries.pop(entry, None)
+                    self._drop(entry)
 
     def end(self, watermark: int) -> None:
         """A micro-batch ends: what was used in it lives on from the latest time that used it."""

@@ -243,7 +243,7 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         cells: list[MapCell] = [self._cells[slot] for slot in slots]
         put = [[key for key in cell.changed if key in cell] for cell in cells]
-        removed = [[key for key in cell.changed if key not in cell] for cell in cells]
+        removed = self._removed_keys(slots, cells)
         columns = {
             Part.RESET: pa.array([cell.replaced for cell in cells], pa.bool_()),
             Part.KEYS: self._encode_lists(self._key_codec, put, slots),
@@ -256,6 +256,10 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
             cell.changed.clear()
             cell.replaced = False
         return columns
+
+    def _removed_keys(self, slots: list[int], cells: list[MapCell]) -> list[list[Any]]:
+        """For each slot the keys whose stored entries go, before others are put."""
+        return [[key for key in cell.changed if key not in cell] for cell in cells]
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)

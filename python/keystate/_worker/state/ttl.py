@@ -235,17 +235,14 @@ class _NotingMap(_Noting):
         keys: Iterable[Any] = super().keys()  # type: ignore[misc]
         return keys
 
-    def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
-        if not self._went:
-            return super()._encode_changes(slots)
+    def _removed_keys(self, slots: list[int], cells: list[Any]) -> list[list[Any]]:
         went = self._went
-        cells = [(slot, self._cells[slot]) for slot in slots]
-        removed = [
+        if not went:
+            return super()._removed_keys(slots, cells)  # type: ignore[misc,no-any-return]
+        return [
             [key for key in cell.changed if key not in cell or (slot, key) in went]
-            for slot, cell in cells
+            for slot, cell in zip(slots, cells)
         ]
-        encoded = self._encode_lists(self._key_codec, removed, slots)
-        return {**super()._encode_changes(slots), Part.REMOVED: encoded}
 
     def _encode_used(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         keys = [key for _, key in used]

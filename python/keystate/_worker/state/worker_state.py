@@ -22,9 +22,7 @@ from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns, empty_column, list_column, nested
 from keystate._worker.messages.encoding import encode_all
 from keystate.errors import StateAccessError, StateTypeError
-from keystate.state import (
-    State,
-)
+from keystate.state import State
 
 
 class WorkerState(State):

@@ -28,9 +28,9 @@ private[columns] final class UseNotes(
     if (spec.kind == StateKind.Value) {
       def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)
       val (changed, resets) = (column(Protocol.Part.Slot), column(Protocol.Part.Reset))
-      (0 until changed.numElements()).filter(resets.getBoolean).map(changed.getInt).foreach {
-        slot =>
-          entries.remove(slots.group(slot), slots.key(slot))
+      (0 until changed.numElements()).foreach { i =>
+        val slot = changed.getInt(i)
+        if (resets.getBoolean(i)) entries.remove(slots.group(slot), slots.key(slot))
       }
     }
 

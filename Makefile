@@ -1,6 +1,6 @@
 # make install, then make demo; make quick while you work, make lint test before a commit. Needs
 # JDK 17, Python 3.10 or newer, and Maven or sbt; make venv quick needs only Python. With SPARK=4.3
-# all is done for that version of Spark.
+# or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
 .PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist smoke clean
@@ -10,13 +10,12 @@ FACTS := python/keystate/errors.json python/keystate/settings.json
 include $(VERSIONS)
 
 PYTHON ?= python3
-DEFAULT := $(basename $(firstword $(sparks)))
-SPARK ?= $(DEFAULT)
+SPARK ?= $(default)
 export SPARK
 spark := $(filter $(SPARK).%,$(sparks))
 $(if $(spark),,$(error SPARK=$(SPARK): the supported ones are $(basename $(sparks))))
 
-ifeq ($(SPARK),$(DEFAULT))
+ifeq ($(SPARK),$(default))
 VENV := .venv
 else
 VENV := .venv-spark$(SPARK)
@@ -24,8 +23,8 @@ endif
 BIN := $(VENV)/bin
 JAR := python/keystate/jars/keystate-spark$(SPARK)_$(basename $(scala))-$(keystate).jar
 
-# Spark 4.2 does not support pandas 3.
-pandas := $(if $(filter 4.2,$(SPARK)),'pandas<3','pandas>=3')
+# Spark before 4.3 does not support pandas 3.
+pandas := $(if $(filter 4.1 4.2,$(SPARK)),'pandas<3','pandas>=3')
 
 install: jar venv
 
@@ -93,7 +92,7 @@ WORKERS ?= 3
 ONLY ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
-ifeq ($(or $(SLOW),$(filter $(DEFAULT),$(SPARK))),)
+ifeq ($(or $(SLOW),$(filter $(default),$(SPARK))),)
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
 PYTEST += $(CHOSEN_TESTS)
 else

@@ -9,18 +9,19 @@ val versions: Map[String, String] = {
   properties.asScala.toMap
 }
 
-/** The supported minor lines of Spark, each with the release that is compiled against. */
-val sparks = versions("sparks").split(' ').map(v => v.split('.').take(2).mkString(".") -> v).toMap
-val defaultLine = versions("sparks").split('.').take(2).mkString(".")
+/** The supported minor lines of Spark in order, each with the release that is compiled against. */
+val sparks = versions("sparks").split(' ').toSeq.map(v => v.split('.').take(2).mkString(".") -> v)
+val lines = sparks.map(_._1)
+val defaultLine = versions("default")
 
 /** The line to build for: SPARK=4.3 ./sbt package. */
 val sparkLine = sys.env.get("SPARK").filter(_.nonEmpty).getOrElse(defaultLine)
-val sparkVersion = sparks.getOrElse(
+val sparkVersion = sparks.toMap.getOrElse(
   sparkLine,
-  sys.error(s"SPARK=$sparkLine: the supported ones are ${sparks.keys.toSeq.sorted.mkString(", ")}")
+  sys.error(s"SPARK=$sparkLine: the supported ones are ${lines.mkString(", ")}")
 )
 
-/** Whether Spark comes from Maven Central. Spark 4.3's jars are taken from PySpark, which `make
+/** Whether Spark comes from Maven Central. The other lines' jars are taken from PySpark, which `make
   * install SPARK=4.3` installs, and Spark's own tests are not there.
   */
 val sparkIsPublished = sparkLine == defaultLine
@@ -32,8 +33,15 @@ def installedSpark: Seq[File] = {
   jars
 }
 
-/** Code that differs between versions of Spark is in folders next to `scala`. */
-def onlyFor(line: String, sources: File): File = sources / s"scala-spark$line"
+/** Code that differs between versions of Spark is in folders next to `scala`. Each is for one line,
+  * as `scala-spark4.3`, or for a line and those up to another one, as `scala-spark4.1-4.2`.
+  */
+def foldersByLine(sources: File): Seq[File] = (sources * "scala-spark*").get
+
+def isFor(line: String)(folder: File): Boolean = {
+  val ends = folder.getName.stripPrefix("scala-spark").split('-')
+  lines.slice(lines.indexOf(ends.head), lines.indexOf(ends.last) + 1).contains(line)
+}
 
 /** What Spark opens to itself on JDK 17 (org.apache.spark.launcher.JavaModuleOptions). */
 val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
@@ -159,12 +167,12 @@ lazy val jvm = project
     publishTo := Some(MavenCache("dist", (ThisBuild / baseDirectory).value / "dist" / "maven")),
     Seq(Compile, Test).flatMap { in =>
       Seq(
-        in / unmanagedSourceDirectories += onlyFor(sparkLine, (in / sourceDirectory).value),
+        in / unmanagedSourceDirectories ++=
+          foldersByLine((in / sourceDirectory).value).filter(isFor(sparkLine)),
         // Formatted for every version.
         in / scalafmt / unmanagedSources := {
-          val others = sparks.keys.filter(_ != sparkLine).toSeq
-          val folders = others.map(onlyFor(_, (in / sourceDirectory).value))
-          (in / unmanagedSources).value ++ folders.flatMap(folder => (folder ** "*.scala").get)
+          val others = foldersByLine((in / sourceDirectory).value).filterNot(isFor(sparkLine))
+          (in / unmanagedSources).value ++ others.flatMap(folder => (folder ** "*.scala").get)
         }
       )
     },

@@ -14,8 +14,12 @@ versions = dict(line.split("=", 1) for line in lines if "=" in line and not line
 sparks = versions["sparks"].split()
 
 
+def line_of(release):
+    return release.rpartition(".")[0]
+
+
 def has_jar(release):
-    line = release.rpartition(".")[0]
+    line = line_of(release)
     return line == os.environ.get("SPARK") or any(PACKAGE.glob(f"jars/keystate-spark{line}_*.jar"))
 
 
@@ -36,7 +40,7 @@ setup(
     version=versions["keystate"],
     ext_modules=[] if wanted == "0" else [native],
     install_requires=[
-        f"pyspark>={served[0]},<{major}.{minor + 1}",
+        f"pyspark>={line_of(served[0])},<{major}.{minor + 1}",
         f"pyarrow>={versions['pyarrow']}",
     ],
 )

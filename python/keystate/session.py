@@ -29,7 +29,9 @@ FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
 CONNECT_PLUGIN_KEY = "spark.connect.extensions.relation.classes"
 CONNECT_PLUGIN = "org.apache.spark.sql.keystate.KeystateConnectPlugin"
 
-#: For real-time mode, where Spark has it for queries with state.
+#: Lines of Spark that have no real-time mode for queries with state.
+_WITHOUT_REAL_TIME = ("4.1", "4.2")
+#: For real-time mode.
 _REAL_TIME = {
     # Spark requires it. A query may also change to real-time mode later.
     FORMAT_KEY: "2",
@@ -76,9 +78,10 @@ def check_spark_version() -> str:
     line = _line(installed)
     supported = [_line(release) for release in versions()["sparks"].split()]
     if line not in supported:
+        *others, newest = (f"{line}.x" for line in supported)
         raise ConfigurationError(
             f"Keystate {versions()['keystate']} supports Spark "
-            f"{' and '.join(f'{line}.x' for line in supported)}, but pyspark {installed} is "
+            f"{', '.join(others)} and {newest}, but pyspark {installed} is "
             f"installed: pip install 'pyspark=={supported[-1]}.*', or install the Keystate release "
             "for your Spark version",
             code="KEYSTATE_SPARK_VERSION",
@@ -120,7 +123,7 @@ def _lists() -> dict[str, str]:
 def _single() -> dict[str, str]:
     """Settings that are left as they are if the user set them."""
     chosen = {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}
-    return chosen if check_spark_version() == "4.2" else chosen | _REAL_TIME
+    return chosen if check_spark_version() in _WITHOUT_REAL_TIME else chosen | _REAL_TIME
 
 
 def configure(

@@ -1,4 +1,7 @@
-"""Checkpoints that earlier builds wrote go on as if there had been one build."""
+"""Checkpoints that earlier builds wrote go on as if there had been one build, also on a newer Spark.
+
+The name of an archive says its backend, its checkpoint format and, if that was not 4.2, its Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from keystate import admin
 from pyspark.sql import Row
@@ -15,6 +19,13 @@ from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batche
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(path.name for path in HERE.glob("*.tar.gz"))
+
+
+def skip_if_newer(archive: str) -> None:
+    """Skips what a newer Spark wrote."""
+    writer = (4, 1) if "-spark4.1" in archive else (4, 2)
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) < writer:
+        pytest.skip("Spark does not promise to go on from a checkpoint of a newer line")
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +43,7 @@ def test_a_checkpoint_of_an_earlier_build_goes_on(
     archive: str,
     other: bool,
 ) -> None:
+    skip_if_newer(archive)
     backend, checkpoint_format = archive.removesuffix(".tar.gz").split("-")[:2]
     if other:
         backend = {"hashmap": "rocksdb", "rocksdb": "hashmap"}[backend]

@@ -136,7 +136,9 @@ def test_lists_are_appended_to(spark: SparkSession) -> None:
 
 def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.4.0")
-    supports = r"supports Spark 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
+    supports = (
+        r"supports Spark 4\.1\.x, 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
+    )
     for refused in (
         lambda: keystate.configure(SparkSession.Builder()),
         lambda: keystate.keyed(spark.range(1), "id"),
@@ -147,7 +149,7 @@ def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         assert error.value.code == "KEYSTATE_SPARK_VERSION"
 
 
-@pytest.mark.parametrize(("installed", "line"), [("4.2.7", "4.2"), ("4.3.0.dev0", "4.3")])
+@pytest.mark.parametrize(("installed", "line"), [("4.1.1", "4.1"), ("4.2.7", "4.2"), ("4.3.0.dev0", "4.3")])
 def test_the_jar_is_that_of_the_installed_spark(
     installed: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -155,11 +157,11 @@ def test_the_jar_is_that_of_the_installed_spark(
     monkeypatch.setattr(session, "_PACKAGE", tmp_path)
     jars = tmp_path / "jars"
     jars.mkdir()
-    (jars / "keystate-spark4.1_2.13-0.1.0.jar").touch()
+    (jars / "keystate-spark4.4_2.13-0.1.0.jar").touch()
     with pytest.raises(ConfigurationError, match=f"make jar SPARK={line}") as error:
         keystate.jar_path()
     assert error.value.code == "KEYSTATE_JAR_MISSING"
-    for other in ("4.2", "4.3"):
+    for other in ("4.1", "4.2", "4.3"):
         (jars / f"keystate-spark{other}_2.13-0.1.0.jar").touch()
     assert keystate.jar_path() == str(jars / f"keystate-spark{line}_2.13-0.1.0.jar")
 

@@ -17,7 +17,6 @@ import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
-import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateErrors
@@ -356,5 +355,5 @@ object PythonBridge {
   }
 
   private def resolved(session: ClassicSparkSession, checkpoint: String): String =
-    StreamingUtils.resolvedCheckpointLocation(session.sessionState.newHadoopConf(), checkpoint)
+    CheckpointFiles.qualified(checkpoint, session.sessionState.newHadoopConf())
 }

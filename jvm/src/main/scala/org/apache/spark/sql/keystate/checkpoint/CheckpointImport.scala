@@ -4,7 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
@@ -12,6 +12,7 @@ import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Makes a checkpoint of Keystate from one that Spark's own state store providers wrote. It is the
   * same query after the same micro-batch. The state is in Keystate's files, and the offset log
@@ -63,7 +64,7 @@ private[keystate] final class CheckpointImport(
           .replace(
             session,
             batch.number,
-            commits.get(batch.number).get.withStateUniqueIds(Some(ids))
+            LogEntries.withIds(commits.get(batch.number).get, Some(ids))
           )
     }
     batch.number
@@ -78,11 +79,11 @@ private[keystate] final class CheckpointImport(
   /** Returns the ids of the new versions by operator, partition and store. */
   private def copyState(
       batch: CommittedBatch,
-      entry: OffsetSeqBase
+      entry: LogEntries.Offsets
   ): Map[Long, Array[Array[String]]] = {
     val settings = session.sessionState.conf.clone()
     SparkFiles.reading(new Path(source.root, s"offsets/${batch.number}")) {
-      OffsetSeqMetadata.setSessionConf(entry.metadataOpt.get, settings)
+      OffsetSeqMetadata.setSessionConf(LogEntries.metadata(entry).get, settings)
     }
     settings.setConf(
       SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION,

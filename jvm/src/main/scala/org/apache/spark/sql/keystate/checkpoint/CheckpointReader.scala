@@ -6,7 +6,7 @@ import org.apache.hadoop.conf.Configuration
 import org.json4s.JValue
 import org.json4s.jackson.JsonMethods.{compact, render}
 
-import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
+import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** What is read of checkpoints without a Spark job, as JSON. It needs Spark's classes, and no
   * session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
@@ -66,7 +66,7 @@ private[keystate] class CheckpointReader(conf: Configuration) {
     open(checkpoint)(opened => compact(render(read(opened))))
 
   private def open[T](checkpoint: String)(read: QueryCheckpoint => T): T = {
-    val location = StreamingUtils.resolvedCheckpointLocation(conf, checkpoint)
+    val location = CheckpointFiles.qualified(checkpoint, conf)
     Using.resource(new QueryCheckpoint(conf, location))(read)
   }
 }

@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s.{JNothing, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
@@ -26,6 +26,7 @@ import org.apache.spark.sql.keystate.files.{
 }
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
+import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.source.SourceStream
 import org.apache.spark.sql.keystate.metadata.CheckpointOperators
 
@@ -96,19 +97,16 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     val times = for {
       batch <- offsets.batches
       entry <- offsets.get(batch)
-      offset <- entry match {
-        case seq: OffsetSeq => seq.offsets.lift(source).flatten
-        case _ => None
-      }
+      offset <- LogEntries.offset(entry, source)
       if SourceStream.segmentOf(offset.json).contains(name)
-      metadata <- entry.metadataOpt
+      metadata <- LogEntries.metadata(entry)
     } yield metadata.batchTimestampMs
     times.minOption
   }
 
   /** When the micro-batch began that this one is, in ms since the epoch, by its own clock. */
   def beganAt(batch: Long): Option[Long] =
-    offsets.get(batch).flatMap(_.metadataOpt).map(_.batchTimestampMs)
+    offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchTimestampMs)
 
   /** The watermark after a micro-batch, in ms since the epoch. */
   def watermark(batch: Long): Long = commits.get(batch).fold(0L)(_.nextBatchWatermarkMs)

@@ -11,6 +11,7 @@ import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.QueryLogs
+import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
 /** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
@@ -43,7 +44,7 @@ private[keystate] final class EditedCheckpoint(
         val all = copied.flatMap { case (operator, as) => before.get(operator).map(as -> _) } ++ ids
         QueryLogs
           .commits(conf, draft.root)
-          .replace(session, batch.number, commit.withStateUniqueIds(Some(all.toMap)))
+          .replace(session, batch.number, LogEntries.withIds(commit, Some(all.toMap)))
       }
     }
     batch.number

@@ -8,6 +8,7 @@ import keystate.errors.KeystateErrors
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Makes the checkpoint that a new query begins from, of DataFrames. Its operators and logs are those
   * of an [[EmptyQuery]] for each operator, with other version files, and without offsets.
@@ -44,7 +45,7 @@ private[keystate] final class NewCheckpoint(session: SparkSession, target: Path)
       val all = commit.stateUniqueIds.map(_ => operators.map(_.number).zip(ids).toMap)
       QueryLogs
         .commits(conf, draft.root)
-        .replace(session, batch, commit.withStateUniqueIds(all))
+        .replace(session, batch, LogEntries.withIds(commit, all))
       val entry = QueryLogs.offsets(conf, first.root).get(batch).get
       QueryLogs
         .offsets(conf, draft.root)

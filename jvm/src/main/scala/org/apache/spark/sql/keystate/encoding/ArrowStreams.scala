@@ -8,19 +8,20 @@ import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamReader, ArrowStreamWriter}
 
-import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.sql.vectorized.ArrowColumnVector
+
+import org.apache.spark.sql.keystate.shim.ArrowWriters
 
 /** Reads and writes the Arrow streams of questions and answers. */
 private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Boolean) {
 
   /** An Arrow stream of one batch. `fill` writes its columns and returns how many rows it made. */
-  def write(schema: StructType)(fill: Seq[ArrowFieldWriter] => Int): Array[Byte] =
+  def write(schema: StructType)(fill: Seq[ArrowWriters.FieldWriter] => Int): Array[Byte] =
     writeVectors(schema) { root =>
       val writers =
-        Seq.tabulate(schema.length)(i => ArrowWriter.createFieldWriter(root.getVector(i)))
+        Seq.tabulate(schema.length)(i => ArrowWriters.of(root.getVector(i)))
       val rows = fill(writers)
       writers.foreach(_.finish())
       rows

@@ -1,8 +1,9 @@
 package org.apache.spark.sql.keystate.encoding
 
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeRow}
-import org.apache.spark.sql.execution.arrow.ArrowFieldWriter
 import org.apache.spark.sql.types.StructType
+
+import org.apache.spark.sql.keystate.shim.ArrowWriters
 
 /** Writes stored values into Arrow.
   *
@@ -14,7 +15,7 @@ import org.apache.spark.sql.types.StructType
 private[keystate] final class StoredValueWriter(
     schema: StructType,
     isStruct: Boolean,
-    values: ArrowFieldWriter
+    values: ArrowWriters.FieldWriter
 ) {
   private val holder = new GenericInternalRow(1)
   private val stored = new UnsafeRow(schema.length)

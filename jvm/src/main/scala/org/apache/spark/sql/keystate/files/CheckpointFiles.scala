@@ -57,6 +57,13 @@ private[keystate] object CheckpointFiles {
         CheckpointFileManager.create(path, others)
       }
 
+  /** The folder with its scheme, as Spark names a query's checkpoint. */
+  def qualified(folder: String, conf: Configuration): String = {
+    val path = new Path(folder)
+    val fs = path.getFileSystem(conf)
+    path.makeQualified(fs.getUri, fs.getWorkingDirectory).toUri.toString
+  }
+
   /** Whether the folder is in an object store, where nothing is renamed. */
   def isObjectStore(folder: Path, conf: Configuration): Boolean =
     !isPlainLocal(folder, conf) && ObjectCheckpointFileManager.of(folder, conf).isDefined

@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
 
 import keystate.errors.{KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** The offset log and the commit log of a query. Spark itself never replaces their entries. The
   * error for a damaged entry names its file. Reading needs no session, and makes no folders.
@@ -32,7 +33,7 @@ import keystate.errors.{KeystateErrors, KeystateException}
   */
 private[keystate] object QueryLogs {
 
-  /** The version of the offset log in which a line names its source, the newest one. */
+  /** The version of the offset log in which a line names its source. */
   private final val WithNamedSources = 2
 
   def offsets(conf: Configuration, checkpoint: Path): OffsetEntries =
@@ -100,19 +101,19 @@ private[keystate] object QueryLogs {
   }
 
   final class OffsetEntries(folder: Path, conf: Configuration)
-      extends Entries[OffsetSeqBase](folder, conf) {
+      extends Entries[LogEntries.Offsets](folder, conf) {
 
     /** The number of partitions with which a micro-batch was begun. */
     def partitions(batch: Long): Option[Int] =
       naming(batch)(get(batch).map(OffsetEntry.partitions))
 
-    def replace(session: SparkSession, batch: Long, entry: OffsetSeqBase): Unit =
+    def replace(session: SparkSession, batch: Long, entry: LogEntries.Offsets): Unit =
       write(batch)(new OffsetWriter(session, folder).write(entry, _))
 
-    override protected def parse(in: InputStream): OffsetSeqBase = {
+    override protected def parse(in: InputStream): LogEntries.Offsets = {
       val lines = Source.fromInputStream(in, UTF_8.name).getLines()
       if (!lines.hasNext) throw new IllegalStateException("there is nothing in it")
-      val version = MetadataVersionUtil.validateVersion(lines.next(), WithNamedSources)
+      val version = MetadataVersionUtil.validateVersion(lines.next(), LogEntries.OffsetVersion)
       val metadata = lines.next().trim
       if (version < WithNamedSources)
         OffsetSeq(
@@ -120,13 +121,13 @@ private[keystate] object QueryLogs {
           Option.when(metadata.nonEmpty)(known(OffsetSeqMetadata(metadata)))
         )
       else
-        OffsetMap(
+        LogEntries.namedOffsets(
           lines.map { line =>
             val at = line.indexOf(':')
             if (at < 0) throw new IllegalStateException("it has an offset without a source")
             line.take(at) -> offset(line.drop(at + 1))
           }.toMap,
-          known(OffsetSeqMetadataV2(metadata))
+          metadata
         )
     }
 
@@ -135,18 +136,18 @@ private[keystate] object QueryLogs {
   }
 
   final class CommitEntries(folder: Path, conf: Configuration)
-      extends Entries[CommitMetadataBase](folder, conf) {
+      extends Entries[LogEntries.Commit](folder, conf) {
 
-    def replace(session: SparkSession, batch: Long, entry: CommitMetadataBase): Unit =
+    def replace(session: SparkSession, batch: Long, entry: LogEntries.Commit): Unit =
       write(batch)(new CommitWriter(session, folder).write(entry, _))
 
     /** Spark itself takes an entry that ends after its first line for one without ids and watermark.
       */
-    override protected def parse(in: InputStream): CommitMetadataBase = {
+    override protected def parse(in: InputStream): LogEntries.Commit = {
       val bytes = in.readAllBytes()
       if (!new String(bytes, UTF_8).linesIterator.drop(1).exists(_.nonEmpty))
         throw new IllegalStateException("it is cut off")
-      known(CommitLog.readCommitMetadata(new ByteArrayInputStream(bytes)))
+      known(LogEntries.readCommit(new ByteArrayInputStream(bytes)))
     }
   }
 
@@ -157,11 +158,11 @@ private[keystate] object QueryLogs {
   /** Spark's writers are methods of its logs, which need a session. */
   private final class OffsetWriter(session: SparkSession, folder: Path)
       extends OffsetSeqLog(session, folder.toString) {
-    def write(entry: OffsetSeqBase, out: OutputStream): Unit = serialize(entry, out)
+    def write(entry: LogEntries.Offsets, out: OutputStream): Unit = serialize(entry, out)
   }
 
   private final class CommitWriter(session: SparkSession, folder: Path)
       extends CommitLog(session, folder.toString) {
-    def write(entry: CommitMetadataBase, out: OutputStream): Unit = serialize(entry, out)
+    def write(entry: LogEntries.Commit, out: OutputStream): Unit = serialize(entry, out)
   }
 }

@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.metadata
 
 import java.util.UUID
 
-import scala.util.Using
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
@@ -151,10 +149,7 @@ private[keystate] object SparkStateSchema {
 
   private def readSchemas(file: String, hadoopConf: Configuration) = {
     val path = new Path(file)
-    val files = CheckpointFiles.ofRun(path.getParent, hadoopConf)
-    SparkFiles.reading(path) {
-      Using.resource(files.open(path))(StateSchemaCompatibilityChecker.readSchemaFile)
-    }
+    SparkStoreMetadata.readSchemas(path, CheckpointFiles.ofRun(path.getParent, hadoopConf))
   }
 
   /** A schema that Spark's reader can load: it makes Avro schemas of all states of an operator, and

@@ -2,27 +2,15 @@ package org.apache.spark.sql.keystate.metadata
 
 import java.util.UUID
 
-import scala.util.Try
+import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  CollationAwareMurmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
-}
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
-import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatePartitionKeyExtractorFactory,
-  StatefulOperatorsUtils
-}
-import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper.{
-  LeftSide,
-  RightSide
-}
-import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorsUtils
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
@@ -31,7 +19,8 @@ import org.apache.spark.util.SerializableConfiguration
 
 import keystate.checkpoint.StoreReader
 import keystate.errors.DamagedFileException
-import org.apache.spark.sql.keystate.files.{QueryLogs, SparkFiles}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, QueryLogs, SparkFiles}
+import org.apache.spark.sql.keystate.shim.{LogEntries, StateKeys}
 
 /** A store of one of Spark's own stateful operators, as Spark's operator metadata and state schema
   * files describe it.
@@ -63,27 +52,15 @@ private[keystate] final case class SparkStoreMetadata(
     schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
 
   /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it. */
-  def shuffleHash(family: SparkFamily): UnsafeRow => Int = {
-    val extractor = StatePartitionKeyExtractorFactory.create(
-      operatorName,
-      family.schema.keySchema,
-      name,
-      family.name,
-      formatVersion,
-      family.variable
-    )
-    // For joins of format 4 the extractor also gives the time, by which Spark does not shuffle.
-    val shuffled = family.spec match {
-      case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
-        extractor.partitionKeySchema.dropRight(1)
-      case _ => extractor.partitionKeySchema
-    }
-    val columns = shuffled.zipWithIndex.map { case (column, i) =>
-      BoundReference(i, column.dataType, column.nullable)
-    }
-    val hash = UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(columns)))
-    key => hash(extractor.partitionKey(key)).getInt(0)
-  }
+  def shuffleHash(family: SparkFamily): UnsafeRow => Int = StateKeys.shuffleHash(
+    operatorName,
+    name,
+    family.name,
+    family.spec,
+    family.schema.keySchema,
+    formatVersion,
+    family.variable
+  )
 
   /** Decodes keys as Keystate's provider stores them. Relies on the encoders of Spark's RocksDB
     * provider.
@@ -128,9 +105,9 @@ private[keystate] final case class SparkFamily(
     variable.exists(v =>
       v.stateName == name && v.stateVariableType == StateVariableType.ListState
     ) ||
-      SymmetricHashJoinStateManager.allStateStoreNamesV4(LeftSide, RightSide).contains(name)
+      StateKeys.isListOfJoin(name)
 
-  def isInternal: Boolean = StateStoreColumnFamilySchemaUtils.isInternalColFamily(name)
+  def isInternal: Boolean = StateKeys.isInternal(name)
 }
 
 private[keystate] object SparkStoreMetadata {
@@ -153,7 +130,7 @@ private[keystate] object SparkStoreMetadata {
     val joinFormat = QueryLogs
       .offsets(conf, checkpoint)
       .get(batch)
-      .flatMap(_.metadataOpt)
+      .flatMap(LogEntries.metadata)
       .flatMap(_.conf.get(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key))
       .map(format => SparkFiles.reading(new Path(checkpoint, s"offsets/$batch"))(format.toInt))
     metadata.map { operator =>
@@ -215,7 +192,7 @@ private[keystate] object SparkStoreMetadata {
       info.operatorName,
       store.storeName,
       families.map { schema =>
-        val state = StateStoreColumnFamilySchemaUtils.getBaseStateName(schema.colFamilyName)
+        val state = StateKeys.stateOf(schema.colFamilyName)
         SparkFamily(
           schema,
           encodingOf(schema, store.numColsPrefixKey),
@@ -246,18 +223,15 @@ private[keystate] object SparkStoreMetadata {
       files: List[Path]
   ): List[StateStoreColFamilySchema] = {
     val id = StateStoreId(root, operator, StateStore.PARTITION_ID_TO_CHECK_SCHEMA, store)
-    val place = files.headOption.getOrElse(
-      new Path(root, s"$operator/${id.partitionId}/_metadata/schema")
-    )
-    SparkFiles.reading(place) {
-      new StateSchemaCompatibilityChecker(
-        new StateStoreProviderId(id, UUID.randomUUID),
-        conf,
-        oldSchemaFilePaths = files,
-        createSchemaDir = false
-      ).readSchemaFile()
-    }
+    val file = files.lastOption.getOrElse(new Path(id.storeCheckpointLocation(), "_metadata/schema"))
+    readSchemas(file, CheckpointFiles.create(file.getParent, conf))
   }
+
+  /** Relies on `readSchemaFile`. Spark's class around it makes the file's folder if it is missing. */
+  def readSchemas(file: Path, files: CheckpointFileManager): List[StateStoreColFamilySchema] =
+    SparkFiles.reading(file) {
+      Using.resource(files.open(file))(StateSchemaCompatibilityChecker.readSchemaFile)
+    }
 
   private def encodingOf(
       schema: StateStoreColFamilySchema,

@@ -4,12 +4,11 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
-import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator}
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.shim.ProviderCheck
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Lets Spark's own `transformWithState` run on Keystate's provider. Spark refuses that by the
@@ -39,32 +38,6 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
         .map(_.checkpointLocation)
         .filter(_.nonEmpty)
         .foreach(state => CheckpointOwner.checkBegin(new Path(state).getParent))
-      plan.transformUp {
-        case t: TransformWithStateExec if isPlain(t, classOf[TransformWithStateExec]) =>
-          new TransformWithStateOnKeystate(t)
-        case t: TransformWithStateInPySparkExec
-            if isPlain(t, classOf[TransformWithStateInPySparkExec]) =>
-          new TransformWithStateInPySparkOnKeystate(
-            t.functionExpr,
-            t.groupingAttributes,
-            t.output,
-            t.outputMode,
-            t.timeMode,
-            t.stateInfo,
-            t.batchTimestampMs,
-            t.prevBatchTimestampMs,
-            t.eventTimeWatermarkForLateEvents,
-            t.eventTimeWatermarkForEviction,
-            t.userFacingDataType,
-            t.child,
-            t.isStreaming,
-            t.hasInitialState,
-            t.initialState,
-            t.initialStateGroupingAttrs,
-            t.initialStateSchema
-          )
-      }
+      ProviderCheck.without(plan)
     }
-
-  private def isPlain(plan: SparkPlan, spark: Class[_]): Boolean = plan.getClass == spark
 }

@@ -4,15 +4,15 @@ import java.io.DataOutputStream
 import java.net.StandardSocketOptions.TCP_NODELAY
 import java.nio.channels.Channels
 
-import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
+import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
 import org.apache.arrow.vector.ipc.message.MessageSerializer
 
 import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.api.python.{PythonEvalType, PythonWorker}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.shim.ArrowRunnerShim
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -29,23 +29,21 @@ private[keystate] class ConversationRunner(
     function: WorkerFunction,
     messageSchema: StructType,
     conversation: Conversation
-) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
+) extends ArrowRunnerShim(
       function.chained,
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-      Array(Array(0)),
       messageSchema,
       function.timeZoneId,
       WorkerFunction.LargeVarTypes,
+      function.conf,
       function.metrics,
-      function.jobArtifactUUID,
-      None
+      function.jobArtifactUUID
     ) {
 
   private lazy val sender = {
     ArrowStreams.allocate(root)
     conversation.sender(root)
   }
-  private lazy val unloader = new VectorUnloader(root, true, codec, true)
   private var closed = false
 
   /** For a task that ends early, by failure or `limit`, and never gets to the end of the input. */
@@ -55,11 +53,6 @@ private[keystate] class ConversationRunner(
       allocator.close()
     }
   })
-
-  override protected def runnerConf: Map[String, String] = super.runnerConf ++ function.conf
-
-  override protected def writeUDF(dataOut: DataOutputStream): Unit =
-    PythonUDFRunner.writeUDFs(dataOut, function.chained, Array(Array(0)))
 
   /** Has each message sent at once. Otherwise a small one would wait until the worker's system has
     * acknowledged the one before, which takes 40 ms if the worker has nothing to say.

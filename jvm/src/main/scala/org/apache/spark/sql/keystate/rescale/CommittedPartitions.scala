@@ -1,10 +1,9 @@
 package org.apache.spark.sql.keystate.rescale
 
-import org.apache.spark.sql.execution.streaming.checkpointing.CommitMetadataBase
-
 import keystate.checkpoint.Rescaling
 import keystate.errors.CheckpointException
 import keystate.files.CheckpointStorage
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Finds the number of partitions of the state after a committed micro-batch. It follows from what
   * was committed: the ids in the commit log or, with checkpoint format v1, the version files. The
@@ -32,7 +31,7 @@ private[keystate] final class CommittedPartitions(
     * @param recorded
     *   the number of partitions in the offset log
     */
-  def of(batch: Long, commit: CommitMetadataBase, recorded: Int): Int =
+  def of(batch: Long, commit: LogEntries.Commit, recorded: Int): Int =
     commit.stateUniqueIds match {
       case Some(ids) =>
         // Spark's operators without keys have one id, whatever the number of partitions.

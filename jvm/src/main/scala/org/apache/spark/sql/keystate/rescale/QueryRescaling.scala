@@ -6,7 +6,6 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import org.apache.spark.sql.internal.SQLConf
 
@@ -23,6 +22,7 @@ import org.apache.spark.sql.keystate.files.{
   QueryLogs
 }
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Changes the number of partitions of a stopped query.
   *
@@ -127,7 +127,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
   private def rescaleStores(
       batch: Long,
-      commit: CommitMetadataBase,
+      commit: LogEntries.Commit,
       current: Int,
       partitions: Int
   ): Unit = {
@@ -152,11 +152,11 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
     if (commit.stateUniqueIds.isDefined) {
       CheckpointOwner.check(root)
-      commits.replace(session, batch, commit.withStateUniqueIds(Some(ids.toMap)))
+      commits.replace(session, batch, LogEntries.withIds(commit, Some(ids.toMap)))
     }
   }
 
-  private def replace(batch: Long, entry: OffsetSeqBase): Unit = {
+  private def replace(batch: Long, entry: LogEntries.Offsets): Unit = {
     CheckpointOwner.check(root)
     offsets.replace(session, batch, entry)
   }

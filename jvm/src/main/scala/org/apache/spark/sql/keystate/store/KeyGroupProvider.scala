@@ -24,7 +24,7 @@ import keystate.errors.MissingVersionException
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
-import org.apache.spark.sql.keystate.shim.StateStoreProviderShim
+import org.apache.spark.sql.keystate.shim.{RowEncoders, StateStoreProviderShim}
 
 /** Keystate's state store provider. It keeps state by key group, and commits it as
   * `keystate.checkpoint.VersionedStore` describes.
@@ -355,14 +355,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       new SparkCodec(
         spec,
         RocksDBStateEncoder.getKeyEncoder(rows, spec, useColumnFamilies),
-        // The values of one key follow each other without a delimiter, because each begins with its
-        // length.
-        RocksDBStateEncoder.getValueEncoder(
-          rows,
-          valueSchema,
-          useMultipleValuesPerKey,
-          delimiterSize = 0
-        )
+        RowEncoders.ofValues(rows, valueSchema, useMultipleValuesPerKey)
       )
     }
   )

@@ -11,6 +11,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import keystate.backend.{Change, Layout, StateFamily}
 import keystate.checkpoint.VersionedStore
 import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
 
 /** How one of Spark's own operators wants a column family stored. Relies on the encoders of Spark's
   * RocksDB provider to turn rows into bytes: they know what a scan may expect of each key encoding.
@@ -28,6 +29,10 @@ private[keystate] final class SparkCodec(
   /** Whether all entries with one prefix are in one key group. */
   val prefixInOneGroup: Boolean = !spec.isInstanceOf[RangeKeyScanStateEncoderSpec]
 
+  val supportsRangeScan: Boolean = RowEncoders.supportsRangeScan(keys, spec)
+
+  val supportsDeleteRange: Boolean = RowEncoders.supportsDeleteRange(keys, spec)
+
   // The hash by which Spark shuffles rows, as far as the key tells it: the hash of the key's
   // columns, without those that only order the entries of one key or tell them apart.
   private val hash = {
@@ -38,8 +43,7 @@ private[keystate] final class SparkCodec(
       case RangeKeyScanStateEncoderSpec(_, ordering) =>
         val rest = columns.diff(ordering)
         if (rest.isEmpty) columns else rest
-      case _: TimestampAsPrefixKeyStateEncoderSpec | _: TimestampAsPostfixKeyStateEncoderSpec =>
-        columns.dropRight(1)
+      case _ => StateKeys.withoutTime(spec, columns)
     }
     val references = grouping.map { i =>
       val column = spec.keySchema(i)

@@ -65,7 +65,7 @@ private[keystate] final class SparkColumnFamily(
 
   override def deleteRange(begin: UnsafeRow, end: UnsafeRow): Unit = {
     verify(
-      codec.keys.supportsDeleteRange,
+      codec.supportsDeleteRange,
       "deleteRange requires a RangeKeyScanStateEncoderSpec for ordered key encoding"
     )
     val first = codec.keys.encodeKey(begin)
@@ -119,7 +119,7 @@ private[keystate] final class SparkColumnFamily(
   // and joins rely on it. An iterator over nothing stays empty, whatever is put afterwards.
   private def all(): EntryIterator =
     if (backend.count(family) == 0) GroupScan.empty
-    else if (codec.keys.supportsRangeScan)
+    else if (codec.supportsRangeScan)
       GroupScan.merge(groupRange, backend.scan(family, _, null, null))
     else GroupScan.concat(groupRange, backend.scan(family, _, null, null))
 
@@ -133,7 +133,7 @@ private[keystate] final class SparkColumnFamily(
 
   private def between(start: Option[UnsafeRow], end: Option[UnsafeRow]): EntryIterator = {
     require(
-      codec.keys.supportsRangeScan,
+      codec.supportsRangeScan,
       "Range scan requires an encoder that supports range scanning!"
     )
     val first = start.map(codec.keys.encodeKey).orNull

@@ -3,7 +3,6 @@ package org.apache.spark.sql.keystate.python.columns
 import org.apache.arrow.vector.complex.ListVector
 
 import org.apache.spark.sql.catalyst.util.ArrayData
-import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
@@ -12,6 +11,7 @@ import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements}
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.shim.ArrowWriters
 
 /** List state. A list that is larger than `inline` is not sent ahead: the worker gets a null and
   * asks for the list page by page.
@@ -30,7 +30,7 @@ private[keystate] final class ListStateColumns(
 
   private final class Sender(vector: ListVector) extends EntriesSender {
     private val inner = vector.getDataVector.asInstanceOf[ListVector]
-    private val elements = ArrowWriter.createFieldWriter(inner.getDataVector)
+    private val elements = ArrowWriters.of(inner.getDataVector)
     private val column = new ListsColumn(vector, Seq(elements))
 
     override protected def send(group: Int, key: Array[Byte]): Long = {

@@ -3,7 +3,6 @@ package org.apache.spark.sql.keystate.python.columns
 import org.apache.arrow.vector.complex.ListVector
 
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection}
-import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
@@ -19,6 +18,7 @@ import org.apache.spark.sql.keystate.encoding.{
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.FamilyEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.shim.ArrowWriters
 
 /** Map and sorted map state: one stored entry for each user key, in the order of the user keys. A
   * map that is larger than `inline` is not sent ahead: the worker gets nulls and asks for what it
@@ -86,8 +86,8 @@ private[keystate] final class MapStateColumns(
     }
   }
 
-  private def elementWriter(vector: ListVector): ArrowFieldWriter =
-    ArrowWriter.createFieldWriter(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
+  private def elementWriter(vector: ListVector): ArrowWriters.FieldWriter =
+    ArrowWriters.of(vector.getDataVector.asInstanceOf[ListVector].getDataVector)
 
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
     val changed = new ChangedKeys(slots, columns, index, entries)
@@ -193,8 +193,8 @@ private object MapStateColumns {
 private[keystate] final class EntryWriter(
     spec: StateSpec,
     codec: OrderedKeyCodec,
-    keys: ArrowFieldWriter,
-    values: ArrowFieldWriter
+    keys: ArrowWriters.FieldWriter,
+    values: ArrowWriters.FieldWriter
 ) {
   private val keyRow = new GenericInternalRow(1)
   private val valueWriter = new StoredValueWriter(spec.rowSchema, spec.isStruct, values)

@@ -4,7 +4,8 @@ import org.apache.arrow.vector.IntVector
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.arrow.{ArrowFieldWriter, ArrowWriter}
+
+import org.apache.spark.sql.keystate.shim.ArrowWriters
 
 /** A column of a message. A message is one Arrow row, whose columns are lists of any length. */
 private[keystate] abstract class MessageColumn(list: ListVector) {
@@ -27,7 +28,7 @@ private[keystate] abstract class MessageColumn(list: ListVector) {
 private[keystate] final class ValueColumn(list: ListVector) extends MessageColumn(list) {
 
   /** Takes the values. Tell `added` how many they were. */
-  val writer: ArrowFieldWriter = ArrowWriter.createFieldWriter(list.getDataVector)
+  val writer: ArrowWriters.FieldWriter = ArrowWriters.of(list.getDataVector)
 
   def added(values: Int): Unit = size += values
 
@@ -68,7 +69,7 @@ private[keystate] final class IntColumn(list: ListVector) extends MessageColumn(
 private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(list) {
   private val struct = list.getDataVector.asInstanceOf[StructVector]
   private val fields =
-    Array.tabulate(struct.size)(i => ArrowWriter.createFieldWriter(struct.getChildByOrdinal(i)))
+    Array.tabulate(struct.size)(i => ArrowWriters.of(struct.getChildByOrdinal(i)))
 
   def count: Int = size
 
@@ -98,7 +99,7 @@ private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(
 /** A message column of lists. What is written to the element writers between `begin` and `end` is
   * one list. Spark's own writers are not used for that, because they take only whole arrays.
   */
-private[keystate] final class ListsColumn(list: ListVector, elements: Seq[ArrowFieldWriter])
+private[keystate] final class ListsColumn(list: ListVector, elements: Seq[ArrowWriters.FieldWriter])
     extends MessageColumn(list) {
   private val lists = list.getDataVector.asInstanceOf[ListVector]
 

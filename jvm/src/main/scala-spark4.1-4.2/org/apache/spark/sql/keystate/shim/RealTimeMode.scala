@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.streaming.Trigger
 
-/** Spark 4.2 has real-time mode for queries without state only. */
+/** Spark before 4.3 has real-time mode for queries without state only. */
 private[keystate] object RealTimeMode {
 
   /** The setting by which Spark refuses operators that it does not know in real-time mode. None if

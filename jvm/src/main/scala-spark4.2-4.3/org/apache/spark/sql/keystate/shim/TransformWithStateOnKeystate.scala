@@ -1,8 +1,6 @@
-package org.apache.spark.sql.keystate.plan
+package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
-
-import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 
 /** Spark's operator, the base, except that it does not check the provider's name. */
 private[keystate] final class TransformWithStateOnKeystate(base: TransformWithStateExec)

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.shim
 
-/** What differs in Spark 4.2's runner of Python functions. */
+/** What differs in the runner of Python functions of Spark before 4.3. */
 private[keystate] object PythonShim {
 
   /** What tells a runner which process a worker is. */

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.plan
+package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark.UserFacingDataType

@@ -1,0 +1,39 @@
+package org.apache.spark.sql.keystate.shim
+
+import java.io.DataOutputStream
+
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRunner}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Spark 4.1's runner of a Python function that takes and gives Arrow batches. Relies on its
+  * parameters, and on `unloader`, which makes messages of `root`.
+  */
+private[keystate] abstract class ArrowRunnerShim(
+    functions: Seq[(ChainedPythonFunctions, Long)],
+    evalType: Int,
+    schema: StructType,
+    timeZoneId: String,
+    largeVarTypes: Boolean,
+    conf: Map[String, String],
+    metrics: Map[String, SQLMetric],
+    jobArtifactUUID: Option[String]
+) extends BaseArrowPythonRunner[InternalRow, ColumnarBatch](
+      functions,
+      evalType,
+      Array(Array(0)),
+      schema,
+      timeZoneId,
+      largeVarTypes,
+      conf,
+      metrics,
+      jobArtifactUUID,
+      None
+    ) {
+
+  override protected def writeUDF(dataOut: DataOutputStream): Unit =
+    PythonUDFRunner.writeUDFs(dataOut, functions, Array(Array(0)), None)
+}

@@ -1,0 +1,46 @@
+package org.apache.spark.sql.keystate.shim
+
+import java.io.InputStream
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.io.Source
+
+import org.apache.spark.sql.connector.read.streaming.Offset
+import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+
+/** The entries of Spark 4.1's offset log and commit log, of which there is one version. */
+private[keystate] object LogEntries {
+  type Offsets = OffsetSeq
+  type Metadata = OffsetSeqMetadata
+  type Commit = CommitMetadata
+
+  /** The newest version of the offset log. */
+  final val OffsetVersion = 1
+
+  /** An entry of version 2, which is newer than [[OffsetVersion]]. */
+  def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
+    throw new IllegalStateException("it is of a newer Spark")
+
+  def metadata(entry: Offsets): Option[Metadata] = entry.metadata
+
+  /** What was read of a source. */
+  def offset(entry: Offsets, source: Int): Option[Offset] = entry.offsets.lift(source).flatten
+
+  def withoutOffsets(entry: Offsets, sources: Int): Offsets =
+    entry.copy(offsets = Seq.fill(sources)(None))
+
+  def withSetting(entry: Offsets, conf: (String, String)): Offsets = entry.copy(metadata =
+    entry.metadata.map(metadata => metadata.copy(conf = metadata.conf + conf))
+  )
+
+  /** Relies on the form of an entry: a line with the version, and one with JSON. */
+  def readCommit(in: InputStream): Commit = {
+    val lines = Source.fromInputStream(in, UTF_8.name).getLines()
+    MetadataVersionUtil.validateVersion(lines.next().trim, 1)
+    CommitMetadata(lines.next())
+  }
+
+  def withIds(commit: Commit, ids: Option[Map[Long, Array[Array[String]]]]): Commit =
+    commit.copy(stateUniqueIds = ids)
+}

@@ -1,0 +1,52 @@
+package org.apache.spark.sql.keystate.shim
+
+import java.io.InputStream
+
+import org.apache.spark.sql.connector.read.streaming.Offset
+import org.apache.spark.sql.execution.streaming.checkpointing._
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+
+/** The entries of the offset log and the commit log, which have several versions from Spark 4.2 on.
+  * Relies on the classes of the offset log's two versions.
+  */
+private[keystate] object LogEntries {
+  type Offsets = OffsetSeqBase
+  type Metadata = OffsetSeqMetadataBase
+  type Commit = CommitMetadataBase
+
+  /** The newest version of the offset log, in which a line names its source. */
+  final val OffsetVersion = 2
+
+  /** An entry of version 2. */
+  def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
+    OffsetMap(bySource, OffsetSeqMetadataV2(metadata))
+
+  def metadata(entry: Offsets): Option[Metadata] = entry.metadataOpt
+
+  /** What was read of a source. None where sources have names. */
+  def offset(entry: Offsets, source: Int): Option[Offset] = entry match {
+    case v1: OffsetSeq => v1.offsets.lift(source).flatten
+    case _ => None
+  }
+
+  def withoutOffsets(entry: Offsets, sources: Int): Offsets = entry match {
+    case v1: OffsetSeq => v1.copy(offsets = Seq.fill(sources)(None))
+    case v2: OffsetMap => v2.copy(Map.empty, v2.metadata)
+    case other => throw new IllegalStateException(s"unknown offset entry $other")
+  }
+
+  def withSetting(entry: Offsets, conf: (String, String)): Offsets = entry match {
+    case v1: OffsetSeq =>
+      v1.copy(metadataOpt = v1.metadataOpt.map {
+        case metadata: OffsetSeqMetadata => metadata.copy(conf = metadata.conf + conf)
+        case other => throw new IllegalStateException(s"unknown offset metadata $other")
+      })
+    case v2: OffsetMap => v2.copy(metadata = v2.metadata.copy(conf = v2.metadata.conf + conf))
+    case other => throw new IllegalStateException(s"unknown offset entry $other")
+  }
+
+  def readCommit(in: InputStream): Commit = CommitLog.readCommitMetadata(in)
+
+  def withIds(commit: Commit, ids: Option[Map[Long, Array[Array[String]]]]): Commit =
+    commit.withStateUniqueIds(ids)
+}

@@ -1,0 +1,26 @@
+package org.apache.spark.sql.keystate.shim
+
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+
+/** What differs in the encoders of Spark's RocksDB provider, by which the state of Spark's own
+  * operators is stored, from 4.2 on.
+  */
+private[keystate] object RowEncoders {
+
+  /** Encodes values. The values of one key follow each other without a delimiter, because each
+    * begins with its length.
+    */
+  def ofValues(
+      rows: RocksDBDataEncoder,
+      schema: StructType,
+      multiple: Boolean
+  ): RocksDBValueStateEncoder =
+    RocksDBStateEncoder.getValueEncoder(rows, schema, multiple, delimiterSize = 0)
+
+  def supportsRangeScan(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =
+    keys.supportsRangeScan
+
+  def supportsDeleteRange(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =
+    keys.supportsDeleteRange
+}

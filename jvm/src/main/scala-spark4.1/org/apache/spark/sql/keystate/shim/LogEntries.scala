@@ -20,7 +20,7 @@ private[keystate] object LogEntries {
 
   /** An entry of version 2, which is newer than [[OffsetVersion]]. */
   def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
-    throw new IllegalStateException("it is of a newer Spark")
+    throw new IllegalStateException("Spark 4.1 does not know it")
 
   def metadata(entry: Offsets): Option[Metadata] = entry.metadata
 

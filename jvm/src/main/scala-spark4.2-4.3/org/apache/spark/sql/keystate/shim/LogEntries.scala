@@ -19,7 +19,9 @@ private[keystate] object LogEntries {
 
   /** An entry of version 2. */
   def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
-    OffsetMap(bySource, OffsetSeqMetadataV2(metadata))
+    Option(OffsetSeqMetadataV2(metadata)).fold(throw new IllegalStateException("there is nothing in it"))(
+      OffsetMap(bySource, _)
+    )
 
   def metadata(entry: Offsets): Option[Metadata] = entry.metadataOpt
 

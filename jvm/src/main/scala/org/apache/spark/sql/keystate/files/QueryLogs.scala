@@ -36,6 +36,9 @@ private[keystate] object QueryLogs {
   /** The version of the offset log in which a line names its source. */
   private final val WithNamedSources = 2
 
+  /** The line of a source that had nothing to read yet. */
+  private final val NoOffset = "-"
+
   def offsets(conf: Configuration, checkpoint: Path): OffsetEntries =
     new OffsetEntries(new Path(checkpoint, "offsets"), conf)
 
@@ -132,7 +135,7 @@ private[keystate] object QueryLogs {
     }
 
     private def offset(json: String): Option[SerializedOffset] =
-      Option.when(json != OffsetSeqLog.SERIALIZED_VOID_OFFSET)(SerializedOffset(json))
+      Option.when(json != NoOffset)(SerializedOffset(json))
   }
 
   final class CommitEntries(folder: Path, conf: Configuration)

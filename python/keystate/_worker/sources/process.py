@@ -9,6 +9,9 @@ Python data source API, whose offsets and partitions carry what the two have to 
 - ``partitions({}, {"batch": n})`` ends batch n: a header with the state, then the rows of each
   instance that has any, as Arrow streams;
 - ``commit({"batch": n})`` tells that batch n counts.
+
+Spark 4.1 tells ``latestOffset`` nothing. There ``commit({"request": ...})`` comes before it, with what
+it would have been told.
 """
 
 from __future__ import annotations
@@ -79,11 +82,16 @@ class SourceReader(DataSourceStreamReader):
         self._instances: list[Instance] = []
         self._began = time.monotonic()  # when the batch at hand began
         self._stopping = False
+        self._request: dict[str, Any] = {}  # for latestOffset of Spark 4.1
         # Spark ends this process with a signal, before it could close the connection.
         signal.signal(signal.SIGTERM, self._terminated)
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
         """Starts the instances, or tells what they have."""
+        if start is None:
+            start = self._request
         if "begin" in start:
             self._begin(start["begin"], start["restored"])
             return {"rows": 0, "waiting": False}
@@ -121,6 +129,9 @@ class SourceReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tells listeners that a batch counts."""
+        if "request" in end:
+            self._request = end["request"]
+            return
         for instance in self._instances:
             instance.notify(end["batch"])
 

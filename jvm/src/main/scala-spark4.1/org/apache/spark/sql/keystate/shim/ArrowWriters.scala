@@ -1,10 +1,15 @@
 package org.apache.spark.sql.keystate.shim
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.arrow.vector.ValueVector
+import org.apache.arrow.vector.types.pojo.Schema
 
 import org.apache.spark.sql.execution.arrow.ArrowWriter
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.ArrowUtils
 
-/** Spark 4.1's writers of Arrow columns. Their class is private to Spark's own package, but what is
+/** Arrow columns of Spark's types, and Spark 4.1's writers of them. Their class is private to Spark's own package, but what is
   * in it is not. So it is not named here, and the compiler finds out which one it is.
   */
 private[keystate] object ArrowWriters {
@@ -15,6 +20,18 @@ private[keystate] object ArrowWriters {
   private[keystate] val making = new Making(ArrowWriter.createFieldWriter(_))
 
   type FieldWriter = making.Writer
+
+  def schema(columns: StructType, timeZone: String, largeVarTypes: Boolean): Schema = new Schema(
+    columns.map { column =>
+      ArrowUtils.toArrowField(
+        column.name,
+        column.dataType,
+        column.nullable,
+        timeZone,
+        largeVarTypes
+      )
+    }.asJava
+  )
 
   def of(vector: ValueVector): FieldWriter = making.of(vector)
 }

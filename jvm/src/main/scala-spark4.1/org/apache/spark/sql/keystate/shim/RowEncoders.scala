@@ -19,10 +19,7 @@ private[keystate] object RowEncoders {
       rows: RocksDBDataEncoder,
       schema: StructType,
       multiple: Boolean
-  ): RocksDBValueStateEncoder = {
-    val sparks = RocksDBStateEncoder.getValueEncoder(rows, schema, multiple)
-    if (multiple) new WithoutDelimiter(sparks) else sparks
-  }
+  ): Values = new Values(RocksDBStateEncoder.getValueEncoder(rows, schema, multiple))
 
   def supportsRangeScan(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =
     spec.isInstanceOf[RangeKeyScanStateEncoderSpec]
@@ -30,15 +27,15 @@ private[keystate] object RowEncoders {
   def supportsDeleteRange(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =
     supportsRangeScan(keys, spec)
 
-  /** Relies on Spark's form of a value: its length, four bytes in the machine's order, and its row.
+  /** Relies on Spark's form of one of several values: its length, four bytes in the machine's
+    * order, and its row.
     */
-  private final class WithoutDelimiter(sparks: RocksDBValueStateEncoder)
-      extends RocksDBValueStateEncoder {
-    override def supportsMultipleValuesPerKey: Boolean = sparks.supportsMultipleValuesPerKey
-    override def encodeValue(row: UnsafeRow): Array[Byte] = sparks.encodeValue(row)
-    override def decodeValue(value: Array[Byte]): UnsafeRow = sparks.decodeValue(value)
+  final class Values(sparks: RocksDBValueStateEncoder) {
+    def supportsMultipleValuesPerKey: Boolean = sparks.supportsMultipleValuesPerKey
+    def encodeValue(row: UnsafeRow): Array[Byte] = sparks.encodeValue(row)
+    def decodeValue(value: Array[Byte]): UnsafeRow = sparks.decodeValue(value)
 
-    override def decodeValues(values: Array[Byte]): Iterator[UnsafeRow] =
+    def decodeValues(values: Array[Byte]): Iterator[UnsafeRow] =
       if (values == null) Iterator.empty
       else
         new Iterator[UnsafeRow] {

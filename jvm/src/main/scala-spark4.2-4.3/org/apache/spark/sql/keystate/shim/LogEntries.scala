@@ -1,7 +1,10 @@
 package org.apache.spark.sql.keystate.shim
 
-import java.io.InputStream
+import java.io.{InputStream, OutputStream}
 
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.Offset
 import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
@@ -19,7 +22,9 @@ private[keystate] object LogEntries {
 
   /** An entry of version 2. */
   def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
-    Option(OffsetSeqMetadataV2(metadata)).fold(throw new IllegalStateException("there is nothing in it"))(
+    Option(OffsetSeqMetadataV2(metadata)).fold(
+      throw new IllegalStateException("there is nothing in it")
+    )(
       OffsetMap(bySource, _)
     )
 
@@ -48,6 +53,15 @@ private[keystate] object LogEntries {
   }
 
   def readCommit(in: InputStream): Commit = CommitLog.readCommitMetadata(in)
+
+  /** Spark's writer is a method of its log, which needs a session. */
+  def writeCommit(session: SparkSession, log: Path, commit: Commit, out: OutputStream): Unit =
+    new CommitWriter(session, log).write(commit, out)
+
+  private final class CommitWriter(session: SparkSession, log: Path)
+      extends CommitLog(session, log.toString) {
+    def write(entry: Commit, out: OutputStream): Unit = serialize(entry, out)
+  }
 
   def withIds(commit: Commit, ids: Option[Map[Long, Array[Array[String]]]]): Commit =
     commit.withStateUniqueIds(ids)

@@ -7,6 +7,7 @@ import org.apache.spark.sql.types.StructType
   * operators is stored, from 4.2 on.
   */
 private[keystate] object RowEncoders {
+  type Values = RocksDBValueStateEncoder
 
   /** Encodes values. The values of one key follow each other without a delimiter, because each
     * begins with its length.
@@ -15,7 +16,7 @@ private[keystate] object RowEncoders {
       rows: RocksDBDataEncoder,
       schema: StructType,
       multiple: Boolean
-  ): RocksDBValueStateEncoder =
+  ): Values =
     RocksDBStateEncoder.getValueEncoder(rows, schema, multiple, delimiterSize = 0)
 
   def supportsRangeScan(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.util.SerializableConfiguration
 
 import org.apache.spark.sql.keystate.metadata.{SparkFamily, SparkStoreMetadata}
+import org.apache.spark.sql.keystate.shim.{SparkLists, StateStoreProviderShim}
 
 /** Copies a version of a store from one checkpoint to another. It reads and writes row by row,
   * through both state store providers. Each partition goes to the partition with the same number.
@@ -58,10 +59,11 @@ private[keystate] object SparkStoreCopy {
       conf: Configuration
   ): Option[String] = withProvider(store, from, partition, conf) { source =>
     withProvider(store, to, partition, conf) { target =>
-      val read = source.getStore(version, id, forceSnapshotOnCommit = false, loadEmpty = false)
+      val read = source.getStore(version, id)
       try {
-        val written =
-          target.getStore(version - 1, None, forceSnapshotOnCommit = false, loadEmpty = true)
+        val written = target
+          .asInstanceOf[StateStoreProviderShim]
+          .getStore(version - 1, None, forceSnapshotOnCommit = false, loadEmpty = true)
         try {
           Seq(read, written).foreach(define(store, _))
           store.families.filter(store.hasEntries).foreach(copy(_, read, written))
@@ -124,7 +126,7 @@ private[keystate] object SparkStoreCopy {
 
   /** Relies on the values of a key coming one after the other. */
   private def copyLists(family: String, from: StateStore, to: StateStore): Unit = {
-    val entries = from.iteratorWithMultiValues(family)
+    val entries = SparkLists.entries(from, family)
     try {
       val values = mutable.ArrayBuffer.empty[UnsafeRow]
       var key: UnsafeRow = null

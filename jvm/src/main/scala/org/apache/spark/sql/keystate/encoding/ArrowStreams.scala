@@ -29,7 +29,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
 
   /** An Arrow stream of one batch. `fill` gets its vectors and returns how many rows it made. */
   def writeVectors(schema: StructType)(fill: VectorSchemaRoot => Int): Array[Byte] = {
-    val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
+    val arrowSchema = ArrowWriters.schema(schema, timeZone, largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state page", 0, Long.MaxValue)
     Using.resources(allocator, VectorSchemaRoot.create(arrowSchema, allocator)) { (_, root) =>
       ArrowStreams.allocate(root)
@@ -50,7 +50,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
 
   /** Makes columns that can be filled again and again. */
   def columns(schema: StructType): OpenColumns = {
-    val arrowSchema = ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes = largeVarTypes)
+    val arrowSchema = ArrowWriters.schema(schema, timeZone, largeVarTypes)
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("messages", 0, Long.MaxValue)
     val root = VectorSchemaRoot.create(arrowSchema, allocator)
     ArrowStreams.allocate(root)

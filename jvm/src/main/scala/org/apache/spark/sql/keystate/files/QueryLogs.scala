@@ -142,7 +142,7 @@ private[keystate] object QueryLogs {
       extends Entries[LogEntries.Commit](folder, conf) {
 
     def replace(session: SparkSession, batch: Long, entry: LogEntries.Commit): Unit =
-      write(batch)(new CommitWriter(session, folder).write(entry, _))
+      write(batch)(LogEntries.writeCommit(session, folder, entry, _))
 
     /** Spark itself takes an entry that ends after its first line for one without ids and watermark.
       */
@@ -158,14 +158,9 @@ private[keystate] object QueryLogs {
   private def known[T <: AnyRef](parsed: T): T =
     if (parsed == null) throw new IllegalStateException("there is nothing in it") else parsed
 
-  /** Spark's writers are methods of its logs, which need a session. */
+  /** Spark's writer is a method of its log, which needs a session. */
   private final class OffsetWriter(session: SparkSession, folder: Path)
       extends OffsetSeqLog(session, folder.toString) {
     def write(entry: LogEntries.Offsets, out: OutputStream): Unit = serialize(entry, out)
-  }
-
-  private final class CommitWriter(session: SparkSession, folder: Path)
-      extends CommitLog(session, folder.toString) {
-    def write(entry: LogEntries.Commit, out: OutputStream): Unit = serialize(entry, out)
   }
 }

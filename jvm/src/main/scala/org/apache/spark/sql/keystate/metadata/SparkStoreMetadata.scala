@@ -135,8 +135,14 @@ private[keystate] object SparkStoreMetadata {
       .map(format => SparkFiles.reading(new Path(checkpoint, s"offsets/$batch"))(format.toInt))
     metadata.map { operator =>
       operator.operatorInfo.operatorId ->
-        operator.stateStoresMetadata.map(read(checkpoint, conf, operator, _, joinFormat))
+        storesOf(operator).map(read(checkpoint, conf, operator, _, joinFormat))
     }.toMap
+  }
+
+  private def storesOf(operator: OperatorStateMetadata): Seq[StateStoreMetadata] = operator match {
+    case v1: OperatorStateMetadataV1 => v1.stateStoreInfo.toSeq
+    case v2: OperatorStateMetadataV2 => v2.stateStoreInfo.toSeq
+    case other => throw new IllegalStateException(s"unknown metadata $other")
   }
 
   /** Finds the metadata that can't be read: Spark reads the metadata of all operators at once. */
@@ -223,7 +229,8 @@ private[keystate] object SparkStoreMetadata {
       files: List[Path]
   ): List[StateStoreColFamilySchema] = {
     val id = StateStoreId(root, operator, StateStore.PARTITION_ID_TO_CHECK_SCHEMA, store)
-    val file = files.lastOption.getOrElse(new Path(id.storeCheckpointLocation(), "_metadata/schema"))
+    val file =
+      files.lastOption.getOrElse(new Path(id.storeCheckpointLocation(), "_metadata/schema"))
     readSchemas(file, CheckpointFiles.create(file.getParent, conf))
   }
 

@@ -26,6 +26,7 @@ import org.apache.spark.util.SerializableConfiguration
 import keystate.checkpoint.{SegmentName, SourceSegments}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.shim.SourceShim
 
 /** A stateful source in a query. From the first micro-batch on, its function runs in a Python
   * process next to the driver. `latestOffset` takes what was collected since the last call, and
@@ -102,8 +103,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   }
 
   private def ask(request: JObject): Answer = {
-    val json = PythonStreamingSourceOffset(compact(render(request)))
-    val answer = parse(calling(_.latestOffset(json, ReadLimit.allAvailable())))
+    val answer = parse(calling(SourceShim.ask(_, compact(render(request)))))
     (answer \ "rows", answer \ "waiting") match {
       case (JInt(rows), JBool(waiting)) => Answer(rows.toLong, waiting)
       case _ => throw new IllegalStateException(s"Source ${source.name} answered $answer")

@@ -17,7 +17,7 @@ import keystate.checkpoint.OperatorState
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroupRange
 import keystate.ttl.TtlSweep
-import org.apache.spark.sql.keystate.shim.StateStoreShim
+import org.apache.spark.sql.keystate.shim.{StateStoreShim, TaskShim}
 
 /** One version of a partition's state, open for a task. Spark's operators use it as a `StateStore`.
   * Keystate's operators take its backend and work on that.
@@ -59,7 +59,7 @@ private[keystate] final class KeyGroupStateStore(
     context.addTaskCompletionListener[Unit](_ => closeQuietly())
     context.addTaskFailureListener((_, _) => closeQuietly())
     // If the task had failed already, the listeners have run at once.
-    context.getTaskFailure.foreach(throw _)
+    TaskShim.failureOf(context).foreach(throw _)
   }
 
   // For Keystate's operators, which use the backend through the lease:

@@ -19,7 +19,7 @@ import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
 private[keystate] final class SparkCodec(
     val spec: KeyStateEncoderSpec,
     val keys: RocksDBKeyStateEncoder,
-    val values: RocksDBValueStateEncoder
+    val values: RowEncoders.Values
 ) extends FamilyCodec {
   val layout: Layout = spec match {
     case _: NoPrefixKeyStateEncoderSpec => Layout.Point

@@ -44,7 +44,7 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
       // As keystate.configure sets it: Spark's own manager renames.
       Option.when(rename == "objects")(
         SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key -> Settings.FileManagerClass
-      )
+      ) + (SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> (if (ids) "2" else "1"))
     settings.foreach { case (key, value) => session.conf.set(key, value) }
     // Anew each time, for they remember what they added.
     private def offsets = new OffsetSeqLog(session, s"$root/offsets")
@@ -80,7 +80,7 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
         if (batch < 2) {
           val entry =
             if (ids)
-              CommitMetadataV2(0, Some(Map(0L -> attempts(batch).map(_.toArray).toArray)))
+              CommitEntry.of(Map(0L -> attempts(batch).map(_.toArray).toArray))
             else CommitMetadata(0)
           commits.add(batch.toLong, entry)
         }

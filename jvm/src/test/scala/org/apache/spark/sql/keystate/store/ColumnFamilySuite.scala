@@ -13,38 +13,12 @@ import org.apache.spark.sql.types._
 
 import keystate.backend.{GroupedKey, Layout, StateValue}
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
 
 /** What each of Spark's key encodings may do, and Keystate's states as Spark's reader sees them. */
-class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
+class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
   private val rangeSchema = new StructType().add("time", LongType).add("name", StringType)
   private val times = Seq(Long.MinValue, -100L, -1L, 0L, 1L, 255L, 256L, 1L << 40, Long.MaxValue)
-
-  private def withStore(spec: KeyStateEncoderSpec, multipleValues: Boolean = false)(
-      body: StateStore => Any
-  ): Any = withProvider(newProvider()) { provider =>
-    val store = provider.getStore(0, None)
-    store.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
-    body(store)
-    store.commit()
-    val committed = contentOf(provider)
-    withProvider(newProvider(provider.stateStoreId.checkpointRootLocation)) { reader =>
-      val declaring = reader.getStore(1, None)
-      declaring.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec, multipleValues)
-      declaring.abort()
-      assert(contentOf(reader) == committed)
-    }
-  }
-
-  private def contentOf(provider: KeyGroupStateStoreProvider): Set[(UnsafeRow, UnsafeRow)] = {
-    val store = provider.getReadStore(1, None)
-    try store.iterator("cf").map(pair => (pair.key.copy(), pair.value.copy())).toSet
-    finally store.release()
-  }
-
-  private def longs(pairs: Iterator[UnsafeRowPair], ordinal: Int): Seq[Long] =
-    pairs.map(_.key.getLong(ordinal)).toVector
 
   test("prefix encoding: scans of a prefix, which is in one key group") {
     withStore(PrefixKeyScanStateEncoderSpec(keySchema, 1)) { store =>
@@ -79,30 +53,6 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
       assert(longs(store.prefixScan(prefix, "cf"), 0) == Seq(255L))
       store.deleteRange(bound(-1), bound(256), "cf")
       assert(longs(store.iterator("cf"), 0) == times.filter(t => t < -1 || t >= 256))
-    }
-  }
-
-  test("timestamp encodings: by time over all keys, and by time within a key") {
-    val schema = TimestampKeyStateEncoder.keySchemaWithTimestamp(
-      new StructType().add("name", StringType)
-    )
-    def at(name: String, time: Long) = row(schema, name, time)
-
-    withStore(TimestampAsPrefixKeyStateEncoderSpec(schema)) { store =>
-      Random.shuffle(times).foreach(time => store.put(at(s"$time", time), value(1), "cf"))
-      assert(longs(store.iterator("cf"), 1) == times)
-      assert(
-        longs(store.rangeScan(Some(at("", -1L)), Some(at("", 2L)), "cf"), 1) == Seq(-1L, 0L, 1L)
-      )
-    }
-    withStore(TimestampAsPostfixKeyStateEncoderSpec(schema)) { store =>
-      for (name <- Seq("a", "b"); time <- Random.shuffle(times))
-        store.put(at(name, time), value(1), "cf")
-      val prefix = row(StructType(schema.take(1)), "a")
-      assert(longs(store.prefixScan(prefix, "cf"), 1) == times)
-      assert(
-        longs(store.rangeScan(Some(at("b", 0)), Some(at("b", 256)), "cf"), 1) == Seq(0L, 1L, 255L)
-      )
     }
   }
 
@@ -273,7 +223,7 @@ class ColumnFamilySuite extends AnyFunSuite with ProviderFixture {
       val expected = (0 to 2).flatMap(n => Seq(Some(n * 10), None, Some(4)))
       assert(store.valuesIterator(row(grouping, 4L), "state").map(int).toSeq == expected)
       assert(store.valuesIterator(row(grouping, 9L), "state").isEmpty)
-      assert(store.iteratorWithMultiValues("state").size == 45)
+      assert(store.asInstanceOf[KeyGroupStateStore].iteratorWithMultiValues("state").size == 45)
     } {
       _.createColFamilyIfAbsent(
         "state",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -18,6 +19,12 @@ Form = Callable[[Any], Any]
 NONE = type(None)
 
 _EPOCH_TIMEZONE = "UTC"
+# PySpark 4.1's function is told no zone, and takes this one.
+_ARROW_OPTIONS: dict[str, Any] = (
+    {"timezone": _EPOCH_TIMEZONE}
+    if "timezone" in inspect.signature(to_arrow_type).parameters
+    else {}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Codec:
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         self.data_type = data_type
-        self.arrow: pa.DataType = to_arrow_type(data_type, timezone=_EPOCH_TIMEZONE)
+        self.arrow: pa.DataType = to_arrow_type(data_type, **_ARROW_OPTIONS)
         self._accepted = frozenset(accepted) | {NONE}
         self.plain: type | None = accepted[0] if len(accepted) == 1 else None
         self.as_key: Form | None = None

@@ -1,5 +1,6 @@
 package keystate
 
+import java.io.File
 import java.sql.Timestamp
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -26,6 +27,12 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
       assert(stream.run(build)(Seq((2L, 8L)), Seq((1L, 1L), (1L, 3L))) == Seq((2L, 7L), (1L, 2L)))
     }
     assert(build(pairs.toDS().coalesce(1)).collect().toSeq == Seq((1L, 4L), (1L, 5L)))
+  }
+
+  test("a stream that is only explained leaves no files") {
+    val unknown = new File("<unknown>") // what Spark says is the checkpoint
+    new Stream[(Long, Long)]("explained").toDS.keyBy(_._1).flatMap(new CountWindowAverage).explain()
+    assert(!unknown.exists)
   }
 
   test("CountWindowFirstEntry") {

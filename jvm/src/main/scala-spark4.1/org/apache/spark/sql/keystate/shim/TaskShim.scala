@@ -2,10 +2,15 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.TaskContext
 
-/** Spark 4.1 does not tell why a task failed, only that it did. */
+/** Spark 4.1 tells why a task has failed only to a listener, at once if it is added afterwards. */
 private[keystate] object TaskShim {
 
   /** Why a task has failed; None if it has not. */
   def failureOf(context: TaskContext): Option[Throwable] =
-    Option.when(context.isFailed())(new IllegalStateException("the task has failed already"))
+    if (!context.isFailed()) None
+    else {
+      var failure: Throwable = new IllegalStateException("the task has failed already")
+      context.addTaskFailureListener((_, e) => failure = e)
+      Some(failure)
+    }
 }

@@ -49,6 +49,9 @@ private[keystate] object OperatorRecord {
   private val Checksum = "crc32c"
   private val KeptInMemory = 1000
 
+  /** Locations of batch queries, and of plans that Spark makes of a stream only to explain them. */
+  private val NoCheckpoint = Set("", "<unknown>")
+
   /** Records that were read, by run, operator and wanted max parallelism. Spark plans an operator
     * anew for each micro-batch, but a record is read once in a query's run.
     */
@@ -70,7 +73,7 @@ private[keystate] object OperatorRecord {
       Settings.MaxParallelism.in(StoreConfig.in(conf))
     )
     wanted.foreach(KeyGroups.checkMaxParallelism)
-    if (info.checkpointLocation.isEmpty) {
+    if (NoCheckpoint(info.checkpointLocation)) {
       OperatorRecord(wanted.getOrElse(default(info)))
     } else {
       val location = s"${info.checkpointLocation}/${info.operatorId}"

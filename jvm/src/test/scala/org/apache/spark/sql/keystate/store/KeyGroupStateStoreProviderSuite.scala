@@ -228,7 +228,9 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
       create("two")
       Seq("one", "two").foreach(name => store.put(key(name, 1), value(1), name))
       assert(store.get(key("one", 1), "two") == null)
-      assert(store.asInstanceOf[KeyGroupStateStore].allColumnFamilyNames == Set("default", "one", "two"))
+      assert(
+        store.asInstanceOf[KeyGroupStateStore].allColumnFamilyNames == Set("default", "one", "two")
+      )
       assert(store.removeColFamilyIfExists("one") && !store.removeColFamilyIfExists("one"))
       intercept[SparkThrowable](store.get(key("one", 1), "one"))
       create("one")

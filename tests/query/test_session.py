@@ -136,9 +136,7 @@ def test_lists_are_appended_to(spark: SparkSession) -> None:
 
 def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.4.0")
-    supports = (
-        r"supports Spark 4\.1\.x, 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
-    )
+    supports = r"supports Spark 4\.1\.x, 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
     for refused in (
         lambda: keystate.configure(SparkSession.Builder()),
         lambda: keystate.keyed(spark.range(1), "id"),
@@ -149,7 +147,9 @@ def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         assert error.value.code == "KEYSTATE_SPARK_VERSION"
 
 
-@pytest.mark.parametrize(("installed", "line"), [("4.1.1", "4.1"), ("4.2.7", "4.2"), ("4.3.0.dev0", "4.3")])
+@pytest.mark.parametrize(
+    ("installed", "line"), [("4.1.1", "4.1"), ("4.2.7", "4.2"), ("4.3.0.dev0", "4.3")]
+)
 def test_the_jar_is_that_of_the_installed_spark(
     installed: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

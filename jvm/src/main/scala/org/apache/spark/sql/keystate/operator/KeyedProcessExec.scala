@@ -458,13 +458,14 @@ private[keystate] class KeyedProcessExec(
   /** Digests of the broadcast states in the subtasks after this micro-batch. */
   private lazy val digests = registered(new CollectionAccumulator[BroadcastAgreement.Digest])
 
-  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala. Of a
+  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala, and on
+    * Spark 4.1, which does not tell the time of processing. Of a
     * worker that is used again, Spark's "init" begins when its last task ended; so the start is what
     * is left of the total.
     */
   private def workerTimes: Map[String, Long] = {
-    def ms(name: String) = pythonMetrics(name).value
-    if (ms("pythonTotalTime") <= 0) Map.empty
+    def ms(name: String) = pythonMetrics.get(name).fold(0L)(_.value)
+    if (ms("pythonTotalTime") <= 0 || !pythonMetrics.contains("pythonProcessingTime")) Map.empty
     else
       Map(
         WorkerStart -> (ms("pythonTotalTime") - ms("pythonProcessingTime")),

@@ -1,4 +1,4 @@
-"""Checkpoints that earlier builds wrote go on as if there had been one build, also on a newer Spark.
+"""Checkpoints that earlier builds wrote go on as if there had been one build, also on newer Sparks.
 
 The name of an archive says its backend, its checkpoint format and, if that was not 4.2, its Spark.
 """

@@ -136,7 +136,10 @@ def test_lists_are_appended_to(spark: SparkSession) -> None:
 
 def test_unsupported_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.4.0")
-    supports = r"supports Spark 4\.1\.x, 4\.2\.x and 4\.3\.x, but pyspark 4\.4\.0 is installed: pip install"
+    supports = (
+        r"supports Spark 4\.1\.x, 4\.2\.x and 4\.3\.x, "
+        r"but pyspark 4\.4\.0 is installed: pip install"
+    )
     for refused in (
         lambda: keystate.configure(SparkSession.Builder()),
         lambda: keystate.keyed(spark.range(1), "id"),

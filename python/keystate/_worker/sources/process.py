@@ -10,8 +10,8 @@ Python data source API, whose offsets and partitions carry what the two have to 
   instance that has any, as Arrow streams;
 - ``commit({"batch": n})`` tells that batch n counts.
 
-Spark 4.1 tells ``latestOffset`` nothing. There ``commit({"request": ...})`` comes before it, with what
-it would have been told.
+Spark 4.1 tells ``latestOffset`` nothing. There ``commit({"request": ...})`` comes before it, with
+what it would have been told.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -35,13 +36,15 @@ from keystate.session import (
     PROVIDER_KEY,
     check_spark_version,
     jar_path,
+    of_line,
     state_store_provider,
     versions,
 )
 from keystate.state import ValueStateDescriptor
 from keystate.streams.keyed import keyed
 
-_OLDEST_JAVA = 17
+#: Older ones of this Java have a G1 collector that damages data: SPARK-55852, JDK-8377811.
+_SOUND_JAVA_25 = (25, 0, 3)
 _ERRORS = (PySparkException, Py4JError, KeystateError)
 _KEYS, _PARTITIONS = 20, (2, 3)
 
@@ -67,6 +70,12 @@ def python_side() -> Iterator[Finding]:
         yield Finding(f"jar: {jar_path()}")
     except KeystateError as e:
         yield Finding(here, str(e))
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        yield Finding(
+            "Python runs without its global lock (free-threaded)",
+            "Keystate is not tested so: install the usual build of this Python, or set PYTHON_GIL=1"
+            " for the driver and the executors",
+        )
     yield java()
 
 
@@ -74,17 +83,32 @@ def java() -> Finding:
     """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    install = f"install JDK {_OLDEST_JAVA} or newer, and let JAVA_HOME be its folder"
+    supported = of_line("javas")
+    install = f"install JDK {_either(supported)}, and let JAVA_HOME be its folder"
     if command is None:
         return Finding("Java: none on the path", install)
     try:
         told = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as e:
         return Finding(f"Java: {command} does not run ({e})", install)
-    version = re.search(r'version "((\d+)[^"]*)"', told.stderr + told.stdout)
-    if version is None or int(version[2]) < _OLDEST_JAVA:
-        return Finding(f"Java: {version[1] if version else 'unknown'} ({command})", install)
-    return Finding(f"Java: {version[1]} ({command})")
+    version = re.search(r'version "((\d+)(?:\.(\d+)\.(\d+))?[^"]*)"', told.stderr + told.stdout)
+    if version is None:
+        return Finding(f"Java: unknown ({command})", install)
+    text = f"Java: {version[1]} ({command})"
+    if version[2] not in supported:
+        return Finding(text, f"PySpark {pyspark.__version__} does not run on it: {install}")
+    if (25,) <= tuple(int(part or 0) for part in version.groups()[1:]) < _SOUND_JAVA_25:
+        return Finding(
+            text,
+            "its G1 collector can damage data (SPARK-55852): install "
+            f"{'.'.join(map(str, _SOUND_JAVA_25))} or newer, or a JDK {_either(supported[:-1])}",
+        )
+    return Finding(text)
+
+
+def _either(names: list[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 def session_side(

@@ -3,7 +3,7 @@
 # SPARK=4.3 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist smoke clean
+.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist release-check smoke clean
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -197,6 +197,16 @@ dist: jar $(VENV)/installed-dist
 	$(BIN)/twine check --strict dist/*
 	./sbt jvm/publish
 	@ls python/keystate/jars dist
+
+# A release without its signatures: builds all that is published, and fails on what is missing. TAG is
+# that of the release, if it is there.
+TAG ?=
+release-check: jars dist
+	for line in $(filter-out $(SPARK),$(basename $(sparks))); do SPARK=$$line ./sbt jvm/publish || exit; done
+	KEYSTATE_NATIVE=1 $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist/compiled dist/keystate-$(keystate).tar.gz
+	$(BIN)/python -m release sbom
+	$(BIN)/python -m release bundle
+	$(BIN)/python -m release check $(TAG)
 
 # Installs the wheel into an empty environment outside of the clone, and runs what a new user does.
 smoke:

@@ -180,6 +180,9 @@ lazy val jvm = project
       )
     },
     licenses := Seq(License.Apache2),
+    homepage := versions.get("url").filter(_.nonEmpty).map(url),
+    scmInfo := homepage.value.map(place => ScmInfo(place, s"scm:git:$place.git")),
+    pomExtra := <developers><developer><name>The Keystate authors</name></developer></developers>,
     Compile / doc / scalacOptions -= "-Werror",
     libraryDependencies ++= {
       if (!sparkIsPublished) Nil

@@ -14,6 +14,7 @@ from pathlib import Path
 from keystate.session import versions
 
 from docs.site import matrix
+from tests.stores import lakes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "versioning.md").read_text()
@@ -161,6 +162,26 @@ def test_the_pages_name_the_javas_and_the_pythons() -> None:
         assert f"Python {first} or newer" in text or f"Python {first} to" in text, page
     for page in ("docs/start.md", "python/README.md"):
         assert f"JDK {javas}" in (ROOT / page).read_text(), page
+
+
+def test_delta_and_iceberg() -> None:
+    """One table says which release goes with a Spark; other places name the same."""
+    pairs = lakes.pairs()
+    assert {release.rpartition(".")[0] for release in versions()["sparks"].split()} <= set(pairs)
+    known = set()
+    for line, kinds in pairs.items():
+        for coordinates, tested in kinds.values():
+            known.add(coordinates)
+            assert coordinates is None or f"{line}_2.13:" in coordinates
+            assert (tested == "") == (coordinates is None)
+        # What is tested is what tests/stores/test_delta.py runs with.
+        assert kinds["iceberg"][1] in ("", "no")
+    named = re.compile(r"(?:io\.delta|org\.apache\.iceberg):[\w.-]+:[\d.]+")
+    for place in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")]:
+        assert set(named.findall(place.read_text())) <= known, place
+    pom = (ROOT / "tests" / "stores" / "delta.xml").read_text()
+    assert "<artifactId>delta-spark_${spark}_2.13</artifactId>" in pom
+    assert pom.count("<version>${delta}</version>") == 2
 
 
 def test_this_python_is_one_of_them() -> None:

@@ -83,32 +83,36 @@ def java() -> Finding:
     """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    supported = of_line("javas")
-    install = f"install JDK {_either(supported)}, and let JAVA_HOME be its folder"
+    install = f"{_install()}, and let JAVA_HOME be its folder"
     if command is None:
         return Finding("Java: none on the path", install)
     try:
         told = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as e:
         return Finding(f"Java: {command} does not run ({e})", install)
-    version = re.search(r'version "((\d+)(?:\.(\d+)\.(\d+))?[^"]*)"', told.stderr + told.stdout)
-    if version is None:
-        return Finding(f"Java: unknown ({command})", install)
-    text = f"Java: {version[1]} ({command})"
-    if version[2] not in supported:
-        return Finding(text, f"PySpark {pyspark.__version__} does not run on it: {install}")
-    if (25,) <= tuple(int(part or 0) for part in version.groups()[1:]) < _SOUND_JAVA_25:
+    version = re.search(r'version "([^"]*)"', told.stderr + told.stdout)
+    return _judged(version[1] if version else "unknown", command)
+
+
+def _judged(version: str, where: str) -> Finding:
+    """Whether Spark runs on a Java of this version."""
+    text = f"Java: {version} ({where})"
+    number, *update = map(int, re.findall(r"\d+", f"{version.partition('-')[0]} 0 0 0")[:3])
+    if str(number) not in of_line("javas"):
+        return Finding(text, f"PySpark {pyspark.__version__} does not run on it: {_install()}")
+    if number == _SOUND_JAVA_25[0] and (number, *update) < _SOUND_JAVA_25:
+        sound = ".".join(map(str, _SOUND_JAVA_25))
         return Finding(
             text,
-            "its G1 collector can damage data (SPARK-55852): install "
-            f"{'.'.join(map(str, _SOUND_JAVA_25))} or newer, or a JDK {_either(supported[:-1])}",
+            f"its G1 collector can damage data (SPARK-55852): install {sound} or newer, or choose "
+            "another collector, as with -XX:+UseZGC",
         )
     return Finding(text)
 
 
-def _either(names: list[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
+def _install() -> str:
+    *most, last = of_line("javas")
+    return f"install JDK {', '.join(most)} or {last}"
 
 
 def session_side(
@@ -122,6 +126,7 @@ def session_side(
         say: told what is begun that takes seconds.
     """
     yield from settings(spark)
+    yield executor(spark)
     say("Starting a Python worker ...")
     yield workers(spark)
     say("Running a query, stopping it, rescaling it, verifying its checkpoint ...")
@@ -140,6 +145,13 @@ def settings(spark: SparkSession) -> Iterator[Finding]:
             yield Finding(text, f"set it to {name}, or call keystate.configure on the builder")
         else:
             yield Finding(f"{text} (not {name}: nothing keeps a second driver from the logs)")
+
+
+def executor(spark: SparkSession) -> Finding:
+    """The Java of an executor, which may be another one than the driver's."""
+    version = "reflect('java.lang.System', 'getProperty', 'java.version') AS version"
+    (found,) = spark.range(1).selectExpr(version).collect()
+    return _judged(found.version, "of an executor")
 
 
 def workers(spark: SparkSession) -> Finding:

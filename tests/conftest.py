@@ -26,7 +26,7 @@ time.tzset()
 
 
 #: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
-WITH_SPARK = {"connect", "fault", "golden", "interop", "rescale", "stores"}
+WITH_SPARK = {"clusters", "connect", "fault", "golden", "interop", "rescale", "stores"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -111,16 +111,14 @@ def server_settings() -> dict[str, str]:
     Raises:
         ConfigurationError: pyspark's version is not supported, or the jar is missing.
     """
-    return {**_lists(), CONNECT_PLUGIN_KEY: CONNECT_PLUGIN, **_single()}
+    return {"spark.jars": jar_path(), **_LISTS, CONNECT_PLUGIN_KEY: CONNECT_PLUGIN, **_single()}
 
 
-def _lists() -> dict[str, str]:
-    """Settings that are lists, with what is appended to them."""
-    return {
-        "spark.jars": jar_path(),
-        "spark.sql.extensions": EXTENSION,
-        "spark.sql.streaming.streamingQueryListeners": RESCALER,
-    }
+#: Settings that are lists, with what is appended to them.
+_LISTS = {
+    "spark.sql.extensions": EXTENSION,
+    "spark.sql.streaming.streamingQueryListeners": RESCALER,
+}
 
 
 def _single() -> dict[str, str]:
@@ -205,7 +203,9 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
     """Sets what the JVM needs that is or will be started in this process."""
     _check_not_running()
     options = builder._options
-    lists = _lists()
+    lists = dict(_LISTS)
+    if not _is_on_class_path():
+        lists["spark.jars"] = jar_path()
     if _starts_server(options):
         lists[CONNECT_PLUGIN_KEY] = CONNECT_PLUGIN
     for key, entry in lists.items():
@@ -222,11 +222,30 @@ def _setting(options: dict[str, Any], key: str) -> str | None:
     """What the user set: on the builder, or for the JVM that is or will be started."""
     if key in options:
         return str(options[key])
+    if _jvm() is not None:
+        return pyspark.SparkConf(_jvm=_jvm()).get(key)
+    return spark_defaults().get(key)
+
+
+def _jvm() -> Any:
+    """The JVM of this process, if it runs already, as under spark-submit."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         pyspark.SparkContext._ensure_initialized()
-    if pyspark.SparkContext._jvm is not None:
-        return pyspark.SparkConf(_jvm=pyspark.SparkContext._jvm).get(key)
-    return spark_defaults().get(key)
+    return pyspark.SparkContext._jvm
+
+
+def _is_on_class_path() -> bool:
+    """Whether the JVM runs with Keystate's jar: by --packages, or in Spark's own folder of jars."""
+    jvm = _jvm()
+    if jvm is None:
+        return False
+    from py4j.protocol import Py4JJavaError  # a client of Spark Connect may be without it
+
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def spark_defaults() -> dict[str, str]:

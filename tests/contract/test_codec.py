@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate._codec import Misfit, Shape, codec
+from keystate._codec import Misfit, Shape, codec, struct_codec
+from keystate._codec.times import TimestampCodec
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
@@ -215,10 +216,47 @@ def test_hour_that_comes_twice() -> None:
     assert [value.timestamp() for value in read] == [early.timestamp(), late.timestamp()]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Europe/London"])
+def test_naive_times_are_read_as_written_only_in_utc(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where local time is UTC they are taken as they are, and that does not show."""
+    with_zone = timezone(timedelta(hours=5))
+    chance = np.random.default_rng(1)
+    some = [
+        *(
+            datetime(1970, 1, 1) + timedelta(microseconds=int(m))
+            for m in chance.integers(2**55, size=200)
+        ),
+        datetime(2024, 10, 27, 2, 30),
+        datetime(2024, 3, 31, 2, 30),
+        datetime(1969, 7, 1, 0, 30),
+        datetime(1, 1, 3),
+        datetime(9999, 12, 29, 1, 2, 3, 999_999),
+    ]
+    values = [
+        None,
+        *some,
+        *(v.replace(fold=1) for v in some),
+        *(v.replace(tzinfo=with_zone) for v in some),
+    ]
+    for _ in in_zone(zone, monkeypatch):
+        usual, by_micros = codec(T.TimestampType()), TimestampCodec(T.TimestampType(), (datetime,))
+        by_micros.in_utc = False
+        assert isinstance(usual, TimestampCodec)
+        assert usual.in_utc == (zone == "UTC")
+        row = struct_codec(T.StructType([T.StructField("t", T.TimestampType())]))
+        for value in [*values, *map(usual.key, values)]:
+            read = by_micros.as_read(value)
+            for found in (usual.as_read(value), row.as_read((value,))[0]):
+                assert (type(found), repr(found)) == (type(read), repr(read))
+            assert usual.encode([value]) == by_micros.encode([value])
+        assert usual.encode(some) == by_micros.encode(some)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Monrovia"])
 def test_timestamps_are_exact(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the microsecond, near 1970 and far from it, and where clocks change."""
-    timestamps = codec(T.TimestampType())
     chance = np.random.default_rng(1)
     around = [0, 2**32 * 10**6, -(2**32) * 10**6, 1_729_994_400_000_000, 1_711_846_800_000_000]
     near = [t + d for t in around for d in range(-3, 4)]
@@ -226,6 +264,7 @@ def test_timestamps_are_exact(zone: str, monkeypatch: pytest.MonkeyPatch) -> Non
     micros = [*near, *far, *(t // 10**6 * 10**6 + 999_999 for t in far)]
     exact = [(t // 10**6, t % 10**6) for t in micros]
     for _ in in_zone(zone, monkeypatch):
+        timestamps = codec(T.TimestampType())
         array = pa.array(micros, pa.int64()).cast(timestamps.arrow)
         decoded = timestamps.decode(array)
         expected = [datetime.fromtimestamp(s).replace(microsecond=us) for s, us in exact]

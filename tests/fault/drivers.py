@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -99,6 +100,11 @@ class Started:
         (pid,) = (pid for pid, command in self._processes() if b"SparkSubmit" in command)
         return pid
 
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the process itself, not to its descendants."""
+        assert self.exit_code is None, self.log
+        self._process.send_signal(number)
+
     def kill(self, pid: int) -> None:
         assert self.exit_code is None, self.log
         os.kill(pid, signal.SIGKILL)
@@ -142,24 +148,46 @@ class Driver(Started):
         super().__init__([sys.executable, str(HERE / script), *map(str, arguments)], log)
 
 
+@dataclass(frozen=True)
+class Standalone:
+    """A standalone cluster: its address, and the processes of its workers."""
+
+    url: str
+    workers: list[Started]
+
+
 @contextlib.contextmanager
-def standalone(folder: Path, hosts: list[str], cores: int) -> Iterator[str]:
-    """A standalone cluster with a worker on each of these names of this machine; yields its URL."""
+def standalone(
+    folder: Path, hosts: list[str], cores: int, **environment: str
+) -> Iterator[Standalone]:
+    """A standalone cluster with a worker on each of these names of this machine.
+
+    Args:
+        folder: has the logs, and the worker's folders in `work` and `local`, each by its host.
+        hosts: the master is on the first one too.
+        cores: of each worker.
+        environment: what else master and workers are told.
+    """
 
     def start(kind: str, host: str, *arguments: str) -> Started:
         command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
         command += ["--host", host, "--port", "0", "--webui-port", "0", *arguments]
         log = folder / f"{kind}-{host}.log"
-        memory = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
-        return processes.enter_context(Started(command, log, SPARK_LOCAL_IP=host, **memory))
+        told = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": host}
+        told["SPARK_LOCAL_DIRS"] = str(folder / "local" / host)
+        told["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1"
+        return processes.enter_context(Started(command, log, **told, **environment))
 
     with contextlib.ExitStack() as processes:
         url = start("master.Master", hosts[0]).text(r"Starting Spark master at (spark://\S+)")
-        size = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / "work")]
-        workers = [start("worker.Worker", host, *size, url) for host in hosts]
+        size = ["--cores", str(cores), "--memory", "1g"]
+        workers = [
+            start("worker.Worker", host, *size, "--work-dir", str(folder / "work" / host), url)
+            for host in hosts
+        ]
         for worker in workers:
             worker.text("(Successfully registered with master)")
-        yield url
+        yield Standalone(url, workers)
 
 
 def kill_midway(rng: Random, most: int, script: str, folder: Path, *arguments: Any) -> None:

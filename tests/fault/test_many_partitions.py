@@ -34,13 +34,13 @@ MORE_HEAP = 6 * MB
 def test_killed_and_rescaled(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """No row is lost or counted twice, and the driver's memory does not grow with the state."""
     heaps = {}
-    with standalone(tmp_path, ["127.0.0.1", "127.0.0.2"], cores=2) as master:
+    with standalone(tmp_path, ["127.0.0.1", "127.0.0.2"], cores=2) as cluster:
         # With format v2 the driver has more of each partition.
         for keys in (FEW, MANY) if checkpoint_format == "2" else (FEW,):
             folder = tmp_path / str(keys)
             (folder / "events").mkdir(parents=True)
-            starts = run_with_a_kill(folder, master, keys, checkpoint_format)
-            starts += run(folder, master, keys, checkpoint_format, AFTER)
+            starts = run_with_a_kill(folder, cluster.url, keys, checkpoint_format)
+            starts += run(folder, cluster.url, keys, checkpoint_format, AFTER)
             for each in starts:
                 print(keys, "keys", each, f"{each['heap'] / MB:.1f} MB")
             heaps[keys] = [each["heap"] for each in starts]

@@ -39,9 +39,9 @@ def test_twins_on_two_hosts(spark: Any, tmp_path: Path) -> None:
             file = rf"/{version}/checkpoint/state/0/{partition}/{number}(_[^/]*)?\.keystate$"
             plan.add(f"{name}{version}", "rename", 1, "hold", file)
     with (
-        standalone(tmp_path, ["127.0.0.1", "127.0.0.2"], cores=3) as master,
+        standalone(tmp_path, ["127.0.0.1", "127.0.0.2"], cores=3) as cluster,
         Driver(
-            "speculation_query.py", tmp_path / "log", tmp_path, "rocksdb", master, *FORMATS
+            "speculation_query.py", tmp_path / "log", tmp_path, "rocksdb", cluster.url, *FORMATS
         ) as driver,
     ):
         for name, (partition, number) in HELD.items():

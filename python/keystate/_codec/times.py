@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,15 @@ class NaiveCodec(Codec):
         return super().encode(values)
 
 
+def _is_in_utc() -> bool:
+    return time.tzname == ("UTC", "UTC")
+
+
+def is_naive(value: Any) -> bool:
+    """Whether it is a datetime without a zone that is no second of two."""
+    return type(value) is datetime.datetime and value.tzinfo is None and not value.fold
+
+
 class _Later(datetime.datetime):
     """The second of two instants that have one local time, when clocks are set back.
 
@@ -75,9 +85,9 @@ class _Later(datetime.datetime):
     __hash__ = datetime.datetime.__hash__
 
 
-def instant(time: datetime.datetime) -> tuple[float, int]:
+def instant(value: datetime.datetime) -> tuple[float, int]:
     # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
-    return time.replace(microsecond=0).timestamp(), time.microsecond
+    return value.replace(microsecond=0).timestamp(), value.microsecond
 
 
 def _later(value: datetime.datetime | None) -> datetime.datetime | None:
@@ -87,15 +97,23 @@ def _later(value: datetime.datetime | None) -> datetime.datetime | None:
 
 
 class TimestampCodec(Codec):
-    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
+    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted.
+
+    Attributes:
+        in_utc: whether this process has its local time in UTC. Then a naive datetime is read as it
+            is written, unless it is marked as the second of two (``fold``).
+    """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
         self.plain = None
         self.as_key = _later
         self.key_class = None
+        self.in_utc = _is_in_utc()
 
     def as_read(self, value: Any) -> Any:
+        if self.in_utc and is_naive(value):
+            return value
         # Of a time that clocks skip or that comes twice, what is read may look otherwise.
         return local(self.micros(value))
 
@@ -106,6 +124,9 @@ class TimestampCodec(Codec):
         return list(map(local, LONG.decode(array.cast(pa.int64()))))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
+        # Asked again: a function may have set another zone.
+        if self.in_utc and _is_in_utc() and all(map(is_naive, values)):
+            return pa.array(values, self.arrow)
         return pa.array([self.micros(v) for v in values], pa.int64()).cast(self.arrow)
 
     def micros(self, value: Any) -> int | None:

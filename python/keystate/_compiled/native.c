@@ -6,6 +6,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <datetime.h>
 #include <structmember.h>
 
 #ifdef Py_GIL_DISABLED
@@ -166,11 +167,13 @@ is_of(const Field *field, PyObject *cls, PyObject *value)
     return (PyObject *)Py_TYPE(value) == cls && is_sound(Py_TYPE(value), value);
 }
 
-/* Whether a value is read as it is. */
+/* Whether a value is read as it is. Of two datetimes that look the same, the second does not. */
 static inline int
 fits(const Field *field, PyObject *value)
 {
-    return is_of(field, field->cls, value);
+    if (!is_of(field, field->cls, value)) return 0;
+    return !PyDateTime_CheckExact(value) ||
+           (!_PyDateTime_HAS_TZINFO(value) && !PyDateTime_DATE_GET_FOLD(value));
 }
 
 /* Whether a value can be taken as it is: it never changes, and it will fit. */
@@ -790,6 +793,7 @@ static struct PyModuleDef module = {
 PyMODINIT_FUNC
 PyInit_native(void)
 {
+    PyDateTime_IMPORT;
     name_value = PyUnicode_InternFromString("value");
     name_update = PyUnicode_InternFromString("update");
     name_clear = PyUnicode_InternFromString("clear");

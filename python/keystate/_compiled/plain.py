@@ -47,7 +47,8 @@ class Field(NamedTuple):
     """Which values of a row's field need no look at what they are.
 
     Attributes:
-        cls: of just this class, they are read as they are written; ``None``: no value is.
+        cls: of just this class, they are read as they are written; ``None``: no value is. Of
+            datetimes only those without a zone that are no second of two (``fold``).
         frozen: of just this class, they never change; ``None``: that can't be told.
         nullable: whether ``None`` is one.
         lowest: of ints.

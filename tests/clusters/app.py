@@ -1,0 +1,73 @@
+"""A query with state, in one file that is submitted: app.py FOLDER PARTITIONS TRIGGER
+
+It imports nothing of the tests: what executors have is what was shipped to them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keystate
+from keystate import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+
+class Account(KeyedProcessFunction):
+    """Emits what is in all states of the key after each row, and whose packages the worker has."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+        self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
+        self.by_kind = ctx.get_map_state(MapStateDescriptor("by_kind", "string", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[int, int, str, str]]:
+        self.count.update(self.count.value() + 1)
+        if row.x % 7 == 0:
+            self.last.clear()
+        self.last.add(row.x)
+        kind = f"k{row.x % 5}"
+        self.by_kind[kind] = (self.by_kind[kind] or 0) + row.x
+        state = [self.count.value(), list(self.last), sorted(self.by_kind.items())]
+        place = str(Path(keystate.__file__).resolve())
+        yield row.number, row.key, json.dumps(state), f"{sys.executable} {place}"
+
+
+def main() -> None:
+    folder, partitions = Path(sys.argv[1]), sys.argv[2]
+    builder = SparkSession.builder.config("spark.sql.shuffle.partitions", partitions)
+    spark = keystate.configure(builder).getOrCreate()
+    stream = (
+        spark.readStream.schema("number long, key long, x long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / "input"))
+    )
+
+    def save(df: DataFrame, batch: int) -> None:
+        part = folder / "output" / f"{uuid.uuid4()}.part"
+        part.write_text(json.dumps([list(row) for row in df.collect()]))
+        part.rename(folder / "output" / f"{batch}.json")
+
+    query = (
+        keystate.keyed(stream, "key", order_by="number")
+        .process(Account(), "number long, key long, state string, place string")
+        .writeStream.foreachBatch(save)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(**json.loads(sys.argv[3]))
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -108,10 +108,9 @@ def test_ci_run_is_in_the_table() -> None:
         assert any(
             where[0] == spark and command.get("JDK", where[1]) == where[1] for where in in_ci
         ), command
-    # Every line, the newest JDK, and a patch.
+    # Every line, and the newest JDK.
     run = {release(command.get("SPARK", default)) for command in commands()}
     assert set(versions()["sparks"].split()) <= run
-    assert run & set(versions()["patches"].split())
     assert versions()["javas"].split()[-1] in {command.get("JDK") for command in commands()}
 
 

@@ -86,6 +86,12 @@ def check_spark_version() -> str:
     return line
 
 
+def of_line(name: str) -> list[str]:
+    """What a list of :func:`versions` is for the installed PySpark's line."""
+    known = versions()
+    return known.get(f"{name}{_line(pyspark.__version__)}", known[name]).split()
+
+
 def _line(release: str) -> str:
     return ".".join(release.split(".")[:2])
 

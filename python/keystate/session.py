@@ -204,8 +204,11 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
     _check_not_running()
     options = builder._options
     lists = dict(_LISTS)
-    if not _is_on_class_path():
+    try:
         lists["spark.jars"] = jar_path()
+    except ConfigurationError as error:
+        if error.code != "KEYSTATE_JAR_MISSING" or not _is_on_class_path():
+            raise
     if _starts_server(options):
         lists[CONNECT_PLUGIN_KEY] = CONNECT_PLUGIN
     for key, entry in lists.items():

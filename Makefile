@@ -1,24 +1,28 @@
 # make install, then make demo; make quick while you work, make lint test before a commit. Needs
-# JDK 17, Python 3.10 or newer, and Maven or sbt; make venv quick needs only Python. With SPARK=4.3
-# or SPARK=4.1 all is done for that version of Spark.
+# JDK 17, 21 or 25, Python 3.10 or newer, and Maven or sbt; make venv quick needs only Python. With
+# SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist smoke clean
+.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist release-check smoke clean
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
 include $(VERSIONS)
 
 PYTHON ?= python3
-SPARK ?= $(default)
+DEFAULT := $(basename $(firstword $(sparks)))
+# A line, or one of its patches that are tested too: then PySpark is of that patch.
+SPARK ?= $(DEFAULT)
+spark := $(or $(filter $(SPARK).%,$(sparks)),$(filter $(SPARK),$(sparks) $(patches)))
+$(if $(spark),,$(error SPARK=$(SPARK): the supported ones are $(basename $(sparks)) $(patches)))
+PATCH := $(filter-out $(sparks),$(spark))
+override SPARK := $(basename $(spark))
 export SPARK
-spark := $(filter $(SPARK).%,$(sparks))
-$(if $(spark),,$(error SPARK=$(SPARK): the supported ones are $(basename $(sparks))))
 
-ifeq ($(SPARK),$(default))
+ifeq ($(spark),$(firstword $(sparks)))
 VENV := .venv
 else
-VENV := .venv-spark$(SPARK)
+VENV := .venv-spark$(or $(PATCH),$(SPARK))
 endif
 BIN := $(VENV)/bin
 JAR := python/keystate/jars/keystate-spark$(SPARK)_$(basename $(scala))-$(keystate).jar
@@ -31,7 +35,12 @@ install: jar venv
 # All that a change in Python needs until it is tested in a query. No sbt, no jar.
 venv: $(VENV)/installed
 
+ifeq ($(PATCH),)
 jar: $(JAR)
+else
+jar:
+	$(MAKE) jar SPARK=$(SPARK)
+endif
 
 # For every supported Spark.
 jars:
@@ -85,6 +94,17 @@ CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
+# JDK=25: tests run on that Java, without SLOW a few of them: what depends on Java.
+JDK ?=
+ifneq ($(JDK),)
+TEST_JAVA := $(shell tests/jdk.sh $(JDK))
+$(if $(TEST_JAVA),,$(error JDK=$(JDK): there is none, JAVA_HOME_$(JDK)_X64 would name it))
+ON_JDK := JAVA_HOME=$(TEST_JAVA)
+endif
+JDK_SUITES := *KeyGroupStateStoreProviderSuite *ScalaApiSuite
+JDK_TESTS := tests/query/test_session.py tests/query/test_doctor.py tests/query/test_local.py \
+  tests/rescale/test_rescale.py tests/golden
+
 # Files of tests are shared out to this many processes, each with a Spark session of its own, in the
 # order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
 # of its time. ONLY is for pytest's -m.
@@ -92,7 +112,15 @@ WORKERS ?= 3
 ONLY ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
-ifeq ($(or $(SLOW),$(filter $(default),$(SPARK))),)
+ifneq ($(SLOW),)
+SBT_TEST := test
+else ifneq ($(JDK),)
+SBT_TEST := "jvm/testOnly $(JDK_SUITES)"
+PYTEST += $(JDK_TESTS)
+else ifneq ($(PATCH),)
+SBT_TEST := # they would run with the Spark that the jar is built for
+PYTEST += $(CHOSEN_TESTS)
+else ifneq ($(SPARK),$(DEFAULT))
 SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
 PYTEST += $(CHOSEN_TESTS)
 else
@@ -101,16 +129,20 @@ endif
 
 # Runs both runners, whatever the first one finds, and repeats which tests failed and how each of
 # them closed.
-LOGS := target/spark$(SPARK)
+LOGS := target/spark$(or $(PATCH),$(SPARK))$(if $(JDK),-jdk$(JDK))
+ifneq ($(JDK),)
+test: export KEYSTATE_TEST_JAVA = $(TEST_JAVA)
+endif
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
 # Hundreds of processes import the same modules: they are compiled once, whatever is set outside.
 test: export PYTHONDONTWRITEBYTECODE =
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \
-	./sbt $(SBT_TEST) | tee $(LOGS)/scalatest.log || status=1; \
-	rm -f $$KEYSTATE_TEST_CLASSES; $(BIN)/python -m tests.jvm_archive || status=1; \
-	$(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
-	{ sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
+	$(if $(SBT_TEST),./sbt $(SBT_TEST),true) | tee $(LOGS)/scalatest.log || status=1; \
+	rm -f $$KEYSTATE_TEST_CLASSES; $(ON_JDK) $(BIN)/python -m tests.jvm_archive || status=1; \
+	$(ON_JDK) $(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
+	{ echo "On Spark $(spark)$(if $(JDK), and JDK $(JDK)):"; \
+	  sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
 	    $(LOGS)/scalatest.log; \
 	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
@@ -146,9 +178,10 @@ REPS ?= 3
 bench: install $(VENV)/installed-bench
 	$(BIN)/python -m bench --scale $(SCALE) --reps $(REPS)
 
-# The tables of pages that are made of python/keystate/*.json.
+# The tables of pages that are made of python/keystate/*.json, and that of what is tested.
 docs-tables:
 	$(PYTHON) docs/site/tables.py
+	$(PYTHON) docs/site/matrix.py
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs
@@ -164,6 +197,16 @@ dist: jar $(VENV)/installed-dist
 	$(BIN)/twine check --strict dist/*
 	./sbt jvm/publish
 	@ls python/keystate/jars dist
+
+# A release without its signatures: builds all that is published, and fails on what is missing. TAG is
+# that of the release, if it is there.
+TAG ?=
+release-check: jars dist
+	for line in $(filter-out $(SPARK),$(basename $(sparks))); do SPARK=$$line ./sbt jvm/publish || exit; done
+	KEYSTATE_NATIVE=1 $(BIN)/pip wheel --quiet --no-deps --wheel-dir dist/compiled dist/keystate-$(keystate).tar.gz
+	$(BIN)/python -m release sbom
+	$(BIN)/python -m release bundle
+	$(BIN)/python -m release check $(TAG)
 
 # Installs the wheel into an empty environment outside of the clone, and runs what a new user does.
 smoke:

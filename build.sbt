@@ -10,9 +10,11 @@ val versions: Map[String, String] = {
 }
 
 /** The supported minor lines of Spark in order, each with the release that is compiled against. */
-val sparks = versions("sparks").split(' ').toSeq.map(v => v.split('.').take(2).mkString(".") -> v)
+val sparks = versions("sparks").split(' ').toSeq
+  .sortBy(_.split('.')(1).toInt)
+  .map(v => v.split('.').take(2).mkString(".") -> v)
 val lines = sparks.map(_._1)
-val defaultLine = versions("default")
+val defaultLine = versions("sparks").split('.').take(2).mkString(".")
 
 /** The line to build for: SPARK=4.3 ./sbt package. */
 val sparkLine = sys.env.get("SPARK").filter(_.nonEmpty).getOrElse(defaultLine)
@@ -43,7 +45,14 @@ def isFor(line: String)(folder: File): Boolean = {
   lines.slice(lines.indexOf(ends.head), lines.indexOf(ends.last) + 1).contains(line)
 }
 
-/** What Spark opens to itself on JDK 17 (org.apache.spark.launcher.JavaModuleOptions). */
+/** What Spark and RocksDB's library may do, of which newer Javas warn; older ones take no notice. */
+val nativeOptions = Seq(
+  "-XX:+IgnoreUnrecognizedVMOptions",
+  "--sun-misc-unsafe-memory-access=allow",
+  "--enable-native-access=ALL-UNNAMED"
+)
+
+/** What Spark opens to itself (org.apache.spark.launcher.JavaModuleOptions). */
 val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.base/java.lang",
   "java.base/java.lang.invoke",
@@ -109,7 +118,10 @@ val common = Seq(
   ),
   Test / fork := true,
   Test / testGrouping := {
+    // Compiled by the Java that sbt runs in, and run by this one: make test JDK=25.
+    val java = sys.env.get("KEYSTATE_TEST_JAVA").filter(_.nonEmpty).map(file)
     val options = (Test / forkOptions).value
+      .withJavaHome(java.orElse((Test / javaHome).value))
     val dealt = (Test / definedTests).value.sortBy(_.name).zipWithIndex.groupBy(_._2 % 2)
     dealt.toSeq.map { case (n, suites) =>
       Tests.Group(s"suites $n", suites.map(_._1), Tests.SubProcess(options))
@@ -117,7 +129,8 @@ val common = Seq(
   },
   // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time.
   Test / javaOptions ++=
-    Seq("-Xmx3g", "-Xss4m", "-XX:TieredStopAtLevel=1", s"-Djava.io.tmpdir=$temporary"),
+    nativeOptions ++
+      Seq("-Xmx3g", "-Xss4m", "-XX:TieredStopAtLevel=1", s"-Djava.io.tmpdir=$temporary"),
   Test / testOptions ++= Seq(
     Tests.Setup(() => IO.createDirectory(temporary)),
     Tests.Argument(TestFrameworks.ScalaTest, "-oD")
@@ -177,6 +190,9 @@ lazy val jvm = project
       )
     },
     licenses := Seq(License.Apache2),
+    homepage := versions.get("url").filter(_.nonEmpty).map(url),
+    scmInfo := homepage.value.map(place => ScmInfo(place, s"scm:git:$place.git")),
+    pomExtra := <developers><developer><name>The Keystate authors</name></developer></developers>,
     Compile / doc / scalacOptions -= "-Werror",
     libraryDependencies ++= {
       if (!sparkIsPublished) Nil

@@ -11,7 +11,7 @@ versions = dict(line.split("=", 1) for line in lines if "=" in line and not line
 
 # The package is for the Sparks whose jars are in it, and, in a clone, for the one that the Makefile
 # builds for. They are minor lines that follow each other.
-sparks = versions["sparks"].split()
+sparks = sorted(versions["sparks"].split(), key=lambda release: list(map(int, release.split("."))))
 
 
 def line_of(release):
@@ -30,7 +30,12 @@ major, minor = map(int, served[-1].split(".")[:2])
 # With KEYSTATE_NATIVE=1 it is an error if it can't be compiled.
 # A Python without its global lock takes what is in Python, and can't have it compiled.
 wanted = os.environ.get("KEYSTATE_NATIVE")
-if wanted != "1" and sysconfig.get_config_var("Py_GIL_DISABLED"):
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if wanted == "1":
+        raise SystemExit(
+            "KEYSTATE_NATIVE=1: what is compiled relies on the lock that a free-threaded Python "
+            "does without. Take the usual build of this Python, or leave the variable out"
+        )
     wanted = "0"
 native = Extension(
     "keystate._compiled.native", ["keystate/_compiled/native.c"], optional=wanted != "1"

@@ -76,7 +76,7 @@ def check_spark_version() -> str:
     """
     installed = pyspark.__version__
     line = _line(installed)
-    supported = [_line(release) for release in versions()["sparks"].split()]
+    supported = sorted(_line(release) for release in versions()["sparks"].split())
     if line not in supported:
         *others, newest = (f"{line}.x" for line in supported)
         raise ConfigurationError(
@@ -87,6 +87,12 @@ def check_spark_version() -> str:
             code="KEYSTATE_SPARK_VERSION",
         )
     return line
+
+
+def of_line(name: str) -> list[str]:
+    """What a list of :func:`versions` is for the installed PySpark's line."""
+    known = versions()
+    return known.get(f"{name}{_line(pyspark.__version__)}", known[name]).split()
 
 
 def _line(release: str) -> str:
@@ -201,8 +207,11 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
     _check_not_running()
     options = builder._options
     lists = dict(_LISTS)
-    if not _is_on_class_path():
+    try:
         lists["spark.jars"] = jar_path()
+    except ConfigurationError as error:
+        if error.code != "KEYSTATE_JAR_MISSING" or not _is_on_class_path():
+            raise
     if _starts_server(options):
         lists[CONNECT_PLUGIN_KEY] = CONNECT_PLUGIN
     for key, entry in lists.items():

@@ -130,6 +130,74 @@ def test_classes_are_kept(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert options == []
 
 
+def test_each_java_has_classes_of_its_own(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one of two comes into the other's folder, and where a program chooses one."""
+
+    def archive() -> str:
+        with class_cache("jar", *local._identity(str(java))) as options:
+            return options[0].rpartition("/")[2]
+
+    java = tmp_path / "jdk" / "bin" / "java"
+    modules = tmp_path / "jdk" / "lib" / "modules"
+    for file in (java, modules):
+        file.parent.mkdir(parents=True)
+        file.write_text("")
+    java.chmod(0o755)
+    first = archive()
+    assert archive() == first
+    os.utime(modules, (1e9, 1e9))
+    assert archive() != first
+    modules.unlink()
+    java.write_text("#!/bin/sh\necho version $CHOSEN >&2\n")
+    named = []
+    for version in ("17", "25", "17"):
+        monkeypatch.setenv("CHOSEN", version)
+        named.append(archive())
+    assert named[0] == named[2] != named[1]
+
+
+def test_other_jars_in_the_same_folder(cache: Path, tmp_path: Path) -> None:
+    """Another PySpark is installed over the one that was there."""
+    with class_cache(str(tmp_path)) as options:
+        first = options[0].rpartition("/")[2]
+    os.utime(tmp_path, (1e9, 1e9))
+    with class_cache(str(tmp_path)) as options:
+        assert options[0].rpartition("/")[2] != first
+
+
+@pytest.mark.parametrize("collector", ["G1", "Z"])
+def test_the_users_collector(
+    collector: str, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Java does not start with two. The second one finds what the first left."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Xmx512m -XX:+Use{collector}GC")
+    before = len(list(cache.glob("classes-*.jsa")))
+    for _ in range(2):
+        with local.local_reader(verbose=False) as reader:
+            session: Any = reader
+            with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
+                admin.inspect(str(tmp_path / "none"), spark=session)
+    assert len(list(cache.glob("classes-*.jsa"))) == before + 1
+
+
+def test_java_prints_no_warnings(
+    stream: Callable[[str], Any], settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Newer ones would: of RocksDB's library, and of memory that is not Java's."""
+    settings(**{"spark.keystate.backend": "rocksdb"})
+    fed = stream(KINDS)
+    fed.feed([(key, key) for key in range(3000)])
+    fed.run(kinds)
+    capfd.readouterr()
+    with local.local_reader(verbose=True) as reader:
+        session: Any = reader
+        assert admin.verify(str(fed.checkpoint), spark=session) == []
+        assert Target(session, str(fed.checkpoint), "value", 0).read(7, None, None, None) == 7
+    assert "WARNING" not in capfd.readouterr().err
+
+
 def test_classes_that_nobody_uses_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,24 +21,26 @@ def hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-api-")
 
 
-def jars(name: str) -> list[Path]:
-    """The jars of a POM in this folder; downloaded the first time."""
-    folder = ROOT / "target" / "test-jars" / f"{name}-hadoop{hadoop_version()}"
+def jars(name: str, **properties: str) -> list[Path]:
+    """The jars of a POM in this folder, with properties of it; downloaded the first time."""
+    properties = {"hadoop": hadoop_version(), **properties}
+    kind = "-".join(f"{key}{value}" for key, value in properties.items())
+    folder = ROOT / "target" / "test-jars" / f"{name}-{kind}"
     if not folder.exists():
         if shutil.which("mvn") is None:
             pytest.skip("needs Maven, which fetches the jars")
         new = folder.with_name(f"{folder.name}.new")
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={new}"]
-        options.append(f"-Dhadoop={hadoop_version()}")
+        options += [f"-D{key}={value}" for key, value in properties.items()]
         copy = ["mvn", "-q", "-f", str(HERE / f"{name}.xml"), "dependency:copy-dependencies"]
         subprocess.run([*copy, *options], check=True, timeout=300)
         new.rename(folder)
     return sorted(folder.glob("*.jar"))
 
 
-def jars_for_spark(*names: str) -> str:
+def jars_for_spark(*names: str, **properties: str) -> str:
     """The same for the setting `spark.jars`, without what Spark has."""
-    found = [jar for name in names for jar in jars(name)]
+    found = [jar for name in names for jar in jars(name, **properties)]
     return ",".join(
         str(jar) for jar in found if not jar.name.startswith(OWN) or "netty-nio" in jar.name
     )

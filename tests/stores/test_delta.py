@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from keystate.session import FORMAT_KEY
 
 from tests import jvm_archive
 from tests.fault import faults
 from tests.fault.drivers import Started, committed
+from tests.stores import lakes
 from tests.stores.artifacts import jars_for_spark
 
 FILES, ROWS, ACCOUNTS = 6, 40, 9
@@ -27,9 +27,7 @@ KILLS = [(2, 1), (5, 3)]
 
 
 @pytest.mark.skipif("SLOW" not in os.environ, reason="10 MB of jars, and minutes; set SLOW=1")
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith("4.2."), reason="Delta Lake has no release for this Spark"
-)
+@pytest.mark.skipif(lakes.delta() is None, reason="Delta Lake has no release for this Spark")
 @pytest.mark.parametrize(
     ("checkpoint_format", "options"),
     # With format 2 Spark can't go on after a batch that a sink of its own skips.
@@ -43,7 +41,7 @@ def test_killed_after_deltas_commit_and_rescaled(
     table = tmp_path / "table"
     plan = faults.Plan(tmp_path / "plan")
     settings = {
-        "spark.jars": jars_for_spark("delta"),
+        "spark.jars": jars_for_spark("delta", spark=lakes.LINE, delta=str(lakes.delta())),
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,

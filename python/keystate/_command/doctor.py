@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -35,13 +36,15 @@ from keystate.session import (
     PROVIDER_KEY,
     check_spark_version,
     jar_path,
+    of_line,
     state_store_provider,
     versions,
 )
 from keystate.state import ValueStateDescriptor
 from keystate.streams.keyed import keyed
 
-_OLDEST_JAVA = 17
+#: Older ones of this Java have a G1 collector that damages data: SPARK-55852, JDK-8377811.
+_SOUND_JAVA_25 = (25, 0, 3)
 _ERRORS = (PySparkException, Py4JError, KeystateError)
 _KEYS, _PARTITIONS = 20, (2, 3)
 
@@ -67,6 +70,12 @@ def python_side() -> Iterator[Finding]:
         yield Finding(f"jar: {jar_path()}")
     except KeystateError as e:
         yield Finding(here, str(e))
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        yield Finding(
+            "Python runs without its global lock (free-threaded)",
+            "Keystate is not tested so: install the usual build of this Python, or set PYTHON_GIL=1"
+            " for the driver and the executors",
+        )
     yield java()
 
 
@@ -74,17 +83,36 @@ def java() -> Finding:
     """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    install = f"install JDK {_OLDEST_JAVA} or newer, and let JAVA_HOME be its folder"
+    install = f"{_install()}, and let JAVA_HOME be its folder"
     if command is None:
         return Finding("Java: none on the path", install)
     try:
         told = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as e:
         return Finding(f"Java: {command} does not run ({e})", install)
-    version = re.search(r'version "((\d+)[^"]*)"', told.stderr + told.stdout)
-    if version is None or int(version[2]) < _OLDEST_JAVA:
-        return Finding(f"Java: {version[1] if version else 'unknown'} ({command})", install)
-    return Finding(f"Java: {version[1]} ({command})")
+    version = re.search(r'version "([^"]*)"', told.stderr + told.stdout)
+    return _judged(version[1] if version else "unknown", command)
+
+
+def _judged(version: str, where: str) -> Finding:
+    """Whether Spark runs on a Java of this version."""
+    text = f"Java: {version} ({where})"
+    number, *update = map(int, re.findall(r"\d+", f"{version.partition('-')[0]} 0 0 0")[:3])
+    if str(number) not in of_line("javas"):
+        return Finding(text, f"PySpark {pyspark.__version__} does not run on it: {_install()}")
+    if number == _SOUND_JAVA_25[0] and (number, *update) < _SOUND_JAVA_25:
+        sound = ".".join(map(str, _SOUND_JAVA_25))
+        return Finding(
+            text,
+            f"its G1 collector can damage data (SPARK-55852): install {sound} or newer, or choose "
+            "another collector, as with -XX:+UseZGC",
+        )
+    return Finding(text)
+
+
+def _install() -> str:
+    *most, last = of_line("javas")
+    return f"install JDK {', '.join(most)} or {last}"
 
 
 def session_side(
@@ -98,6 +126,7 @@ def session_side(
         say: told what is begun that takes seconds.
     """
     yield from settings(spark)
+    yield executor(spark)
     say("Starting a Python worker ...")
     yield workers(spark)
     say("Running a query, stopping it, rescaling it, verifying its checkpoint ...")
@@ -116,6 +145,13 @@ def settings(spark: SparkSession) -> Iterator[Finding]:
             yield Finding(text, f"set it to {name}, or call keystate.configure on the builder")
         else:
             yield Finding(f"{text} (not {name}: nothing keeps a second driver from the logs)")
+
+
+def executor(spark: SparkSession) -> Finding:
+    """The Java of an executor, which may be another one than the driver's."""
+    version = "reflect('java.lang.System', 'getProperty', 'java.version') AS version"
+    (found,) = spark.range(1).selectExpr(version).collect()
+    return _judged(found.version, "of an executor")
 
 
 def workers(spark: SparkSession) -> Finding:

@@ -1,7 +1,8 @@
 """An archive of the classes that a JVM loads, so that the next JVM starts several times as fast.
 
 It is what Java calls an application class-data sharing archive. The JVM itself checks that it is of
-its own version and of these jars, and else goes without it.
+its own version and of these jars, and else goes without it, and says nothing. So the archive's name
+is another one for each Java, and for each state of the jars: no command stays slow.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def class_cache(*made_of: str) -> Iterator[list[str]]:
     the user's cache folder can't be written, it does nothing.
 
     Args:
-        made_of: the files that the JVM's classes are from, and the Java that it is.
+        made_of: the files and folders that the JVM's classes are from, and which Java it is.
     """
-    times = [str(os.stat(file).st_mtime_ns) for file in made_of if os.path.isfile(file)]
+    times = [str(os.stat(file).st_mtime_ns) for file in made_of if os.path.exists(file)]
     name = hashlib.sha256("\0".join([*made_of, *times]).encode()).hexdigest()[:16]
     folder = None
     try:

@@ -6,7 +6,9 @@ It has Spark's classes and Keystate's, and is there in a fraction of the time th
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,13 +30,16 @@ _BRIDGE = "org.apache.spark.sql.keystate.LocalBridge"
 #: What Spark too opens for itself, as far as reading files, rows and Arrow needs it.
 _OPENED = ("java.lang", "java.lang.invoke", "java.nio", "java.util", "sun.nio.ch")
 _OPTIONS = [
-    # For a process of seconds: what is quick to start.
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+    "-XX:TieredStopAtLevel=1",  # for a process of seconds
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-Dio.netty.tryReflectionSetAccessible=true",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    # Newer Javas warn of what Arrow, Netty and RocksDB do, as long as nobody says that they may.
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
 ]
+#: Options that every Java of the user takes, before those on its command line.
+_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 class LocalReader:
@@ -71,12 +76,15 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if java is None:
         raise _no_java("there is no command java")
-    with class_cache(jar, str(jars), os.path.realpath(java)) as options:
+    given = " ".join(os.environ.get(name, "") for name in _ENVIRONMENT)
+    # It is the quickest to start. With two collectors Java does not start at all.
+    collector = [] if re.search(r"-XX:\+Use\w+GC\b", given) else ["-XX:+UseSerialGC"]
+    with class_cache(jar, str(jars), *_identity(java), given) as options:
         try:
             port, token, process = launch_gateway(
                 jarpath=jar,
                 classpath=str(jars / "*"),
-                javaopts=[*_OPTIONS, *options],
+                javaopts=[*collector, *_OPTIONS, *options],
                 java_path=java,
                 die_on_exit=True,
                 redirect_stderr=sys.stderr if verbose else None,
@@ -93,6 +101,20 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
             gateway.shutdown()
             process.stdin.close()
             process.wait()
+
+
+def _identity(java: str) -> list[str]:
+    """What is another for each Java, even if a new one comes into the same folder."""
+    java = os.path.realpath(java)
+    modules = Path(java).parents[1] / "lib" / "modules"
+    if modules.exists():
+        return [java, str(modules)]
+    # A program that chooses one of several, each time it is started.
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as e:
+        raise _no_java(str(e)) from None
+    return [java, told.stderr]
 
 
 def _no_java(reason: str) -> ConfigurationError:

@@ -173,7 +173,7 @@ class FilteredLookupsSuite extends AnyFunSuite with OnRocksDB {
       val before = store.backend.memoryUsed
       store.put(3, Seq(6001))
       store.commit()
-      assert(store.backend.memoryUsed == before, "a filter was full of removed keys")
+      assert(store.backend.memoryUsed - before < 1000, "a filter was full of removed keys")
       store.check(Seq(3), 0 until 6100)
       store.put(3, 0 until 100)
       store.commit()

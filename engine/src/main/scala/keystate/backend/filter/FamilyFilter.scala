@@ -2,7 +2,7 @@ package keystate.backend.filter
 
 import java.util.Arrays
 
-import keystate.backend.BytesMap
+import keystate.backend.{BytesMap, HeapBudget}
 
 /** Tells of most keys of a family that are not stored that they are not. It never does so of a key
   * that is stored.
@@ -16,7 +16,7 @@ import keystate.backend.BytesMap
   *   hands over all stored keys of a group
   */
 private[keystate] final class FamilyFilter(
-    memory: FilterMemory.Share,
+    memory: HeapBudget.Share,
     readKeys: (Int, Array[Byte] => Unit) => Unit
 ) {
   import FamilyFilter._

@@ -55,6 +55,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   NativeHandles.loadLibrary()
   private val memory = handles.add(SharedMemory.acquire(config))
   private val filterMemory = handles.add(memory.filters.share())
+  private val recentMemory = handles.add(memory.recent.share())
   private val readOptions = handles.add(new ReadOptions)
   private val scanOptions = handles.add(new ReadOptions)
   // It reads what no lookup may ask for.
@@ -161,6 +162,9 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   def newFilter(family: Int): FamilyFilter =
     new FamilyFilter(filterMemory, readKeys(family, _)(_))
 
+  /** Where a family's recent entries are kept. */
+  def newRecentEntries(): RecentEntries = new RecentEntries(recentMemory)
+
   /** Hands over the keys of a family's group. Not those that are marked as removed: of these, which
     * come with run files, there can be many more.
     */
@@ -258,9 +262,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     written()
   }
 
-  /** The number of bytes in write buffers and filters. */
+  /** The number of bytes in write buffers, filters and recent entries. */
   def memoryUsed: Long =
-    segments.map(segment => db.getLongProperty(segment.handle, MemTables)).sum + filterBytes
+    segments.map(segment => db.getLongProperty(segment.handle, MemTables)).sum +
+      filterBytes + recentMemory.takenBytes
 
   def filterBytes: Long = filterMemory.takenBytes
 

@@ -170,7 +170,11 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     val last = if (oneKey && end == null) BytewiseOrder.after(GroupedKey.prefixOf(start)) else end
     val changes = entries.range(group, first, last, reverse)
     val stored = database.scan(entries.family.id, group, first, last, reverse)
-    new MergedScan(stored, changes, reverse, () => checkOpen())
+    val writes = database.writes
+    // What an iterator gives that was made before the last commit may not be there any more.
+    new MergedScan(stored, changes, reverse, () => checkOpen())(key =>
+      if (database.writes == writes) entries.scanned(group, key)
+    )
   }
 
   /** Gives RocksDB all files that follow each other at once: it waits for the disk each time. */

@@ -12,11 +12,16 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   // In an ordered family entries are rather scanned, and come and go.
   private val isFiltered = family.layout != Layout.Ordered
   private val filter = database.newFilter(family.id)
+  private val recent = database.newRecentEntries()
   private var groups = new Array[GroupChanges](0)
   private var changed = 0L
   private var removed = 0L
   private var noted = 0
   private var changedBytes = 0L
+  private var notedBytes = 0L
+  // The entry of the database that a scan gave last.
+  private var scannedGroup = NoGroup
+  private var scannedKey: Array[Byte] = _
   // Numbers of entries: in the database by group, in the database in all, and in all with the
   // changes.
   private var stored = new Array[Long](0)
@@ -36,6 +41,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   /** Tells that a group has so many more entries in the database. */
   def restored(group: Int, count: Long): Unit = {
     filter.forget(group)
+    recent.clear()
     addStored(group, count)
     committed += count
     entries += count
@@ -46,8 +52,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     if (PendingChange.isChange(change)) change.value
     else if (change eq PendingChange.Absent) null
     else {
-      val value =
-        if (filter.excludes(group, key)) null else database.get(family.id, group, key)
+      val value = if (filter.excludes(group, key)) null else storedValue(group, key)
       if (value == null) missed(group)
       if (change == null) note(group, key, value != null)
       value
@@ -72,8 +77,14 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       else if (change ne PendingChange.Absent)
         if (filter.excludes(groups(i), keys(i))) note(groups(i), keys(i), present = false)
         else {
-          asked(stored) = i
-          stored += 1
+          val written = recent.get(groups(i), keys(i))
+          if (written == null) {
+            asked(stored) = i
+            stored += 1
+          } else {
+            values(i) = written.value
+            if (change == null) note(groups(i), keys(i), written.value != null)
+          }
         }
       i += 1
     }
@@ -131,6 +142,14 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     } else if (change == null) note(group, key, present = false)
   }
 
+  /** Takes note that a scan has given an entry that the database has. It is often removed next, and
+    * then need not be looked up.
+    */
+  def scanned(group: Int, key: Array[Byte]): Unit = {
+    scannedGroup = group
+    scannedKey = key
+  }
+
   /** The changes in a range. A bound that is null is no bound. */
   def range(
       group: Int,
@@ -159,13 +178,20 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       }
     }
 
-  def close(): Unit = filter.close()
+  def close(): Unit = {
+    filter.close()
+    recent.clear()
+  }
 
   def changesCommitted(): Unit = {
     committed = entries
     groups.indices.foreach { group =>
       if (groups(group) != null) addStored(group, groups(group).added)
     }
+    if (family.layout == Layout.Point && changed > 0)
+      // Notes come with the changes. Where they are most of it, they are not worth their memory.
+      if (notedBytes > changedBytes) recent.clear()
+      else recent.add(groups, changedBytes + notedBytes)
     rollback()
   }
 
@@ -175,6 +201,8 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     removed = 0
     noted = 0
     changedBytes = 0
+    notedBytes = 0
+    scanned(NoGroup, null)
     groups = new Array[GroupChanges](0)
   }
 
@@ -196,11 +224,22 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =
     if (known != null) known.existed
+    else if (group == scannedGroup && Arrays.equals(key, scannedKey)) true
     else {
-      val found = !filter.excludes(group, key) && database.contains(family.id, group, key)
+      val found = !filter.excludes(group, key) && isStored(group, key)
       if (!found) missed(group)
       found
     }
+
+  private def storedValue(group: Int, key: Array[Byte]): Array[Byte] = {
+    val written = recent.get(group, key)
+    if (written == null) database.get(family.id, group, key) else written.value
+  }
+
+  private def isStored(group: Int, key: Array[Byte]): Boolean = {
+    val written = recent.get(group, key)
+    if (written == null) database.contains(family.id, group, key) else written.value != null
+  }
 
   private def missed(group: Int): Unit =
     if (isFiltered) filter.missed(group, if (group < stored.length) stored(group) else 0)
@@ -218,10 +257,13 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     if (notesLookups && noted < MaxNotes) {
       changesOf(group).put(key, if (present) PendingChange.Present else PendingChange.Absent)
       noted += 1
+      notedBytes += key.length + Overhead
     }
 }
 
 private[rocksdb] object FamilyChanges {
+
+  private final val NoGroup = -1
 
   /** The bytes that a change takes besides its key and value. */
   private final val Overhead = 90

@@ -6,14 +6,19 @@ import keystate.backend.{Entry, EntryIterator, BytewiseOrder}
 
 /** The database's entries in a range, merged with the open transaction's changes. If both have a
   * key, the change counts.
+  *
+  * @param onGiven
+  *   is told of each entry of the database when it is given
   */
 private[rocksdb] final class MergedScan(
     stored: DatabaseCursor,
     changes: ChangesCursor,
     reverse: Boolean,
     checkOpen: () => Unit
-) extends EntryIterator {
+)(onGiven: Array[Byte] => Unit)
+    extends EntryIterator {
   private var upcoming: Entry = _
+  private var isStored = false
   private var sought = false
   private var closed = false
 
@@ -29,6 +34,7 @@ private[rocksdb] final class MergedScan(
   override def next(): Entry = {
     if (!hasNext) throw new NoSuchElementException
     sought = false
+    if (isStored) onGiven(upcoming.key)
     upcoming
   }
 
@@ -42,7 +48,8 @@ private[rocksdb] final class MergedScan(
     var entry: Entry = null
     while (entry == null && (stored.key != null || changes.key != null)) {
       val order = compare()
-      if (order < 0) {
+      isStored = order < 0
+      if (isStored) {
         entry = new Entry(stored.key, stored.value)
         stored.advance()
       } else {

@@ -3,12 +3,12 @@ package keystate.backend.rocksdb
 import org.rocksdb.{Cache, HyperClockCache, WriteBufferManager}
 import org.slf4j.LoggerFactory
 
-import keystate.backend.filter.FilterMemory
+import keystate.backend.HeapBudget
 
 /** The memory that all stores of a JVM share. It has one block cache, which also holds RocksDB's
-  * indexes and filters, one budget for write buffers, which is part of the cache's, and one for the
-  * filters of new keys. It exists as long as a store has it open. For that long the sizes of the
-  * first store hold.
+  * indexes and filters, one budget for write buffers, which is part of the cache's, and two on the
+  * heap: for the filters of new keys and for recent entries. It exists as long as a store has it
+  * open. For that long the sizes of the first store hold.
   */
 private[keystate] final class SharedMemory private (private[rocksdb] val size: RocksDBConfig)
     extends AutoCloseable {
@@ -20,7 +20,10 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   // Filters are on the heap: if native memory were used after a close, a stored key could seem to be
   // new. So their share is also bounded by the heap's size.
   private val filterBytes = Math.min(size.memoryBytes / 4, Runtime.getRuntime.maxMemory / 16)
-  val filters = new FilterMemory(filterBytes)
+  val filters = new HeapBudget(filterBytes)
+
+  // Not a part of the memory: it is there to spare calls into it. As large as the filters' share.
+  val recent = new HeapBudget(filterBytes)
 
   // An eighth of the memory is left for what is not in the cache: buffers of compactions, and what
   // the C library takes beyond what it is asked for.

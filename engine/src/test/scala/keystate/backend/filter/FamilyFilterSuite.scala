@@ -7,11 +7,13 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.HeapBudget
+
 class FamilyFilterSuite extends AnyFunSuite {
 
   /** A family of which the filter is asked as a backend asks it. */
   private class Family(bytes: Long = 1L << 20) {
-    val share: FilterMemory.Share = new FilterMemory(bytes).share()
+    val share: HeapBudget.Share = new HeapBudget(bytes).share()
     val stored = mutable.Map.empty[Int, mutable.Set[Long]].withDefault(_ => mutable.Set.empty)
     // The groups that were read, in this order.
     val read = mutable.Buffer.empty[Int]
@@ -110,7 +112,7 @@ class FamilyFilterSuite extends AnyFunSuite {
   }
 
   test("the memory is a bound, shared by all; what is full still helps, or is forgotten") {
-    val memory = new FilterMemory(20000)
+    val memory = new HeapBudget(20000)
     val shares = Seq.fill(2)(memory.share())
     val filters = shares.map(share => new FamilyFilter(share, (_, _) => ()))
     filters.foreach(filter => (1 to 5000).foreach(_ => filter.missed(1, 5000)))
@@ -137,7 +139,7 @@ class FamilyFilterSuite extends AnyFunSuite {
   }
 
   test("a group that could not be read is not known, and takes nothing") {
-    val share = new FilterMemory(1L << 20).share()
+    val share = new HeapBudget(1L << 20).share()
     var fails = true
     val filter = new FamilyFilter(
       share,
@@ -156,7 +158,7 @@ class FamilyFilterSuite extends AnyFunSuite {
   }
 
   test("memory goes back when a group is forgotten, a family closed, and a store closed") {
-    val memory = new FilterMemory(10000)
+    val memory = new HeapBudget(10000)
     val share = memory.share()
     def known(group: Int) = {
       val filter = new FamilyFilter(share, (_, _) => ())

@@ -1,19 +1,21 @@
-package keystate.backend.filter
+package keystate.backend
 
 import java.util.concurrent.atomic.AtomicLong
 
-/** The bytes that filters may take, shared by all stores of a JVM. Any thread may use it. */
-private[keystate] final class FilterMemory(bytes: Long) {
+/** The bytes of the heap that something may take, shared by all stores of a JVM. Any thread may use
+  * it.
+  */
+private[keystate] final class HeapBudget(bytes: Long) {
   private val free = new AtomicLong(bytes)
 
   /** What one store has of it. */
-  def share(): FilterMemory.Share = new FilterMemory.Share(free)
+  def share(): HeapBudget.Share = new HeapBudget.Share(free)
 }
 
-private[keystate] object FilterMemory {
+private[keystate] object HeapBudget {
 
-  /** The bytes of one store's filters. It is used by one thread at a time. */
-  final class Share private[FilterMemory] (free: AtomicLong) extends AutoCloseable {
+  /** The bytes that one store has of it. It is used by one thread at a time. */
+  final class Share private[HeapBudget] (free: AtomicLong) extends AutoCloseable {
     private var taken = 0L
     private var closed = false
 

@@ -10,9 +10,10 @@ val versions: Map[String, String] = {
 }
 
 /** The supported minor lines of Spark in order, each with the release that is compiled against. */
-val sparks = versions("sparks").split(' ').toSeq
-  .sortBy(_.split('.')(1).toInt)
-  .map(v => v.split('.').take(2).mkString(".") -> v)
+val sparks: Seq[(String, String)] = {
+  val releases = versions("sparks").split(' ').toSeq.sortBy(_.split('.')(1).toInt)
+  releases.map(v => v.split('.').take(2).mkString(".") -> v)
+}
 val lines = sparks.map(_._1)
 val defaultLine = versions("sparks").split('.').take(2).mkString(".")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -46,7 +45,6 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Djava.io.tmpdir=.",
 }
 TO_THE_END = json.dumps({"availableNow": True})
-ENDLESS = json.dumps({"processingTime": "0 seconds"})
 #: How long a spot machine that is told to go has.
 GRACE_S = 3
 
@@ -114,36 +112,3 @@ def test_executors_come_and_go(cluster: Standalone, shipment: Shipped, tmp_path:
     # An executor that was killed leaves nothing either.
     stays.wait_for(lambda: not list((tmp_path / "local" / HOSTS[0]).rglob("*keystate*")), 30)
     stays.wait_for(lambda: not list((tmp_path / "work" / HOSTS[0]).iterdir()), 30)
-
-
-@pytest.mark.skipif("SLOW" not in os.environ, reason="waits for executors to be idle; set SLOW=1")
-def test_dynamic_allocation(cluster: Standalone, shipment: Shipped, tmp_path: Path) -> None:
-    """Executors go when they are idle, and others come when there is work again."""
-    expected = accounts.make_input(tmp_path, seed=1)
-    files = sorted((tmp_path / "input").iterdir())
-    later = tmp_path / "later"
-    later.mkdir()
-    half = accounts.FILES // 2
-    for path in files[half:]:
-        path.rename(later / path.name)
-    settings = {
-        "spark.dynamicAllocation.enabled": "true",
-        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
-        "spark.dynamicAllocation.minExecutors": "1",
-        "spark.dynamicAllocation.executorIdleTimeout": "1s",
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "100ms",
-    }
-
-    def executors() -> int:
-        return sum(len(worker.executors()) for worker in cluster.workers)
-
-    with submitted(cluster, shipment, tmp_path, 2, ENDLESS, **settings) as driver:
-        for count in (half, accounts.FILES):
-            driver.wait_for(lambda: executors() == 2)
-            driver.wait_for(lambda n=count: committed(tmp_path) == n)
-            driver.wait_for(lambda: executors() == 1)
-            for path in later.iterdir():
-                path.rename(tmp_path / "input" / path.name)
-    assert accounts.emitted(tmp_path) == expected
-    assert accounts.is_whole(tmp_path)

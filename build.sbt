@@ -131,7 +131,13 @@ val common = Seq(
   // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time.
   Test / javaOptions ++=
     nativeOptions ++
-      Seq("-Xmx3g", "-Xss4m", "-XX:TieredStopAtLevel=1", s"-Djava.io.tmpdir=$temporary"),
+      Seq(
+        "-Xmx3g",
+        "-Xss4m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        s"-Djava.io.tmpdir=$temporary"
+      ),
   Test / testOptions ++= Seq(
     Tests.Setup(() => IO.createDirectory(temporary)),
     Tests.Argument(TestFrameworks.ScalaTest, "-oD")

@@ -39,7 +39,7 @@ def _options() -> str:
 
 
 #: Most code of a test runs a few times: to optimize it takes a fifth of all CPU time.
-OPTIONS = f"{_options()} -XX:TieredStopAtLevel=1"
+OPTIONS = f"{_options()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 
 #: For the environment of a program that makes a session.

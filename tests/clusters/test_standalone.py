@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import time
@@ -76,6 +77,7 @@ def submitted(
     return Started(command, folder / "driver.log", **ALONE)
 
 
+@pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: takes two minutes of CPU")
 def test_executors_come_and_go(cluster: Standalone, shipment: Shipped, tmp_path: Path) -> None:
     """One is killed; a worker is told to go, as spot machines are, and dies; a rescale follows."""
     seed = random.randrange(10**9)

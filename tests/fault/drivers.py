@@ -175,7 +175,7 @@ def standalone(
         log = folder / f"{kind}-{host}.log"
         told = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": host}
         told["SPARK_LOCAL_DIRS"] = str(folder / "local" / host)
-        told["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1"
+        told["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         return processes.enter_context(Started(command, log, **told, **environment))
 
     with contextlib.ExitStack() as processes:

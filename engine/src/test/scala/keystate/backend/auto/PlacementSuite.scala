@@ -26,12 +26,12 @@ class PlacementSuite extends AnyFunSuite {
     var left, returned, stopped = 0
     for (round <- 0 until 200) withClue(s"seed $seed, round $round: ") {
       val random = new Random(seed + round)
-      val share = 1L + random.nextInt(5000)
+      val share = 1L + random.nextInt(1000)
       var placement = Placement[Int]()
       for (_ <- 1 to 200) {
         val store = random.nextInt(1 + random.nextInt(12))
         // Sizes of their own, so that there is one largest store.
-        val bytes = random.nextInt(60) * 12L + store
+        val bytes = random.nextInt(if (random.nextInt(10) < 7) 3 else 60) * 12L + store
         val before = placement.stores
         random.nextInt(8) match {
           case 0 =>

@@ -38,7 +38,7 @@ class AutoProviderSuite extends KeyGroupStateStoreProviderSuite {
       assert(custom(metrics, "keystateStoresOnDisk") == 1 && custom(metrics, "keystateMoves") == 1)
       assert(metrics.numKeys == 2)
       val reader = provider.getReadStore(2)
-      assert(pairs(reader.iterator()) == Seq(("0", 1L) -> 7, ("1", 1L) -> 7))
+      assert(pairs(reader.iterator()).toMap == Map(("0", 1L) -> 7, ("1", 1L) -> 7))
       reader.release()
     }
   }

@@ -47,8 +47,8 @@ class AutoProviderSuite extends KeyGroupStateStoreProviderSuite {
     withProvider(newProvider(hadoop = Map(Settings.HeapShare.key -> "0.5"))) { idle =>
       commit(idle, 0)
       assert(!idle.versions.isOnDisk)
-      withProvider(newProvider())(commit(_, 0))
       val open = idle.getStore(1)
+      withProvider(newProvider())(commit(_, 0))
       idle.doMaintenance()
       assert(!idle.versions.isOnDisk)
       open.abort()

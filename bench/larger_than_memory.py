@@ -116,8 +116,8 @@ def write_batches(spark: SparkSession, folder: Path, keys: int, batch: int, upda
         shutil.rmtree(made)
 
 
-def run(spark: SparkSession, build: Build, folder: Path, keys: int) -> list[float]:
-    """Seconds that each batch of the files in FOLDER/input took."""
+def run(spark: SparkSession, build: Build, folder: Path, keys: int) -> list[Any]:
+    """The progress of each batch of the files in FOLDER/input."""
     rows = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1)
     query = (
         build(rows.parquet(str(folder / "input")))
@@ -137,7 +137,7 @@ def run(spark: SparkSession, build: Build, folder: Path, keys: int) -> list[floa
     progress = [p for p in query.recentProgress if p.numInputRows]
     held = progress[-1].stateOperators[0].numRowsTotal
     assert held == keys, f"{held:,} keys are held instead of {keys:,}"
-    return [p.durationMs["triggerExecution"] / 1000 for p in progress]
+    return progress
 
 
 def tell(progress: list[Any], told: int) -> int:
@@ -166,7 +166,8 @@ def measured(
             "processes_mb": Peak(lambda: memory(os.getpid()), 1),
         }
         take(work / "input", folder)
-        batches = run(spark, build, folder, keys)
+        progress = run(spark, build, folder, keys)
+        batches = [p.durationMs["triggerExecution"] / 1000 for p in progress]
         query = Query(spark, folder, contender, keys)
         restarts = {}
         for name, partitions in (("restart_s", CORES), ("rescale_s", 2 * CORES)):

@@ -13,6 +13,7 @@ from keystate.async_functions import (
     FixedDelayRetryStrategy,
 )
 from keystate.backends import (
+    AutoStateBackend,
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     FsStateBackend,
@@ -115,6 +116,7 @@ __all__ = [
     "AppendingState",
     "AsyncKeyedProcessFunction",
     "AsyncRetryStrategy",
+    "AutoStateBackend",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",

@@ -89,6 +89,35 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         }
 
 
+@dataclass(frozen=True)
+class AutoStateBackend(StateBackend):
+    """Working state on the executors' heap while there is room, else in RocksDB.
+
+    Attributes:
+        heap_share: how much of an executor's heap state may take before the largest stores move to
+            RocksDB, between 0 and 1; 0.4 if None.
+        rocksdb: how stores are kept that have moved.
+    """
+
+    heap_share: float | None = None
+    rocksdb: EmbeddedRocksDBStateBackend = EmbeddedRocksDBStateBackend()
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError for values out of bounds."""
+        if self.heap_share is not None and not 0 < self.heap_share < 1:
+            raise ConfigurationError(
+                f"heap_share must be between 0 and 1, got {self.heap_share}",
+                code="KEYSTATE_BAD_SETTING",
+            )
+
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that choose this backend."""
+        conf = self.rocksdb.conf() | {"spark.keystate.backend": "auto"}
+        if self.heap_share is not None:
+            conf["spark.keystate.auto.heapShare"] = str(self.heap_share)
+        return conf
+
+
 class CustomStateBackend(StateBackend):
     """A backend of your own, by the name of a class in a jar of the session.
 

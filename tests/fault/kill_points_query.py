@@ -34,6 +34,7 @@ def main() -> None:
     builder = (
         sessions.builder(master, 2)
         .config("spark.keystate.backend", backend)
+        .config("spark.keystate.auto.heapShare", "1e-9")
         .config(FORMAT_KEY, checkpoint_format)
     )
     spark = keystate.configure(faults.configure(builder, Path(folder, "plan"))).getOrCreate()

@@ -241,6 +241,8 @@ def main() -> None:
     builder = (
         sessions.builder(master, partitions)
         .config("spark.keystate.backend", backend)
+        # With `auto`: as much as some of the stores have.
+        .config("spark.keystate.auto.heapShare", "1e-5")
         .config("spark.sql.session.timeZone", "UTC")
         .config(FORMAT_KEY, version)
     )

@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("KILLS", "50"))
 @pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: half an hour for each format")
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_soak(spark: Any, settings: Callable[..., None], version: str, tmp_path: Path) -> None:
-    """Executors and drivers are killed; each restart has other partitions and the other backend."""
+    """Executors and drivers are killed; each restart has other partitions and another backend."""
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -41,7 +41,7 @@ def test_soak(spark: Any, settings: Callable[..., None], version: str, tmp_path:
         time.sleep(rng.uniform(0, 1.5))
 
     while sum(kills.values()) < KILLS:
-        backend = ("hashmap", "rocksdb")[kills["driver"] % 2]
+        backend = ("hashmap", "rocksdb", "auto")[kills["driver"] % 3]
         log = tmp_path / f"driver{kills['driver']}.log"
         arguments = (tmp_path, partitions[-1], CLUSTER, backend, version)
         with Driver("soak_query.py", log, *arguments) as driver:

@@ -26,7 +26,8 @@ from tests.fuzz.program import Generator, Program, State
 
 SETTINGS: dict[str, tuple[str | None, ...]] = {
     "spark.sql.shuffle.partitions": ("1", "2", "3", "5"),
-    "spark.keystate.backend": ("hashmap", "rocksdb"),
+    "spark.keystate.backend": ("hashmap", "rocksdb", "auto"),
+    "spark.keystate.auto.heapShare": (None, "1e-9", "1e-7"),
     "spark.keystate.worker.maxCachedKeys": (None, "2", "3"),
     "spark.keystate.worker.inlineEntries": (None, "0", "2"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": (None, "3", "7"),

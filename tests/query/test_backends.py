@@ -10,6 +10,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
+    AutoStateBackend,
     ConfigurationError,
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -24,6 +25,8 @@ from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 HEAP, ROCKSDB = HashMapStateBackend(), EmbeddedRocksDBStateBackend(memory_mb=32)
+#: No state fits on the heap, so each store moves in its first micro-batch.
+AUTO = AutoStateBackend(1e-9, ROCKSDB)
 CUSTOM = CustomStateBackend("keystate.backend.heap.HeapStateBackendFactory")
 
 
@@ -73,7 +76,7 @@ def test_a_query_changes_its_backend_and_its_parallelism(
     settings(**{FORMAT_KEY: checkpoint_format})
     rng, model = random.Random(7), Model()
     fed = stream("key long, x long")
-    runs = [(HEAP, 3), (ROCKSDB, 3), (ROCKSDB, 2), (HEAP, 2), (CUSTOM, 4), (ROCKSDB, 4)]
+    runs = [(HEAP, 3), (ROCKSDB, 3), (AUTO, 2), (HEAP, 2), (CUSTOM, 4), (ROCKSDB, 4), (AUTO, 4)]
     for backend, partitions in runs:
         settings(**backend.conf(), **{"spark.sql.shuffle.partitions": str(partitions)})
         rows = [(rng.randrange(25), rng.randrange(1000)) for _ in range(120)]
@@ -84,18 +87,24 @@ def test_a_query_changes_its_backend_and_its_parallelism(
         )
         got = [(r.key, r.last, r.all, [tuple(e) for e in r.sorted]) for r in emitted]
         assert sorted(map(repr, got)) == sorted(map(repr, expected)), (backend, partitions)
+        last = fed.progress[-1].stateOperators[0].customMetrics
+        assert (last["keystateMoves"] > 0) == (backend is AUTO)
+        # By the end of a batch in which it changed, a store has moved.
+        on_disk = {ROCKSDB: partitions, AUTO: partitions}.get(backend, 0)
+        assert last["keystateStoresOnDisk"] == on_disk
 
 
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"spark.keystate.backend": "floppy"}, "'hashmap', 'rocksdb', or a class.*no such class"),
+        ({"spark.keystate.backend": "floppy"}, "'rocksdb', or a class.*no such class"),
         (CustomStateBackend("java.lang.String").conf(), "not a StateBackendFactory"),
         (
             ROCKSDB.conf() | {"spark.keystate.rocksdb.memoryMB": "0"},
             "KEYSTATE_BAD_SETTING.*memoryMB is .0., and must be a whole",
         ),
         (ROCKSDB.conf() | {"spark.keystate.rocksdb.memory": "1"}, "is not a setting"),
+        (AUTO.conf() | {"spark.keystate.auto.share": "1"}, "auto.share is not a setting"),
     ],
 )
 def test_a_bad_backend_fails_the_query_at_its_start(
@@ -105,8 +114,8 @@ def test_a_bad_backend_fails_the_query_at_its_start(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    for key in ("spark.keystate.rocksdb.memoryMB", "spark.keystate.rocksdb.memory"):
-        spark.conf.unset(key)
+    for key in ("rocksdb.memoryMB", "rocksdb.memory", "auto.share"):
+        spark.conf.unset(f"spark.keystate.{key}")
     settings(**conf)
     fed = stream("key long, x long")
     fed.feed([(1, 2)])
@@ -130,7 +139,12 @@ def test_backends_are_plain_configuration() -> None:
         "spark.keystate.backend.option.path": "/a",
         "spark.keystate.backend.option.size": "3",
     }
-    for one in (HEAP, backend, custom):
+    auto = AutoStateBackend(0.25, backend)
+    assert auto.conf() == backend.conf() | {
+        "spark.keystate.backend": "auto",
+        "spark.keystate.auto.heapShare": "0.25",
+    }
+    for one in (HEAP, backend, auto, custom):
         assert pickle.loads(pickle.dumps(one)) == one
         assert hash(pickle.loads(pickle.dumps(one))) == hash(one)
     assert custom != CustomStateBackend("com.example.Mine")
@@ -151,3 +165,9 @@ def test_backends_are_plain_configuration() -> None:
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         EmbeddedRocksDBStateBackend(**options)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.5])
+def test_a_bad_share_of_the_heap_is_refused(share: float) -> None:
+    with pytest.raises(ConfigurationError, match="heap_share must be between 0 and 1"):
+        AutoStateBackend(share)

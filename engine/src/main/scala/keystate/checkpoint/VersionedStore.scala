@@ -5,10 +5,16 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.immutable.VectorMap
 
+import org.slf4j.LoggerFactory
+
 import keystate.backend.{
   Change,
+  ChangeSink,
   KeyedStateBackend,
   Layout,
+  MoveNeeded,
+  MovesStores,
+  ReplaceableBackend,
   RestoresFromFiles,
   RunFormat,
   StateBackendFactory,
@@ -52,6 +58,11 @@ import keystate.version.{
   * A version file carries all inline runs, so it needs no other version file. When they grow above
   * `InlineLimit`, the older ones become a run file.
   *
+  * The factory may want another kind of backend for the store (see [[MovesStores]]). Then the version
+  * is loaded again, into that: when no transaction is open, by `load` or `moveIfDue`, or when the
+  * load itself turns out to be too large for the first kind. What is loaded on demand may turn out so
+  * amid a transaction, whose changes the next backend then gets too.
+  *
   * One thread at a time, except for `maintain` and `cancelMaintenance`.
   */
 final class VersionedStore(
@@ -72,7 +83,19 @@ final class VersionedStore(
       val manifest: Manifest,
       val backend: KeyedStateBackend,
       val later: Option[OnDemandLoad]
-  )
+  ) {
+
+    /** The backend that has the entries, which may change while `backend` stays. */
+    def present: KeyedStateBackend = backend match {
+      case replaceable: ReplaceableBackend => replaceable.current
+      case other => other
+    }
+  }
+
+  private val mover: Option[MovesStores] = backends match {
+    case moves: MovesStores => Some(moves)
+    case _ => None
+  }
 
   @volatile private var loaded: Loaded = _
   // Those of the open transaction. The manifest has those that were committed.
@@ -81,6 +104,7 @@ final class VersionedStore(
   private var lastLoad = LoadStatistics(0, 0)
   private var lastCommit = CommitStatistics(0, 0, 0, RequestCounts.Zero)
   private var requestsTold = RequestCounts.Zero
+  private var moveCount = 0L
 
   // Of the backend that was made last. Also read by the thread of the maintenance.
   @volatile private var takesSst = false
@@ -99,6 +123,12 @@ final class VersionedStore(
   def commitStatistics: CommitStatistics = lastCommit
   def compactions: Long = compaction.finished
 
+  /** Whether the entries are in files on this machine, as RocksDB has them. */
+  def isOnDisk: Boolean = takesSst
+
+  /** How often the store has moved to another kind of backend. */
+  def moves: Long = moveCount
+
   /** Makes a version the working copy. If it is loaded already, it is not read again: changes that
     * were neither committed nor rolled back are undone. Else it is read from storage.
     */
@@ -111,10 +141,19 @@ final class VersionedStore(
     } else if (version == 0) loadEmpty(0)
     else {
       unload()
-      val start = System.nanoTime
-      open(VersionFinder.read(storage, location, version, id, settings.partitions))
-      lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
+      timed(open(VersionFinder.read(storage, location, version, id, settings.partitions)))
     }
+    moveIfDue()
+  }
+
+  /** Moves the store into another kind of backend, if its factory wants that. No transaction may be
+    * open. If this throws, nothing is loaded.
+    */
+  def moveIfDue(): Unit = if (isLoaded) mover.flatMap(_.beginMove()).foreach { reason =>
+    tellOfMove(reason)
+    val version = manifest
+    unload()
+    timed(open(version))
   }
 
   /** Throws if the loaded version was written for another number of hash partitions: then it has
@@ -230,11 +269,12 @@ final class VersionedStore(
     try {
       val next = nextManifest(base, newest, id)
       val versionBytes = VersionFile.write(storage, location, next)
-      backend match {
+      current.present match {
         case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
         case other => other.changesCommitted()
       }
       loaded = new Loaded(next, backend, current.later)
+      mover.foreach(_.report(current.present, next.numKeys))
       tellOfCommit(start, base, next, versionBytes)
       next
     } finally
@@ -298,7 +338,10 @@ final class VersionedStore(
     }
 
   /** Forgets what is loaded without closing its backend, because somebody still works with that. */
-  def abandon(): Unit = loaded = null
+  def abandon(): Unit = {
+    loaded = null
+    mover.foreach(_.unloaded())
+  }
 
   /** A version's manifest. It does not matter what is loaded. */
   def readManifest(version: Long, id: Option[String]): Manifest =
@@ -347,7 +390,9 @@ final class VersionedStore(
   private def unload(): Unit = {
     val previous = loaded
     loaded = null
-    if (previous != null) previous.backend.close()
+    if (previous != null)
+      try previous.backend.close()
+      finally mover.foreach(_.unloaded())
   }
 
   private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
@@ -361,17 +406,79 @@ final class VersionedStore(
     if (owned != manifest.groups)
       throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
 
+    val (backend, later) =
+      try loadInto(newBackend(manifest), manifest)
+      catch {
+        case e: MoveNeeded =>
+          tellOfMove(e.getMessage)
+          loadInto(newBackend(manifest), manifest)
+      }
+    val inUse =
+      if (mover.isEmpty || later.isEmpty) backend else new ReplaceableBackend(backend, replace)
+    loaded = new Loaded(manifest, inUse, later)
+    resetFamilies()
+    mover.foreach(_.report(backend, manifest.numKeys))
+  }
+
+  private def newBackend(manifest: Manifest): KeyedStateBackend = {
     val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
     takesSst = backend.isInstanceOf[RestoresFromFiles]
-    val later =
-      try loader.into(backend, manifest)
-      catch {
-        case e: Throwable =>
-          backend.close()
-          throw e
+    backend
+  }
+
+  private def loadInto(
+      backend: KeyedStateBackend,
+      manifest: Manifest
+  ): (KeyedStateBackend, Option[OnDemandLoad]) =
+    try backend -> loader.into(backend, manifest)
+    catch {
+      case e: Throwable =>
+        backend.close()
+        mover.foreach(_.unloaded())
+        throw e
+    }
+
+  /** Another backend with what this one has, changes of the open transaction included. This one is
+    * closed before the other is loaded, so that memory is never needed for both.
+    */
+  private def replace(backend: KeyedStateBackend, cause: MoveNeeded): KeyedStateBackend = {
+    if (!isLoaded || (current.present ne backend))
+      throw new IllegalStateException(s"the state backend of $location was given up")
+    tellOfMove(cause.getMessage)
+    orUnload(withChanges(backend))
+  }
+
+  private def withChanges(backend: KeyedStateBackend): KeyedStateBackend = {
+    val changes = Vector.newBuilder[Change]
+    backend.writeChanges(ChangeSink.ofChanges(changes += _))
+    backend.close()
+    val (next, later) = loadInto(newBackend(manifest), manifest)
+    try {
+      val kept = families.map(_.id).toSet
+      manifest.families.map(_.id).filterNot(kept).foreach(next.drop)
+      families.foreach(next.register)
+      changes.result().foreach {
+        case Change(family, group, key, null) => next.remove(family, group, key)
+        case Change(family, group, key, value) => next.put(family, group, key, value)
       }
-    loaded = new Loaded(manifest, backend, later)
-    resetFamilies()
+    } catch {
+      case e: Throwable =>
+        next.close()
+        throw e
+    }
+    loaded = new Loaded(manifest, this.backend, later)
+    next
+  }
+
+  private def tellOfMove(reason: String): Unit = {
+    moveCount += 1
+    log.info("The state of {} {}", location: Any, reason)
+  }
+
+  private def timed(load: => Unit): Unit = {
+    val start = System.nanoTime
+    load
+    lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
   }
 
   private def resetFamilies(): Unit = {
@@ -429,6 +536,7 @@ final class VersionedStore(
 }
 
 private object VersionedStore {
+  private val log = LoggerFactory.getLogger(classOf[VersionedStore])
 
   /** The most bytes of inline runs in a version file. */
   final val InlineLimit = 64L * 1024

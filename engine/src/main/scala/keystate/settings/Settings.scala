@@ -56,6 +56,7 @@ object Settings {
 
   val MaxParallelism: Setting[Int] = of("spark.keystate.maxParallelism")
   val Backend: Setting[String] = of("spark.keystate.backend")
+  val HeapShare: Setting[Double] = of("spark.keystate.auto.heapShare")
   val RocksDBMemoryMB: Setting[Int] = of("spark.keystate.rocksdb.memoryMB")
   val RocksDBWriteBufferRatio: Setting[Double] = of("spark.keystate.rocksdb.writeBufferRatio")
   val RocksDBPredefinedOptions: Setting[String] = of("spark.keystate.rocksdb.predefinedOptions")

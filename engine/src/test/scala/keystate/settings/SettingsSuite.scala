@@ -20,6 +20,7 @@ class SettingsSuite extends AnyFunSuite {
     val wrong = Seq(
       "maxParallelism" -> Seq("0", "40000", "many", ""),
       "backend" -> Seq(" "),
+      "auto.heapShare" -> Seq("0", "1", "half"),
       "rocksdb.memoryMB" -> Seq("0", "-1", "much", "1.5"),
       "rocksdb.writeBufferRatio" -> Seq("0", "1", "half"),
       "rocksdb.predefinedOptions" -> Seq("FAST", "default"),

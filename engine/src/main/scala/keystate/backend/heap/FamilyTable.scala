@@ -11,7 +11,8 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   // Groups that are not loaded yet, which have no table; null if there are none.
   private var awaited: AwaitedGroups = _
 
-  def count: Long = tables.map(_.size.toLong).sum + (if (awaited == null) 0 else awaited.count)
+  def entriesHeld: Long = tables.map(_.size.toLong).sum
+  def count: Long = entriesHeld + (if (awaited == null) 0 else awaited.count)
   def count(group: Int): Long =
     if (groups(group) != null) groups(group).size.toLong
     else if (awaited != null) awaited.count(group)
@@ -66,9 +67,13 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     groups(group)
   }
 
-  /** Loads the entries of the source's groups when one of them is asked for. */
-  def loadOnDemand(source: GroupSource): Unit = awaited =
-    new AwaitedGroups(family, source, groups.length)
+  /** Loads the entries of the source's groups when one of them is asked for.
+    *
+    * @param guard
+    *   is told of what is loaded and not part of this table yet
+    */
+  def loadOnDemand(source: GroupSource, guard: LoadGuard): Unit = awaited =
+    new AwaitedGroups(family, source, groups.length, guard)
 
   /** The group's table; null if it has no entries. */
   private def loadedTable(group: Int): KeyGroupTable = {

@@ -17,7 +17,12 @@ import keystate.backend.{
   * Changes are made in place. A transaction's undo log gives the next run its content and rolls an
   * aborted transaction back, so neither costs more than the number of changed entries.
   */
-final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with LoadsOnDemand {
+final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadGuard)
+    extends KeyedStateBackend
+    with LoadsOnDemand {
+
+  def this(maxParallelism: Int) = this(maxParallelism, LoadGuard.None)
+
   private val tables = new FamilyTables(new FamilyTable(_, maxParallelism))
   private val sources = mutable.Buffer.empty[GroupSource]
 
@@ -50,6 +55,8 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with
     tables(family).remove(group, key)
 
   override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
+    private var untold = 0
+
     override def add(
         family: Int,
         group: Int,
@@ -62,12 +69,20 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with
     ): Unit = {
       val table = tables(family).madeTable(group, expected)
       table.load(key, keyStart, keyLength, value, valueStart, valueLength)
+      untold += 1
+      if (untold == LoadGuard.Interval) {
+        untold = 0
+        guard.loading(memoryUsed, entriesHeld)
+      }
     }
   }
 
   override def loadOnDemand(family: Int, source: GroupSource): Unit = {
     sources += source
-    tables(family).loadOnDemand(source)
+    tables(family).loadOnDemand(
+      source,
+      (bytes, entries) => guard.loading(memoryUsed + bytes, entriesHeld + entries)
+    )
   }
 
   override def scan(
@@ -89,6 +104,9 @@ final class HeapStateBackend(maxParallelism: Int) extends KeyedStateBackend with
   override def count(family: Int, group: Int): Long = tables(family).count(group)
 
   override def memoryUsed: Long = tables.all.map(_.bytes).sum
+
+  /** How many entries are on the heap: those that are not loaded yet are not. */
+  private[backend] def entriesHeld: Long = tables.all.map(_.entriesHeld).sum
 
   override def writeChanges(sink: ChangeSink): Unit =
     tables.all.foreach(_.writeChanges(sink))

@@ -35,7 +35,8 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
   private var changed = 0
 
   override def size: Int = count
-  override def bytes: Long = recordBytes + count * SlotBytes
+  // A table without entries has its first slots for nothing.
+  override def bytes: Long = recordBytes + 8L * (slots.length - InitialCapacity)
   override def changeCount: Int = changed
 
   override def get(key: Array[Byte]): Array[Byte] = {
@@ -345,8 +346,6 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
 
 private[heap] object PointTable {
   private final val InitialCapacity = 8
-  // How many bytes an entry takes in the hash table on average, free slots included.
-  private final val SlotBytes = 14L
   // How many bytes of garbage are not worth a copy of the rest.
   private final val LittleGarbage = 1024
   private val NoAddresses = Array.emptyIntArray

@@ -100,6 +100,9 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
 private[heap] object SortedTable {
   type SortedEntries = TreeMap[Array[Byte], Array[Byte]]
 
+  /** Bytes that a key with entries takes in a hash table, with its sorted map but without itself. */
+  private[heap] final val KeyOverhead = 100
+
   /** Stands in the undo log for "there was no entry"; compared by reference. */
   private val Absent = new Array[Byte](0)
 }
@@ -123,9 +126,12 @@ private[heap] final class OrderedTable extends SortedTable {
   * entries has no map.
   */
 private[heap] final class GroupedTable extends SortedTable {
-  import SortedTable.SortedEntries
+  import SortedTable.{KeyOverhead, SortedEntries}
 
   private val byKey = new BytesMap[SortedEntries]
+  private var keyBytes = 0L
+
+  override def bytes: Long = super.bytes + keyBytes
 
   override def get(key: Array[Byte]): Array[Byte] = {
     val entries = entriesOf(key)
@@ -139,6 +145,7 @@ private[heap] final class GroupedTable extends SortedTable {
     if (entries == null) {
       entries = new SortedEntries(BytewiseOrder.comparator)
       byKey.put(Arrays.copyOf(key, length), prefixHash, entries)
+      keyBytes += length + KeyOverhead
     }
     entries.put(key, value)
   }
@@ -151,6 +158,7 @@ private[heap] final class GroupedTable extends SortedTable {
       if (entries.isEmpty) {
         val length = GroupedKey.userKeyOffset(key)
         byKey.remove(key, length, BytesMap.hash(key, length))
+        keyBytes -= length + KeyOverhead
       }
       old
     }
@@ -164,7 +172,7 @@ private[heap] final class GroupedTable extends SortedTable {
       else new SortedEntriesIterator(BytewiseOrder.range(entries, start, end, reverse))
     }
 
-  override protected def entryOverhead: Int = 90
+  override protected def entryOverhead: Int = 80
 
   private def entriesOf(key: Array[Byte]): SortedEntries = {
     val length = GroupedKey.userKeyOffset(key)

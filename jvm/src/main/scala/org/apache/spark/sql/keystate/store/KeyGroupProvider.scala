@@ -170,8 +170,11 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   )
 
   override def doMaintenance(): Unit = if (!lock.isClosed)
-    try versions.maintain()
-    catch {
+    try {
+      // Else one that no task comes to would keep its part of the heap.
+      lock.ifFree(versions.moveIfDue())
+      versions.maintain()
+    } catch {
       // Spark unloads a provider whose maintenance fails. But loaded state is worth more than a
       // clean-up, which can be done later.
       case NonFatal(e) => logWarning(s"Maintenance of $storeId failed", e)
@@ -183,6 +186,11 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       try subtask.close()
       finally versions.close()
   }
+
+  /** Between two transactions. A move that fails costs no more than a load of the version. */
+  private[keystate] def moveIfDue(): Unit =
+    try versions.moveIfDue()
+    catch { case NonFatal(e) => logWarning(s"$storeId could not move, and is loaded again", e) }
 
   override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = StoreMetrics.all
 

@@ -230,6 +230,7 @@ private[keystate] final class KeyGroupStateStore(
         StateStoreCheckpointInfo(id.partitionId, manifest.version, attempt, manifest.baseId)
       )
       lastMetrics = provider.metrics(snapshotForced)
+      provider.moveIfDue()
       close(Committed)
       provider.reportCommit(manifest.version)
       manifest.version

@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.store
 import scala.util.control.NonFatal
 
 import keystate.backend.StateBackendFactory
+import keystate.backend.auto.AutoStateBackendFactory
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.{RocksDBConfig, RocksDBStateBackendFactory}
 import keystate.errors.BadSettingException
@@ -22,6 +23,12 @@ object StateBackends {
       withPrefix: String => Map[String, String]
   ): StateBackendFactory = backend.getOrElse("hashmap") match {
     case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
+    case "auto" =>
+      val options = for {
+        kind <- Seq("auto.", "rocksdb.")
+        (name, text) <- withPrefix(s"spark.keystate.$kind")
+      } yield kind + name -> text
+      withOptions(new AutoStateBackendFactory, options.toMap)
     case "rocksdb" => withOptions(new RocksDBStateBackendFactory, withPrefix(RocksDBConfig.Prefix))
     case className => withOptions(instance(className), withPrefix(OptionPrefix))
   }
@@ -38,7 +45,7 @@ object StateBackends {
     def unusable(problem: String, cause: Throwable = null) = throw new BadSettingException(
       Settings.Backend.key,
       className,
-      "'hashmap', 'rocksdb', or a class that implements " +
+      "'auto', 'hashmap', 'rocksdb', or a class that implements " +
         s"${classOf[StateBackendFactory].getName}, in a jar that the driver and the executors have " +
         s"(spark.jars); $problem",
       cause

@@ -25,6 +25,17 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
   def acquire(): Long = synchronized {
     await("acquire")
     if (closed) throw new IllegalStateException(s"the provider of $id is closed")
+    take()
+  }
+
+  /** Does the work as the owner, unless there is one. */
+  def ifFree(work: => Unit): Unit =
+    synchronized(Option.when(!closed && owner.isEmpty)(take())).foreach { stamp =>
+      try work
+      finally release(stamp)
+    }
+
+  private def take(): Long = {
     owner = Some(AcquiredThreadInfo())
     lastStamp += 1
     owningStamp = lastStamp

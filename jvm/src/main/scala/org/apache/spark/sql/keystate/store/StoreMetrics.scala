@@ -30,6 +30,14 @@ private[keystate] object StoreMetrics {
     "keystateMerges",
     "Keystate: background merges since the store was opened here"
   )
+  private val onDisk = StateStoreCustomSumMetric(
+    "keystateStoresOnDisk",
+    "Keystate: stores that have their state in RocksDB, not on the heap"
+  )
+  private val moves = StateStoreCustomSumMetric(
+    "keystateMoves",
+    "Keystate: moves between the heap and RocksDB since the store was opened here"
+  )
   private val puts =
     StateStoreCustomSumMetric("keystatePuts", "Keystate: files written since the last commit")
   private val gets =
@@ -51,6 +59,8 @@ private[keystate] object StoreMetrics {
     runs,
     runBytes,
     merges,
+    onDisk,
+    moves,
     puts,
     gets,
     lists,
@@ -69,6 +79,8 @@ private[keystate] object StoreMetrics {
       runs -> store.manifest.runs.size.toLong,
       runBytes -> store.manifest.runs.map(_.bytes).sum,
       merges -> store.compactions,
+      onDisk -> (if (store.isOnDisk) 1L else 0L),
+      moves -> store.moves,
       puts -> commit.requests.puts,
       gets -> commit.requests.gets,
       lists -> commit.requests.lists,

@@ -13,6 +13,7 @@ import org.apache.hadoop.fs.Path
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.StateBackendFactory
+import keystate.backend.auto.AutoStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
 import keystate.checkpoint.{StoreFixture, StoreSettings}
 import keystate.errors.NativeLibraryException
@@ -52,6 +53,15 @@ trait FolderStores extends StoreFixture {
 
 /** Run in a JVM that cannot load the library; prints the errors it gets. */
 object WithoutNativeLibrary extends FolderStores {
+  private var backend: StateBackendFactory = super.backends
+  override protected def backends: StateBackendFactory = backend
+
+  /** No state fits on the heap, and it stays there. */
+  private def useAuto(): Unit = {
+    backend = new AutoStateBackendFactory
+    backend.configure(Map("auto.heapShare" -> "1e-9"))
+  }
+
   def main(args: Array[String]): Unit = {
     val (written, empty) = (args(0), args(1))
     // The second time too: RocksDB itself would wait for ever.
@@ -65,6 +75,8 @@ object WithoutNativeLibrary extends FolderStores {
     complain("sst")(read(written, 20))
     val content = fill(empty, 1 to 20)
     assert(read(empty, 20) == content)
+    useAuto()
+    assert(fill(s"$empty-auto", 1 to 20) == content)
     println(s"content ${content.hashCode}")
   }
 

@@ -38,6 +38,8 @@ trait ProviderFixture {
     hadoopConf.set(StreamExecution.RUN_ID_KEY, UUID.randomUUID.toString)
     hadoopConf.set(Settings.LockTimeoutMs.key, "1000")
     hadoopConf.set(Settings.Backend.key, backend)
+    // With the backend `auto` no state fits on the heap.
+    hadoopConf.set(Settings.HeapShare.key, "1e-9")
     hadoop.foreach { case (key, value) => hadoopConf.set(key, value) }
     val sqlConf = new SQLConf
     conf.foreach { case (key, value) => sqlConf.setConfString(key, value) }

@@ -1,0 +1,60 @@
+package keystate.backend.auto
+
+/** What all stores of a JVM together have on its heap, and which of them are to move. Stores are told
+  * apart by reference. Where they are told different shares, the smallest counts. Any thread may use
+  * it.
+  */
+private[keystate] final class HeapShare {
+  import Placement._
+
+  private var placement = Placement[AnyRef]()
+  private var shares = Map.empty[AnyRef, Long]
+
+  /** A store has so many bytes on the heap, after a load or a commit. */
+  def onHeap(store: AnyRef, bytes: Long, share: Long): Unit = synchronized {
+    placement = placement.onHeap(store, bytes, smallest(store, share))
+  }
+
+  /** A store in RocksDB would have so many bytes on the heap. */
+  def inRocksDB(store: AnyRef, bytes: Long, share: Long): Unit = synchronized {
+    placement = placement.inRocksDB(store, bytes, smallest(store, share))
+  }
+
+  /** A store has so many bytes on the heap, and is being loaded. Some: why it may have no more. */
+  def loading(store: AnyRef, bytes: Long, share: Long): Option[String] = synchronized {
+    val least = smallest(store, share)
+    placement = placement.onHeap(store, bytes, least)
+    Option.when(placement.isFull(store, least))(tooLarge(bytes, least))
+  }
+
+  /** A store has nothing now, or is not there. */
+  def remove(store: AnyRef): Unit = synchronized {
+    placement = placement.without(store)
+    shares -= store
+  }
+
+  def isEmpty: Boolean = synchronized(placement.stores.isEmpty && shares.isEmpty)
+
+  /** Whether the store is to move from where it is, and why. */
+  def move(store: AnyRef): Option[String] = synchronized {
+    placement.stores.get(store).collect {
+      case Store(Leaving, bytes) => tooLarge(bytes, shares.values.min)
+      case Store(Returning, bytes) =>
+        f"moves to the heap: it will take about $bytes%,d bytes there, and with it all stores have " +
+          f"${placement.planned}%,d of the ${shares.values.min}%,d bytes that are for state"
+    }
+  }
+
+  private def smallest(store: AnyRef, share: Long): Long = {
+    shares = shares.updated(store, share)
+    shares.values.min
+  }
+
+  private def tooLarge(bytes: Long, share: Long): String =
+    f"moves to RocksDB: it has $bytes%,d bytes on the heap, and all stores have " +
+      f"${placement.held}%,d, where $share%,d bytes are for state"
+}
+
+private[keystate] object HeapShare {
+  val ofThisJvm: HeapShare = new HeapShare
+}

@@ -1,0 +1,89 @@
+package keystate.backend.auto
+
+/** Where the stores of a JVM have their state, and which of them are to move: the arithmetic of
+  * [[HeapShare]]. Sizes are in bytes; `share` is how much of the heap state may take.
+  *
+  *   - When the stores on the heap have more than the share, the largest ones are to leave, until
+  *     the others have no more than four fifths of it.
+  *   - A store comes back when with it less than half of the share would be taken.
+  *
+  * In between nothing changes. So a store goes back and forth only if state shrinks to half and
+  * grows to double again.
+  */
+private[auto] final case class Placement[S](
+    stores: Map[S, Placement.Store] = Map.empty[S, Nothing]
+) {
+  import Placement._
+
+  /** What is on the heap now. */
+  def held: Long = bytesAt(Heap, Leaving)
+
+  /** What will be there when all have moved that are to. */
+  def planned: Long = bytesAt(Heap, Returning)
+
+  def placeOf(store: S): Option[Place] = stores.get(store).map(_.place)
+
+  /** A store on the heap has so many bytes now. */
+  def onHeap(store: S, bytes: Long, share: Long): Placement[S] = {
+    val place = if (placeOf(store).contains(Leaving)) Leaving else Heap
+    placed(store, place, bytes).relieved(share)
+  }
+
+  /** A store in RocksDB would have so many bytes on the heap. */
+  def inRocksDB(store: S, bytes: Long, share: Long): Placement[S] = {
+    val others = without(store).bytesAt(Heap, Leaving, Returning)
+    placed(store, if (others + bytes < share * ComesBack) Returning else RocksDB, bytes)
+  }
+
+  /** A store that is closed, or is loaded anew. */
+  def without(store: S): Placement[S] = Placement(stores - store)
+
+  /** Whether a store may put no more on the heap: it is to leave, or those that are to leave have
+    * not done so, and there is no time to wait for them.
+    */
+  def isFull(store: S, share: Long): Boolean =
+    placeOf(store).contains(Leaving) || held > share * Full
+
+  private def relieved(share: Long): Placement[S] = if (planned <= share) this
+  else {
+    val largestFirst = stores.toSeq
+      .filter { case (_, store) => store.place == Heap || store.place == Returning }
+      .sortBy { case (_, store) => -store.bytes }
+    val leftBefore = largestFirst.scanLeft(planned) { case (left, (_, store)) =>
+      left - store.bytes
+    }
+    largestFirst
+      .zip(leftBefore)
+      .takeWhile { case (_, left) => left > share * Relieved }
+      .foldLeft(this) { case (placement, ((store, Store(place, bytes)), _)) =>
+        placement.placed(store, if (place == Heap) Leaving else RocksDB, bytes)
+      }
+  }
+
+  private def placed(store: S, place: Place, bytes: Long): Placement[S] =
+    Placement(stores.updated(store, Store(place, bytes)))
+
+  private def bytesAt(places: Place*): Long =
+    stores.valuesIterator.filter(store => places.contains(store.place)).map(_.bytes).sum
+}
+
+private[auto] object Placement {
+  private final val Relieved = 0.8
+  private final val ComesBack = 0.5
+  private final val Full = 1.25
+
+  sealed trait Place
+  case object Heap extends Place
+
+  /** On the heap, and to go into RocksDB. */
+  case object Leaving extends Place
+  case object RocksDB extends Place
+
+  /** In RocksDB, and to go to the heap, where room is kept for it. */
+  case object Returning extends Place
+
+  /** @param bytes
+    *   what it has on the heap, or would have
+    */
+  final case class Store(place: Place, bytes: Long)
+}

@@ -180,8 +180,8 @@ bench: install $(VENV)/installed-bench
 
 # The tables of pages that are made of python/keystate/*.json, and that of what is tested.
 docs-tables:
-	$(PYTHON) docs/site/tables.py
-	$(PYTHON) docs/site/matrix.py
+	$(PYTHON) -m docs.site.tables
+	$(PYTHON) -m docs.site.matrix
 
 # The documentation as a site, to be opened from the folder.
 docs: $(VENV)/installed-docs

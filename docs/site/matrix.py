@@ -1,4 +1,4 @@
-"""Writes the table of docs/versioning.md that says what is tested: python docs/site/matrix.py.
+"""Writes the table of docs/versioning.md that says what is tested: python -m docs.site.matrix.
 
 What is there is what python/keystate/versions.properties names. A cell is tested in CI if the
 workflow has a job for it, and tested once if the page's list below says so.
@@ -8,24 +8,17 @@ tests/contract/test_versions.py compares page, workflow and .ci/run.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from docs.site.tables import ROOT, as_text
+from release.dist import Release
+
 PAGE = ROOT / "docs" / "versioning.md"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
-VERSIONS = ROOT / "python" / "keystate" / "versions.properties"
 TABLE = re.compile(r"(<!-- matrix -->\n).*?(<!-- end -->)", re.S)
 JOB = re.compile(r'- \{spark: "([\d.]+)", java: "(\d+)", python: "([\d.]+)"\}')
 ONCE = re.compile(r"^\| ([\d.]+) \| (\d+) \| ([\d.]+) \| \w", re.M)
 
 IN_CI, ONCE_ONLY, NOT, IMPOSSIBLE = "tested in CI", "tested once", "not tested", "\N{EN DASH}"
-
-
-def versions() -> dict[str, list[str]]:
-    """What is in versions.properties, by name."""
-    lines = VERSIONS.read_text().splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return {name: value.split() for name, value in pairs}
 
 
 def releases(known: dict[str, list[str]]) -> list[str]:
@@ -37,9 +30,9 @@ def releases(known: dict[str, list[str]]) -> list[str]:
 
 def rows(page: str, workflow: str) -> list[list[str]]:
     """The head of the table, and its rows."""
-    known = versions()
-    of_line = {release.rpartition(".")[0]: release for release in known["sparks"]}
-    in_ci = {(of_line.get(spark, spark), *rest) for spark, *rest in JOB.findall(workflow)}
+    release = Release(ROOT)
+    known = {name: value.split() for name, value in release.versions.items()}
+    in_ci = {(release.sparks.get(spark, spark), *rest) for spark, *rest in JOB.findall(workflow)}
     once = set(ONCE.findall(page))
 
     def cell(spark: str, java: str, python: str) -> str:
@@ -61,9 +54,7 @@ def rows(page: str, workflow: str) -> list[list[str]]:
 
 def with_matrix(page: str) -> str:
     """The page with its table as the workflow is now."""
-    head, *rest = rows(TABLE.sub("", page), WORKFLOW.read_text())
-    lines = [head, ["---"] * len(head), *rest]
-    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    text = as_text(*rows(TABLE.sub("", page), WORKFLOW.read_text()))
     return TABLE.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", page)
 
 

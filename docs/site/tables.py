@@ -1,4 +1,4 @@
-"""Writes the tables of pages that are made of facts: python docs/site/tables.py.
+"""Writes the tables of pages that are made of facts: python -m docs.site.tables.
 
 The facts are what python/keystate/*.json has, which Scala and Python read. A table stands between
 comments that name its file. tests/contract/test_facts.py compares pages and facts.
@@ -75,6 +75,12 @@ def _literal(value: Any) -> str:
     return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
 
 
+def as_text(head: list[str], *rows: list[str]) -> str:
+    """A table as pages have it."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
 Made = Callable[[dict[str, Any]], list[list[str]]]
 MADE: dict[str, Made] = {"errors": errors, "settings": settings}
 PAGES = [ROOT / "docs" / "errors.md", ROOT / "docs" / "configuration.md"]
@@ -84,10 +90,8 @@ def with_tables(page: str) -> str:
     """A page with its tables as the facts are now."""
 
     def table(found: re.Match[str]) -> str:
-        head, *rows = MADE[found[2]](json.loads((FACTS / f"{found[2]}.json").read_text()))
-        lines = [head, ["---"] * len(head), *rows]
-        text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-        return f"{found[1]}\n{text}\n{found[3]}"
+        made = MADE[found[2]](json.loads((FACTS / f"{found[2]}.json").read_text()))
+        return f"{found[1]}\n{as_text(*made)}\n{found[3]}"
 
     return TABLE.sub(table, page)
 

@@ -19,6 +19,15 @@ from keystate import session
 _LEFT_OUT = shutil.ignore_patterns("jars", "__pycache__", "tests", "include", "src", "*.pyi", "*.c")
 
 
+#: What makes a session one with Keystate, but for the jar.
+SETTINGS = {
+    "spark.sql.extensions": session.EXTENSION,
+    "spark.sql.streaming.streamingQueryListeners": session.RESCALER,
+    session.PROVIDER_KEY: session.PROVIDER,
+    session.FILE_MANAGER_KEY: session.FILE_MANAGER,
+}
+
+
 @dataclass(frozen=True)
 class Shipped:
     """Made once for all tests of a process."""
@@ -39,10 +48,7 @@ class Shipped:
         settings = {
             "spark.pyspark.python": "./env/bin/python",
             "spark.jars.ivy": str(folder / "ivy"),
-            "spark.sql.extensions": session.EXTENSION,
-            "spark.sql.streaming.streamingQueryListeners": session.RESCALER,
-            session.PROVIDER_KEY: session.PROVIDER,
-            session.FILE_MANAGER_KEY: session.FILE_MANAGER,
+            **SETTINGS,
         }
         options = ["--archives", f"{self.archive}#env", "--packages", self.package]
         options += ["--repositories", self.repository.as_uri()]

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from keystate import session
 
+from tests.clusters.shipped import SETTINGS
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
 DEFAULT = session.versions()["sparks"].split()[0]
 LINE = ".".join(DEFAULT.split(".")[:2])
@@ -63,14 +65,8 @@ def test_the_operator_knows_the_application(application: Any) -> None:
 
 
 def test_settings_are_those_of_a_session(application: Any, submitted: dict[str, Any]) -> None:
-    needed = {
-        "spark.sql.extensions": session.EXTENSION,
-        "spark.sql.streaming.streamingQueryListeners": session.RESCALER,
-        session.PROVIDER_KEY: session.PROVIDER,
-        session.FILE_MANAGER_KEY: session.FILE_MANAGER,
-    }
-    assert needed.items() <= application["spec"]["sparkConf"].items()
-    assert {key: [value] for key, value in needed.items()}.items() <= submitted.items()
+    assert SETTINGS.items() <= application["spec"]["sparkConf"].items()
+    assert {key: [value] for key, value in SETTINGS.items()}.items() <= submitted.items()
 
 
 def test_both_ways_start_the_same(application: Any, submitted: dict[str, Any]) -> None:

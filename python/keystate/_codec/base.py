@@ -59,6 +59,8 @@ class Codec:
         key_class: values of just this class are keys as they are; for others ask ``key``.
         frozen: values of just this class never change, and are encoded later as they would be now;
             ``None`` where that can't be told by the class.
+        naive: values of just this class are read as they are written if they have no zone and are
+            no second of two that look the same (``fold``); ``None`` where that does not hold.
         mutable: whether what is read can change in place: lists, dicts, dataclasses, and what has
             one of them in it. It is handed out as a ``copy`` only.
     """
@@ -71,6 +73,7 @@ class Codec:
         self.as_key: Form | None = None
         self.key_class: type | None = accepted[0] if len(accepted) == 1 else None
         self.frozen: type | None = accepted[0] if len(accepted) == 1 else None
+        self.naive: type | None = None
         self.mutable = False
         self.packed_reader: Callable[[bytes, int], Any] | None = None  # once there is one
 

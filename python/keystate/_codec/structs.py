@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,6 @@ from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
 from keystate._codec.rows import row_class, row_maker
 from keystate._codec.text import StringCodec
-from keystate._codec.times import TimestampCodec
 from keystate._compiled import make_rows, row_reader, row_taker
 from keystate._compiled.plain import Field
 
@@ -80,9 +78,9 @@ class StructCodec(Codec):
                 fits.append(f"type(v{i}) is int and {field.lowest} <= v{i} <= {field.highest}")
             elif isinstance(field, StringCodec):
                 fits.append(f"type(v{i}) is str and v{i}.isascii()")
-            elif isinstance(field, TimestampCodec) and field.in_utc:
-                scope["datetime"] = datetime
-                fits.append(f"type(v{i}) is datetime and v{i}.tzinfo is None and not v{i}.fold")
+            elif field.naive is not None:
+                scope[f"class{i}"] = field.naive
+                fits.append(f"type(v{i}) is class{i} and v{i}.tzinfo is None and not v{i}.fold")
             elif field.plain is not None:
                 scope[f"class{i}"] = field.plain
                 fits.append(f"type(v{i}) is class{i}")
@@ -113,9 +111,7 @@ class StructCodec(Codec):
         field, nullable = self.fields[i], i not in self._required
         if isinstance(field, IntegerCodec):
             return Field(int, int, nullable, field.lowest, field.highest)
-        if isinstance(field, TimestampCodec) and field.in_utc:
-            return Field(datetime, field.frozen, nullable)
-        return Field(field.plain, field.frozen, nullable)
+        return Field(field.plain or field.naive, field.frozen, nullable)
 
     def copy(self, value: Any) -> Any:
         if value is None or not self.mutable:

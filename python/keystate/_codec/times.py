@@ -36,10 +36,10 @@ class NaiveCodec(Codec):
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
         self.plain = self.key_class = self.frozen = None
-        self._class: Any = accepted[0]
+        self.naive = accepted[0]
 
     def as_read(self, value: Any) -> Any:
-        if type(value) is self._class and not value.fold and value.tzinfo is None:
+        if is_naive(value, self.naive):
             return value
         return super().as_read(value)
 
@@ -54,9 +54,9 @@ def _is_in_utc() -> bool:
     return time.tzname == ("UTC", "UTC")
 
 
-def is_naive(value: Any) -> bool:
-    """Whether it is a datetime without a zone that is no second of two."""
-    return type(value) is datetime.datetime and value.tzinfo is None and not value.fold
+def is_naive(value: Any, cls: Any) -> bool:
+    """Whether it is of just this class, without a zone, and no second of two."""
+    return type(value) is cls and value.tzinfo is None and not value.fold
 
 
 class _Later(datetime.datetime):
@@ -97,22 +97,18 @@ def _later(value: datetime.datetime | None) -> datetime.datetime | None:
 
 
 class TimestampCodec(Codec):
-    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted.
-
-    Attributes:
-        in_utc: whether this process has its local time in UTC. Then a naive datetime is read as it
-            is written, unless it is marked as the second of two (``fold``).
-    """
+    """Naive local datetimes, as PySpark's rows have them; aware ones are accepted."""
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
         super().__init__(data_type, accepted)
         self.plain = None
         self.as_key = _later
         self.key_class = None
-        self.in_utc = _is_in_utc()
+        # Elsewhere clocks skip times, of which what is read looks otherwise.
+        self.naive = datetime.datetime if _is_in_utc() else None
 
     def as_read(self, value: Any) -> Any:
-        if self.in_utc and is_naive(value):
+        if is_naive(value, self.naive):
             return value
         # Of a time that clocks skip or that comes twice, what is read may look otherwise.
         return local(self.micros(value))
@@ -125,7 +121,7 @@ class TimestampCodec(Codec):
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         # Asked again: a function may have set another zone.
-        if self.in_utc and _is_in_utc() and all(map(is_naive, values)):
+        if self.naive is not None and _is_in_utc() and all(is_naive(v, self.naive) for v in values):
             return pa.array(values, self.arrow)
         return pa.array([self.micros(v) for v in values], pa.int64()).cast(self.arrow)
 

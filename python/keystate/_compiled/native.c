@@ -167,13 +167,15 @@ is_of(const Field *field, PyObject *cls, PyObject *value)
     return (PyObject *)Py_TYPE(value) == cls && is_sound(Py_TYPE(value), value);
 }
 
-/* Whether a value is read as it is. Of two datetimes that look the same, the second does not. */
+/* Whether a value is read as it is. Of two times that look the same, the second is not. */
 static inline int
 fits(const Field *field, PyObject *value)
 {
     if (!is_of(field, field->cls, value)) return 0;
-    return !PyDateTime_CheckExact(value) ||
-           (!_PyDateTime_HAS_TZINFO(value) && !PyDateTime_DATE_GET_FOLD(value));
+    if (PyDateTime_CheckExact(value))
+        return !_PyDateTime_HAS_TZINFO(value) && !PyDateTime_DATE_GET_FOLD(value);
+    return !PyTime_CheckExact(value) ||
+           (!_PyDateTime_HAS_TZINFO(value) && !PyDateTime_TIME_GET_FOLD(value));
 }
 
 /* Whether a value can be taken as it is: it never changes, and it will fit. */

@@ -48,7 +48,7 @@ class Field(NamedTuple):
 
     Attributes:
         cls: of just this class, they are read as they are written; ``None``: no value is. Of
-            datetimes only those without a zone that are no second of two (``fold``).
+            times only those without a zone that are no second of two (``fold``).
         frozen: of just this class, they never change; ``None``: that can't be told.
         nullable: whether ``None`` is one.
         lowest: of ints.

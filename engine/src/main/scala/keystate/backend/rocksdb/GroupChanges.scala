@@ -166,12 +166,14 @@ private[rocksdb] final class RecentEntries(memory: HeapBudget.Share) {
     drop(older)
     older = newer
     newer = Written.Nothing
-    if (!memory.take(bytes)) {
-      // The older ones are not the newest any more: they go in any case.
+    var fits = memory.take(bytes)
+    if (!fits) {
       drop(older)
       older = Written.Nothing
-      if (memory.take(bytes)) newer = new Written(changes, bytes)
-    } else newer = new Written(changes, bytes)
+      fits = memory.take(bytes)
+    }
+    // Without the newest, the older ones would tell what was true before: they are gone by now.
+    if (fits) newer = new Written(changes, bytes)
   }
 
   def clear(): Unit = {

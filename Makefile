@@ -121,7 +121,7 @@ else ifneq ($(PATCH),)
 SBT_TEST := # they would run with the Spark that the jar is built for
 PYTEST += $(CHOSEN_TESTS)
 else ifneq ($(SPARK),$(DEFAULT))
-SBT_TEST := "jvm/testOnly $(CHOSEN_SUITES)"
+SBT_TEST := $(if $(CHOSEN_SUITES),"jvm/testOnly $(CHOSEN_SUITES)")
 PYTEST += $(CHOSEN_TESTS)
 else
 SBT_TEST := test

@@ -76,7 +76,8 @@ def check_spark_version() -> str:
     """
     installed = pyspark.__version__
     line = _line(installed)
-    supported = sorted(_line(release) for release in versions()["sparks"].split())
+    releases = versions()["sparks"].split()
+    supported = sorted(map(_line, releases), key=lambda line: list(map(int, line.split("."))))
     if line not in supported:
         *others, newest = (f"{line}.x" for line in supported)
         raise ConfigurationError(

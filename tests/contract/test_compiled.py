@@ -299,8 +299,8 @@ def test_value_state(kind: str, default: bool, done: list[Any]) -> None:
 
 
 class PlainReducingState(states.WorkerReducingState):
-    _get, _set = states._ValueCells._get, states._ValueCells._set
-    clear = states._ValueCells.clear
+    _get, _set = states.ValueLikeState._get, states.ValueLikeState._set
+    clear = states.ValueLikeState.clear
 
 
 @with_both

@@ -27,7 +27,7 @@ OUTSIDE = {
 #: The Python reference: title, and the modules, or classes, whose docstrings make a page.
 REFERENCE = {
     "session": ("Session", ["session"]),
-    "streams": ("Streams", ["streams", "union", "side_outputs", "sinks"]),
+    "streams": ("Streams", ["streams", "union", "side_outputs", "sinks", "row_errors", "replays"]),
     "functions": ("Functions", ["functions", "co_functions", "async_functions", "aggregates"]),
     "windows": ("Windows", ["windows"]),
     "state": ("State", ["state"]),

@@ -59,6 +59,8 @@ from keystate.functions import (
     TimerService,
 )
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
+from keystate.replays import replay, with_replays
+from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.session import configure, jar_path, server_settings, versions
 from keystate.side_outputs import ResultDataFrame
@@ -131,6 +133,7 @@ __all__ = [
     "Counter",
     "CustomStateBackend",
     "DataStream",
+    "DeadLetters",
     "DeclarationError",
     "Distribution",
     "EmbeddedRocksDBStateBackend",
@@ -200,12 +203,16 @@ __all__ = [
     "ValueStateDescriptor",
     "broadcast",
     "configure",
+    "dead_letter_schema",
+    "dead_letters",
     "jar_path",
     "keyed",
+    "replay",
     "rescale",
     "server_settings",
     "source",
     "stream",
     "union_keyed",
     "versions",
+    "with_replays",
 ]

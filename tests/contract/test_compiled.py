@@ -299,8 +299,8 @@ def test_value_state(kind: str, default: bool, done: list[Any]) -> None:
 
 
 class PlainReducingState(states.WorkerReducingState):
-    _get, _set = states._ValueCells._get, states._ValueCells._set
-    clear = states._ValueCells.clear
+    _get, _set = states.ValueLikeState._get, states.ValueLikeState._set
+    clear = states.ValueLikeState.clear
 
 
 @with_both
@@ -517,6 +517,37 @@ def test_calls_for_each_row(kinds: list[str], with_context: bool) -> None:
     assert answers[0] == answers[1]
 
 
+def test_marks_put_back() -> None:
+    answers = []
+    for module in BOTH:
+        cells, dirty = ["a", "b", "c"], bytearray([1, 0, 0])
+        results, journal = ["before"], ["old"]
+        marks = module.Marks(
+            [2, 1, 0, 3], [(cells, dirty), (["x"] * 4, bytearray(4))], results, journal
+        )
+        seen = []
+        for _ in range(2):
+            slot = next(marks)
+            seen.append((slot, marks.count, list(journal)))
+            journal.append("new")
+            results += ["this", "that"]
+            cells[slot], dirty[slot] = "changed", 1
+        marks.undo()
+        marks.mark(0)
+        cells[0] = "changed"
+        cells.append("d")
+        marks.undo()
+        errors = [told(lambda: next(marks))[0] for _ in range(3)]  # noqa: B023
+        answers.append((cells, list(dirty), results, journal, seen, marks.count, errors))
+        assert iter(marks) is marks
+    assert answers[0] == answers[1]
+    assert answers[0][0] == ["a", "b", "changed", "d"]
+    assert answers[0][1:4] == ([1, 0, 1], ["before", "this", "that"], [])
+    for wrong in ((1, [], [], []), ([], [(1, 2)], [], []), ([], [], (), []), ([], 1, [], [])):
+        with pytest.raises(TypeError):
+            native.Marks(*wrong)
+
+
 @with_both
 def test_no_object_is_lost() -> None:
     """The number of references to an object is the same after calls of every kind."""
@@ -527,6 +558,11 @@ def test_no_object_is_lost() -> None:
 
     def failing(row: Any, context: Any) -> Any:
         raise error
+
+    def undone() -> None:
+        marks = native.Marks(range(2), [([value] * 2, bytearray(2))], [value], [value])
+        list(marks)
+        marks.undo()
 
     def all_kinds() -> None:
         cursor: Any = native.Cursor()
@@ -562,6 +598,7 @@ def test_no_object_is_lost() -> None:
             maps._cursor.slot = slot
             told(lambda: maps.put(value, value))
             told(lambda: (maps.get(value), maps.contains(value)))
+        told(undone)
 
     watched = [value, error, ROW, None if sys.version_info >= (3, 12) else native.RowReader]
     all_kinds()

@@ -16,6 +16,7 @@ from keystate._compiled.plain import (
     Cells,
     Cursor,
     MapCells,
+    Marks,
     ValueCells,
     call_with_context,
     call_with_row,
@@ -30,6 +31,7 @@ __all__ = [
     "Cells",
     "Cursor",
     "MapCells",
+    "Marks",
     "ValueCells",
     "call_with_context",
     "call_with_row",
@@ -58,4 +60,5 @@ if NATIVE is not None:
     ValueCells, MapCells = NATIVE.ValueCells, NATIVE.MapCells  # type: ignore[misc]
     call_with_context, call_with_row = NATIVE.call_with_context, NATIVE.call_with_row
     collect, make_rows = NATIVE.collect, NATIVE.make_rows
+    Marks = NATIVE.Marks  # type: ignore[misc]
     row_reader, row_taker = NATIVE.RowReader, NATIVE.RowTaker

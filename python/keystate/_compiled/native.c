@@ -655,6 +655,185 @@ static PyTypeObject MapCellsType = {
     .tp_members = map_members,
 };
 
+/* ---- Marks: how things were before a row ------------------------------------------------------- */
+
+typedef struct {
+    PyObject *values;    /* list: the value of each slot */
+    PyObject *dirty;     /* bytearray: whether it changed */
+    PyObject *old;       /* of the slot at hand, before the row */
+    char was;
+} Marked;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *slots;     /* iterator */
+    PyObject *results;   /* list */
+    PyObject *journal;   /* list */
+    Marked *states;
+    Py_ssize_t size, slot, length, count;
+} Marks;
+
+static int
+marks_traverse(Marks *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->slots);
+    Py_VISIT(self->results);
+    Py_VISIT(self->journal);
+    for (Py_ssize_t i = 0; i < self->size; i++) {
+        Py_VISIT(self->states[i].values);
+        Py_VISIT(self->states[i].dirty);
+        Py_VISIT(self->states[i].old);
+    }
+    return 0;
+}
+
+static int
+marks_clear(Marks *self)
+{
+    Py_CLEAR(self->slots);
+    Py_CLEAR(self->results);
+    Py_CLEAR(self->journal);
+    for (Py_ssize_t i = 0; i < self->size; i++) {
+        Py_CLEAR(self->states[i].values);
+        Py_CLEAR(self->states[i].dirty);
+        Py_CLEAR(self->states[i].old);
+    }
+    return 0;
+}
+
+static void
+marks_dealloc(Marks *self)
+{
+    PyObject_GC_UnTrack(self);
+    marks_clear(self);
+    PyMem_Free(self->states);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *
+marks_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *slots, *cells, *results, *journal;
+    if (!PyArg_ParseTuple(args, "OOO!O!", &slots, &cells, &PyList_Type, &results, &PyList_Type,
+                          &journal))
+        return NULL;
+    PyObject *pairs = PySequence_Tuple(cells);
+    if (pairs == NULL) return NULL;
+    Marks *self = (Marks *)type->tp_alloc(type, 0);
+    if (self == NULL) goto failed;
+    self->results = Py_NewRef(results);
+    self->journal = Py_NewRef(journal);
+    self->slots = PyObject_GetIter(slots);
+    if (self->slots == NULL) goto failed;
+    self->states = PyMem_Calloc(PyTuple_GET_SIZE(pairs) + 1, sizeof(Marked));
+    if (self->states == NULL) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
+        PyObject *values, *dirty;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "O!O!", &PyList_Type, &values,
+                              &PyByteArray_Type, &dirty))
+            goto failed;
+        self->states[i].values = Py_NewRef(values);
+        self->states[i].dirty = Py_NewRef(dirty);
+        self->size = i + 1;
+    }
+    Py_DECREF(pairs);
+    return (PyObject *)self;
+failed:
+    Py_XDECREF(self);
+    Py_DECREF(pairs);
+    return NULL;
+}
+
+/* Whether a state has the slot at hand. */
+static inline int
+has_slot(const Marked *state, Py_ssize_t slot)
+{
+    return slot >= 0 && state->values != NULL && state->dirty != NULL &&
+           slot < PyList_GET_SIZE(state->values) && slot < PyByteArray_GET_SIZE(state->dirty);
+}
+
+static int
+mark(Marks *self, PyObject *slot)
+{
+    if (self->results == NULL || self->journal == NULL) return -1;
+    self->count++;
+    self->length = PyList_GET_SIZE(self->results);
+    if (PyList_GET_SIZE(self->journal) > 0 &&
+        PyList_SetSlice(self->journal, 0, PyList_GET_SIZE(self->journal), NULL) < 0)
+        return -1;
+    if (self->size == 0) return 0;
+    self->slot = PyLong_AsSsize_t(slot);
+    if (self->slot == -1 && PyErr_Occurred()) return -1;
+    for (Py_ssize_t i = 0; i < self->size; i++) {
+        Marked *state = &self->states[i];
+        if (!has_slot(state, self->slot)) {
+            PyErr_SetString(PyExc_IndexError, "a state does not have the slot");
+            return -1;
+        }
+        state->was = PyByteArray_AS_STRING(state->dirty)[self->slot];
+        Py_XSETREF(state->old, Py_NewRef(PyList_GET_ITEM(state->values, self->slot)));
+    }
+    return 0;
+}
+
+static PyObject *
+marks_next(Marks *self)
+{
+    PyObject *slot = self->slots == NULL ? NULL : PyIter_Next(self->slots);
+    if (slot != NULL && mark(self, slot) < 0) Py_CLEAR(slot);
+    return slot;
+}
+
+static PyObject *
+marks_mark(Marks *self, PyObject *slot)
+{
+    return mark(self, slot) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
+marks_undo(Marks *self, PyObject *noargs)
+{
+    if (self->results == NULL ||
+        PyList_SetSlice(self->results, self->length, PyList_GET_SIZE(self->results), NULL) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < self->size; i++) {
+        Marked *state = &self->states[i];
+        if (state->old == NULL || !has_slot(state, self->slot)) continue;
+        PyByteArray_AS_STRING(state->dirty)[self->slot] = state->was;
+        if (PyList_SetItem(state->values, self->slot, Py_NewRef(state->old)) < 0) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef marks_methods[] = {
+    {"mark", (PyCFunction)marks_mark, METH_O, NULL},
+    {"undo", (PyCFunction)marks_undo, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyMemberDef marks_members[] = {
+    {"count", T_PYSSIZET, offsetof(Marks, count), READONLY, NULL},
+    {NULL},
+};
+
+static PyTypeObject MarksType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "keystate._compiled.native.Marks",
+    .tp_basicsize = sizeof(Marks),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = marks_new,
+    .tp_traverse = (traverseproc)marks_traverse,
+    .tp_clear = (inquiry)marks_clear,
+    .tp_dealloc = (destructor)marks_dealloc,
+    .tp_iter = PyObject_SelfIter,
+    .tp_iternext = (iternextfunc)marks_next,
+    .tp_methods = marks_methods,
+    .tp_members = marks_members,
+};
+
 /* ---- functions -------------------------------------------------------------------------------- */
 
 static PyObject *
@@ -810,7 +989,7 @@ PyInit_native(void)
     if (made == NULL || PyModule_AddType(made, &CursorType) < 0 ||
         PyModule_AddType(made, &CellsType) < 0 ||
         PyModule_AddType(made, &ValueCellsType) < 0 ||
-        PyModule_AddType(made, &MapCellsType) < 0 ||
+        PyModule_AddType(made, &MapCellsType) < 0 || PyModule_AddType(made, &MarksType) < 0 ||
         PyModule_AddType(made, &RowReaderType) < 0 || PyModule_AddType(made, &RowTakerType) < 0) {
         Py_XDECREF(made);
         return NULL;

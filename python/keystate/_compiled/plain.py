@@ -158,6 +158,59 @@ def call_with_row(
         collect(call(row), take, results)
 
 
+class Marks:
+    """The slots of some rows. Before each it notes how things are, so that the row can be undone.
+
+    Args:
+        slots: those of the rows.
+        cells: of states whose values never change in place, the cells by slot, and which changed.
+        results: of all rows so far.
+        journal: what is noted of the row at hand besides; it is emptied for the next one.
+
+    Attributes:
+        count: how many rows have begun.
+    """
+
+    def __init__(
+        self,
+        slots: Iterable[int],
+        cells: Iterable[tuple[list[Any], bytearray]],
+        results: list[Any],
+        journal: list[Any],
+    ) -> None:
+        self.count = 0
+        self._next = iter(slots).__next__
+        self._cells = tuple(cells)
+        self._results = results
+        self._journal = journal
+        self._slot = self._length = 0
+        self._saved: list[tuple[Any, int]] = []
+
+    def __iter__(self) -> Marks:
+        return self
+
+    def __next__(self) -> int:
+        slot = self._next()
+        self.mark(slot)
+        return slot
+
+    def mark(self, slot: int) -> None:
+        """Notes how things are before the row or timer of a slot."""
+        self.count += 1
+        self._slot = slot
+        self._length = len(self._results)
+        if self._journal:
+            self._journal.clear()
+        self._saved = [(cells[slot], dirty[slot]) for cells, dirty in self._cells]
+
+    def undo(self) -> None:
+        """Puts back values and results; the journal is for others."""
+        del self._results[self._length :]
+        for (cells, dirty), (cell, was) in zip(self._cells, self._saved):
+            cells[self._slot] = cell
+            dirty[self._slot] = was
+
+
 def collect(result: Any, take: Take, results: list[Any]) -> None:
     """Adds what a call returned to the results: many of a list or an iterator, else one or none."""
     if result is None:

@@ -35,6 +35,7 @@ from keystate.functions import (
     ListCheckpointed,
     OutputTag,
 )
+from keystate.row_errors import DeadLetters, check_policy
 from keystate.state import MapStateDescriptor
 from keystate.ttl import needs_notes
 
@@ -127,7 +128,7 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
             SubtaskStateSpec(operator_states, raw_keyed, operator.pickles) if checkpointed else None
         ),
         side_outputs=bool(operator.side_outputs),
-        metrics=metrics,
+        metrics=metrics or plan.dead_letters is not None,
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
@@ -143,6 +144,8 @@ def _index_of(tag: OutputTag | None, operator: Operator) -> int | None:
 
 
 def _check(operator: Operator, spec: OperatorSpec) -> None:
+    if operator.plan.dead_letters is not None:
+        _check_dead_letters(operator, operator.plan.dead_letters)
     if operator.plan.style is Style.BATCHES:
         if operator.side_outputs:
             raise DeclarationError("process_batches has no side outputs")
@@ -151,6 +154,34 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
         name = spec.states[0].name
         raise DeclarationError(f"state '{name}' needs a key: use keystate.keyed(df, ...)")
     check_names(spec)
+
+
+def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
+    plan, second = operator.plan, operator.second
+    if plan.style in _WITHOUT_DEAD_LETTERS:
+        raise DeclarationError(
+            f"on_error=dead_letters(...) does not support {_WITHOUT_DEAD_LETTERS[plan.style]}"
+        )
+    if isinstance(plan.function, (CheckpointedFunction, ListCheckpointed)):
+        raise DeclarationError(
+            f"on_error=dead_letters(...) does not support operator state, which "
+            f"{type(plan.function).__name__} has: what a row did to it can't be undone"
+        )
+    types = [operator.rows.row_type]
+    if second is not None and not plan.initial:
+        types.append(second.row_type)
+    check_policy(policy, types)
+
+
+#: Functions whose rows' errors can't be undone, and why.
+_WITHOUT_DEAD_LETTERS = {
+    Style.BATCHES: (
+        "process_batches: a call has many rows, and no side outputs. Catch errors in "
+        "process_batch, or use a function of rows"
+    ),
+    Style.WINDOWS: "windows: catch errors in their functions",
+    Style.ASYNC: "async functions: catch errors in process_element",
+}
 
 
 def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:

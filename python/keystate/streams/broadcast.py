@@ -13,6 +13,7 @@ from keystate._operators.task import broadcast_states
 from keystate._operators.typed import output_schema_of
 from keystate.errors import DeclarationError
 from keystate.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag
+from keystate.row_errors import OnError
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import MapStateDescriptor, TypeLike
 from keystate.streams.rows import RowStream
@@ -68,6 +69,7 @@ class BroadcastConnectedStream:
         time_mode: str = "auto",
         event_time: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row and of each broadcast element.
 
@@ -80,6 +82,9 @@ class BroadcastConnectedStream:
                 of the broadcast one.
             event_time: as for :meth:`KeyedStream.process`, of the stream's rows.
             late_output: as for :meth:`KeyedStream.process`, of the stream's rows.
+            on_error: as for :meth:`KeyedStream.process`, of the stream's rows and of timers. An
+                error of a broadcast element always fails the query: all subtasks must make the same
+                of it.
 
         Raises:
             DeclarationError: the function does not fit the stream, or one of its states or the
@@ -93,4 +98,5 @@ class BroadcastConnectedStream:
             time_mode=time_mode,
             event_time=event_time,
             late_output=late_output,
+            on_error=on_error,
         )

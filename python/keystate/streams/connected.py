@@ -14,6 +14,7 @@ from keystate._worker.calls.plan import FunctionPlan
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
+from keystate.row_errors import OnError, policy_of
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.streams.rows import applied
@@ -71,6 +72,7 @@ class ConnectedStreams:
         time_mode: str = "auto",
         event_time: EventTime = None,
         late_output: LateOutput = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
@@ -88,6 +90,7 @@ class ConnectedStreams:
                 has no watermark.
             late_output: the side outputs for late rows of the first and of the second stream, each
                 with that stream's schema or ``None``; or one for both, if they have one schema.
+            on_error: as for :meth:`KeyedStream.process`.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
@@ -100,6 +103,7 @@ class ConnectedStreams:
             time_mode=time_mode,
             event_time=event_time,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def map(
@@ -111,6 +115,7 @@ class ConnectedStreams:
         name: str | None = None,
         time_mode: str = "auto",
         late_output: LateOutput = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row with one result.
 
@@ -121,6 +126,7 @@ class ConnectedStreams:
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
+            on_error: as for :meth:`process`.
         """
         return self._apply(
             co_plan(fn, CoMapFunction),
@@ -129,6 +135,7 @@ class ConnectedStreams:
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def flat_map(
@@ -140,6 +147,7 @@ class ConnectedStreams:
         name: str | None = None,
         time_mode: str = "auto",
         late_output: LateOutput = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row with any number of results.
 
@@ -150,6 +158,7 @@ class ConnectedStreams:
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
+            on_error: as for :meth:`process`.
         """
         return self._apply(
             co_plan(fn, CoFlatMapFunction),
@@ -158,6 +167,7 @@ class ConnectedStreams:
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def _apply(
@@ -170,6 +180,7 @@ class ConnectedStreams:
         time_mode: str,
         event_time: EventTime = None,
         late_output: LateOutput = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         inputs = self._first, self._second
         times = _both("event_time", "a column that both inputs have", event_time)
@@ -181,7 +192,7 @@ class ConnectedStreams:
         )
         return applied(
             Operator(
-                plan=plan,
+                plan=replace(plan, dead_letters=policy_of(on_error)),
                 rows=first,
                 output_schema=output_schema_of(plan.function, output_schema),
                 right=Right(second, Side.CONNECTED if ordered_by is None else Side.MERGED),

@@ -24,6 +24,7 @@ from keystate.functions import (
     OutputTag,
     ReduceFunction,
 )
+from keystate.row_errors import OnError
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
@@ -129,6 +130,7 @@ class KeyedStream(RowStream[ROW]):
         timeout: datetime.timedelta | Time | None = None,
         retry: AsyncRetryStrategy | None = None,
         ordered: bool | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
@@ -160,6 +162,10 @@ class KeyedStream(RowStream[ROW]):
             retry: of an async function, when a row is processed again.
             ordered: of an async function, whether the results of a subtask come in the order of its
                 rows, which is the default, or as calls end. Those of a key are always in order.
+            on_error: what becomes of a row or timer that the function fails on. ``"fail"``: the
+                query fails. :func:`keystate.dead_letters`: what the function did for it is undone,
+                and it goes to a side output. Errors of ``process_initial_state`` always fail the
+                query.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared;
@@ -179,6 +185,7 @@ class KeyedStream(RowStream[ROW]):
             time_mode=time_mode,
             event_time=event_time,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def _initial_rows(self, state: DataFrame | KeyedStream) -> Input:
@@ -268,6 +275,7 @@ class KeyedStream(RowStream[ROW]):
         *,
         name: str | None = None,
         time_mode: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of many rows at once, for code that computes on columns.
 
@@ -277,12 +285,13 @@ class KeyedStream(RowStream[ROW]):
             output_schema: the rows it emits: DDL, DataType or dataclass.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
+            on_error: ``"fail"``; there are no dead letters of rows that are processed together.
 
         Raises:
             DeclarationError: as for :meth:`process`, or a state is no value state.
         """
         plan = make_plan(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
-        return self._apply(plan, output_schema, name=name, time_mode=time_mode)
+        return self._apply(plan, output_schema, name=name, time_mode=time_mode, on_error=on_error)
 
     def reduce(
         self,
@@ -291,6 +300,7 @@ class KeyedStream(RowStream[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Combines the rows of a key, two at a time.
 
@@ -302,12 +312,18 @@ class KeyedStream(RowStream[ROW]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
+            on_error: as for :meth:`process`.
         """
         plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
         df = self._input.df
         reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema)
         return self.process(
-            reducer, df.schema, name=name, time_mode=time_mode, late_output=late_output
+            reducer,
+            df.schema,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+            on_error=on_error,
         )
 
 

@@ -14,6 +14,7 @@ from keystate._operators.typed import output_schema_of
 from keystate._spec import check_distinct
 from keystate._worker.calls.plan import Style
 from keystate.functions import OutputTag, ProcessFunction
+from keystate.row_errors import OnError
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
@@ -50,6 +51,7 @@ class DataStream(RowStream[Row]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row and its context.
 
@@ -61,6 +63,7 @@ class DataStream(RowStream[Row]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
             late_output: as for :meth:`flat_map`.
+            on_error: as for :meth:`flat_map`.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
@@ -71,4 +74,5 @@ class DataStream(RowStream[Row]):
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )

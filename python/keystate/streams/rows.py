@@ -17,6 +17,7 @@ from keystate._type_variables import ROW
 from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.errors import DeclarationError
 from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
+from keystate.row_errors import OnError, policy_of
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 
@@ -50,6 +51,7 @@ class RowStream(Generic[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row with any number of results.
 
@@ -60,6 +62,7 @@ class RowStream(Generic[ROW]):
             time_mode: as for :meth:`keystate.KeyedStream.process`; without keys it is ``"none"``
                 unless another one is given.
             late_output: as for :meth:`keystate.KeyedStream.process`.
+            on_error: as for :meth:`keystate.KeyedStream.process`.
         """
         return self._apply(
             make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP),
@@ -67,6 +70,7 @@ class RowStream(Generic[ROW]):
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def map(
@@ -77,6 +81,7 @@ class RowStream(Generic[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function of each row with one result.
 
@@ -86,6 +91,7 @@ class RowStream(Generic[ROW]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
             late_output: as for :meth:`flat_map`.
+            on_error: as for :meth:`flat_map`.
         """
         return self._apply(
             make_plan(fn, MapFunction, "map", Style.MAP),
@@ -93,6 +99,7 @@ class RowStream(Generic[ROW]):
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def filter(
@@ -102,6 +109,7 @@ class RowStream(Generic[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Keeps the rows for which a function says so.
 
@@ -110,6 +118,7 @@ class RowStream(Generic[ROW]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
             late_output: as for :meth:`flat_map`.
+            on_error: as for :meth:`flat_map`.
         """
         return self._apply(
             make_plan(fn, FilterFunction, "filter", Style.FILTER),
@@ -117,6 +126,7 @@ class RowStream(Generic[ROW]):
             name=name,
             time_mode=time_mode,
             late_output=late_output,
+            on_error=on_error,
         )
 
     def add_sink(
@@ -155,11 +165,12 @@ class RowStream(Generic[ROW]):
         time_mode: str | None = None,
         event_time: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """What an operator emits that has the stream as its first input."""
         return applied(
             Operator(
-                plan=plan,
+                plan=dataclasses.replace(plan, dead_letters=policy_of(on_error)),
                 rows=self._input.timed(event_time, late_output),
                 output_schema=output_schema,
                 right=right,

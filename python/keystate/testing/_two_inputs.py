@@ -18,7 +18,7 @@ from keystate.testing._setup import Setup
 from keystate.testing._short import rows_of, two_inputs
 
 #: What the streams that are connected are told besides.
-_OPTIONS = {"ordered_by", "time_mode", "late_output", "name"}
+_OPTIONS = {"ordered_by", "time_mode", "late_output", "on_error", "name"}
 
 
 class KeyedTwoInputHarness(OperatorHarness):

@@ -14,9 +14,19 @@ _MAX_TEXT = 20_000  # characters of an error's message, and of its traceback
 
 def function_error(error: BaseException, where: str) -> FunctionError:
     """An error of the user's code as Keystate reports it: with its own traceback first."""
-    own = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
-    said = f"{type(error).__name__}: {_bounded(str(error))}"
-    return FunctionError(f"{said}\n{_bounded(own)}{where}")
+    said = f"{type(error).__name__}: {message_of(error)}"
+    return FunctionError(f"{said}\n{traceback_of(error)}{where}")
+
+
+def message_of(error: BaseException) -> str:
+    """An error's message; of a very long one beginning and end."""
+    return _bounded(str(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """An error's traceback, from the user's first frame on."""
+    frames = traceback.format_exception(type(error), error, _own_frames(error))
+    return _bounded("".join(frames))
 
 
 def _bounded(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keystate.async_functions import AsyncRetryStrategy
+from keystate.row_errors import DeadLetters
 
 
 class Style(enum.Enum):
@@ -63,6 +64,7 @@ class FunctionPlan:
         calls: how its calls overlap, if it is an async function.
         time_columns: in a batch query, for each input the index of the column with the event time,
             or ``None``. In a stream it is the column with the watermark, which the JVM tells.
+        dead_letters: where rows go that it fails on; ``None`` if the query fails.
     """
 
     function: Any
@@ -74,6 +76,7 @@ class FunctionPlan:
     initial: bool = False
     calls: AsyncCalls | None = None
     time_columns: tuple[int | None, int | None] = (None, None)
+    dead_letters: DeadLetters | None = None
 
     def call(self) -> Callable[..., Any]:
         """What is called for each row."""

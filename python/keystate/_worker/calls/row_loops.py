@@ -13,14 +13,14 @@ from keystate._compiled.plain import Call, Take
 from keystate._worker.calls.plan import Style
 from keystate._worker.contexts.row_context import RowContext
 
-Loop = Callable[[Call, Any, Iterable[int], list[Any], Take, list[Any]], None]
+Loop = Callable[[Call, Any, Iterable[int], Iterable[Any], Take, list[Any]], None]
 
 
 def _windows(
     call: Call,
     context: Any,
     slots: Iterable[int],
-    rows: list[Any],
+    rows: Iterable[Any],
     take: Take,
     results: list[Any],
 ) -> None:
@@ -36,7 +36,7 @@ def _map(
     call: Call,
     context: RowContext,
     slots: Iterable[int],
-    rows: list[Any],
+    rows: Iterable[Any],
     take: Take,
     results: list[Any],
 ) -> None:
@@ -50,7 +50,7 @@ def _sink(
     call: Call,
     context: RowContext,
     slots: Iterable[int],
-    rows: list[Any],
+    rows: Iterable[Any],
     take: Take,
     results: list[Any],
 ) -> None:
@@ -63,7 +63,7 @@ def _filter(
     call: Call,
     context: RowContext,
     slots: Iterable[int],
-    rows: list[Any],
+    rows: Iterable[Any],
     take: Take,
     results: list[Any],
 ) -> None:

@@ -38,6 +38,10 @@ class Columns:
         """The columns' values as Python values."""
         return codec.decode(self.elements(name))
 
+    def value(self, name: str, index: int, codec: Codec) -> Any:
+        """One of a column's values as a Python value."""
+        return codec.decode(self.elements(name).slice(index, 1))[0]
+
     def due(self) -> Iterable[tuple[int, int, int]]:
         """Slot, domain and time of the timers that are due."""
         return zip(

@@ -100,6 +100,9 @@ class PackedMessage(Columns):
                 at += length
         return values
 
+    def value(self, name: str, index: int, codec: Codec) -> Any:
+        return self.values(name, codec)[index]
+
     def due(self) -> Iterable[tuple[int, int, int]]:
         start = self._starts[Message.TIMER_SLOTS]
         return _TIMER.iter_unpack(self._data[start : start + self._timers])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate._codec import shorten
-from keystate._worker.calls.row_loops import LOOPS
+from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.two_inputs import TwoInputOperator, TwoInputRows
 from keystate.errors import DeclarationError
 
@@ -26,9 +28,13 @@ class InitialStateOperator(TwoInputOperator):
             if result is not None:
                 raise _emitted(result)
         context.input = 0
-        of_rows = slots[len(rows.second) :]
-        loop = LOOPS[self._plan.style]
-        loop(self._call, context, of_rows, rows.first, self._results.take, results)
+        self._call_each(self._call, slots[len(rows.second) :], rows.first, results)
+
+    def _row_types(self) -> list[T.StructType]:
+        return [self._row_type]
+
+    def _row_at(self, index: int) -> tuple[int, Any]:
+        return KeyedOperator._row_at(self, index)
 
     def _of_input(self) -> str:
         return " of the initial state" if self._context.input else ""

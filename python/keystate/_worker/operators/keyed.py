@@ -11,9 +11,12 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec, shorten, struct_codec
 from keystate._compiled import collect
+from keystate._compiled.plain import Call
 from keystate._protocol import Answer, Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.guarded import GuardedCalls
+from keystate._worker.calls.letters import Letters
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.calls.row_loops import LOOPS
 from keystate._worker.contexts.row_context import PlainRowContext, RowContext
@@ -24,8 +27,12 @@ from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
 from keystate._worker.state.open_state import open_state
 from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.undo import UndoableTimers, open_undoable_state
 from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import KeystateError
+
+#: The metric that counts dead letters.
+DEAD_LETTERS = "keystateDeadLetters"
 
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
 
@@ -49,6 +56,7 @@ class KeyedOperator:
         self._context = self._make_context()
         self._context.time_columns = plan.time_columns
         shape = spec.inputs[0].shape
+        self._row_type = row_type
         self._rows = codec(row_type, shape)
         if shape is not None:
             self._context.field_names = row_type.names
@@ -58,7 +66,8 @@ class KeyedOperator:
             of_one = self._keys.fields[0] if self._bare_key else self._keys
             self._context.key_copy = of_one.copy
         self._results = make_results(output_type, spec.side_outputs, self._where)
-        runtime = WorkerRuntimeContext(spec, control, self._context, self._open_state, key_type)
+        opening = self._open_state if plan.dead_letters is None else open_undoable_state
+        runtime = WorkerRuntimeContext(spec, control, self._context, opening, key_type)
         self._context.hear(control)
         self._keeper: OperatorStateKeeper | None = None
         if spec.subtask_state is not None:
@@ -76,7 +85,7 @@ class KeyedOperator:
             )
         self._metrics = runtime.metrics
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
-        self._timers = WorkerTimers() if plan.on_timer else None
+        self._timers = self._make_timers() if plan.on_timer else None
         self._context.timers = self._timers
         # In a batch, once its input has ended.
         self._fires_all = self._timers is not None and not control[Control.STREAMING]
@@ -86,6 +95,29 @@ class KeyedOperator:
         self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
         self._call = plan.call()
         self._generation = 0
+        self._message: Columns | None = None  # the one at hand
+        self._guarded: GuardedCalls | None = None
+        if plan.dead_letters is not None:
+            assert self._metrics is not None
+            counter = self._metrics.counter(DEAD_LETTERS)
+            letters = Letters(plan.dead_letters, key_type, self._row_types(), counter.inc)
+            self._guarded = GuardedCalls(
+                letters,
+                self._context,
+                self._states,
+                self._results.take,
+                self._keyed,
+                spec.side_outputs,
+            )
+
+    def _make_timers(self) -> WorkerTimers:
+        if self._plan.dead_letters is None:
+            return WorkerTimers()
+        return UndoableTimers(self._context)
+
+    def _row_types(self) -> list[T.StructType]:
+        """The types of the rows whose errors are their own, for each input."""
+        return [self._row_type]
 
     def _open(self, runtime: WorkerRuntimeContext) -> None:
         self._plan.open(runtime)
@@ -101,6 +133,8 @@ class KeyedOperator:
         self._generation = control[Control.GENERATION]
         self._forget()
         self._context.keys = self._new_keys()
+        if self._guarded is not None:
+            self._guarded.letters.begin_task(control)
         if self._keeper is not None:
             keeper = self._keeper
             self._guard(lambda: keeper.begin_task(control))
@@ -118,10 +152,12 @@ class KeyedOperator:
         self._load(message)
         slots = self._decode_slots(message)
         rows = self._decode_rows(message)
+        self._message = message
         results: list[Any] = []
         self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
             self._guard(lambda: self._fire(message, results))
+        self._message = None
         changed = None
         if self._timers is not None and control.get(Control.REAL_TIME):
             # Those that are due in this batch fire in it.
@@ -140,6 +176,8 @@ class KeyedOperator:
         yield from self._flush()
         if self._fires_all:
             yield from self._fire_all()
+        if self._guarded is not None:
+            self._guarded.letters.end_task()
         last: dict[str, pa.Array] = {}
         if self._keeper is not None:
             keeper, control = self._keeper, self._context.control
@@ -245,12 +283,27 @@ class KeyedOperator:
     # -- calling the user's function ------------------------------------------------------------
 
     def _run(self, slots: Any, rows: Any, results: list[Any]) -> None:
+        self._call_each(self._call, slots, rows, results)
+
+    def _call_each(self, call: Call, slots: Any, rows: Any, results: list[Any]) -> None:
+        """Calls a function for each row."""
         loop = LOOPS[self._plan.style]
-        loop(self._call, self._context, slots, rows, self._results.take, results)
+        if self._guarded is None:
+            loop(call, self._context, slots, rows, self._results.take, results)
+        else:
+            self._guarded.loop(loop, call, slots, rows, results, self._row_at)
+
+    def _row_at(self, index: int) -> tuple[int, Any]:
+        """A row of the message as it came, with the index of its input."""
+        assert self._message is not None
+        return 0, self._message.value(Message.ROWS, index, codec(self._row_type))
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
+        if self._guarded is not None:
+            self._guarded.fire(self._timers, message.due(), self._on_timer, results)
+            return
         for slot, domain, time in message.due():
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)

@@ -17,7 +17,6 @@ from keystate._compiled.plain import Call
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.calls.row_loops import LOOPS
 from keystate._worker.contexts.row_context import RowContext, event_time, field_of
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.operators.keyed import KeyedOperator
@@ -74,12 +73,14 @@ class TwoInputOperator(KeyedOperator):
         output_type: T.StructType,
         control: dict[str, Any],
     ) -> None:
+        self._second_type = second_type
         super().__init__(plan, spec, key_type, row_type, output_type, control)
         shape = spec.inputs[1].shape
         self._second_rows = codec(second_type, shape)
         if shape is not None:
             self._context.second_field_names = second_type.names
         self._call_second = plan.call_second()
+        self._inputs: list[int] = []  # of the rows of a loop over both
 
     def _make_context(self) -> RowContext:
         return TwoInputContext()
@@ -91,16 +92,28 @@ class TwoInputOperator(KeyedOperator):
         return TwoInputRows(first, second, inputs)
 
     def _run(self, slots: Any, rows: TwoInputRows, results: list[Any]) -> None:
-        loop, context, take = LOOPS[self._plan.style], self._context, self._results.take
+        context = self._context
         if not rows.second:
             context.input = 0
-            loop(self._call, context, slots, rows.first, take, results)
+            self._call_each(self._call, slots, rows.first, results)
         elif not rows.first:
             context.input = 1
-            loop(self._call_second, context, slots, rows.second, take, results)
+            self._call_each(self._call_second, slots, rows.second, results)
         else:
-            moving, mixed = self._moving(slots, rows), _mixed(rows)
-            loop(self._call_either(), context, moving, mixed, take, results)
+            self._inputs = rows.inputs
+            self._call_each(self._call_either(), self._moving(slots, rows), _mixed(rows), results)
+            self._inputs = []
+
+    def _row_types(self) -> list[T.StructType]:
+        return [self._row_type, self._second_type]
+
+    def _row_at(self, index: int) -> tuple[int, Any]:
+        which = self._context.input
+        if self._inputs:
+            index = self._inputs[:index].count(which)
+        name = (Message.ROWS, Message.SECOND_ROWS)[which]
+        assert self._message is not None
+        return which, self._message.value(name, index, codec(self._row_types()[which]))
 
     def _call_either(self) -> Call:
         """Calls the method for the row at hand."""

@@ -7,6 +7,7 @@ late, and then it passes on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ class WindowsContext(RowContext):
         #: The row's event time, in ms; ``None`` if it has none.
         self.event_time: int | None = None
         #: The event time of each row of the message.
-        self.event_times: list[int | None] = []
+        self.event_times: Iterator[int | None] = iter(())
         #: By which rows are late, in ms.
         self.late_watermark = NO_WATERMARK
         #: Takes a result as it is now: a call of several windows' functions has results of each.
@@ -77,7 +78,8 @@ class WindowsOperator(KeyedOperator):
 
     def _decode_rows(self, message: Columns) -> Any:
         rows = message.elements(Message.ROWS)
-        self._context.event_times = _millis(rows, self._time_column)
+        # An iterator: after a row that fails, the loop goes on with it.
+        self._context.event_times = iter(_millis(rows, self._time_column))
         return self._rows.decode(rows)
 
 

@@ -44,7 +44,12 @@ def open_state(
     spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
 ) -> WorkerState:
     """The state of a descriptor."""
+    state: WorkerState = state_class(spec, descriptor)(spec, index, cursor, descriptor)
+    return state
+
+
+def state_class(spec: StateSpec, descriptor: StateDescriptor) -> Any:
+    """The class of a descriptor's state."""
     # A user's descriptor may be of a class that is derived from one of these.
     cls = next(_CLASSES[base] for base in type(descriptor).__mro__ if base in _CLASSES)
-    state: WorkerState = noting(cls, spec)(spec, index, cursor, descriptor)
-    return state
+    return noting(cls, spec)

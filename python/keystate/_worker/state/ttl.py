@@ -60,7 +60,7 @@ def _with_note(method: Any) -> Any:
     return noted
 
 
-class _Noting(WorkerState):
+class Noting(WorkerState):
     """What was used since the last changes: (slot and what else tells the entry) to time.
 
     An entry that goes takes its times with it: one that comes later was not used before. The JVM
@@ -82,6 +82,9 @@ class _Noting(WorkerState):
     def _gone(self, entry: Any) -> None:
         self._used.pop(entry, None)
         self._went.add(entry)
+
+    def _unnote(self, entry: Any) -> None:
+        self._used.pop(entry, None)
 
     def _note(self, entry: Any) -> None:
         time = self._time() if self._by_event_time else 0
@@ -123,7 +126,7 @@ class _Noting(WorkerState):
         return {}
 
 
-class _NotingValue(_Noting):
+class _NotingValue(Noting):
     """Notes slots; the methods are added by :func:`noting`."""
 
     def _slot_of(self, entry: Any) -> int:
@@ -138,7 +141,7 @@ class _NotingValue(_Noting):
         return {**super()._change_types(), Part.RESET: pa.bool_()}
 
 
-class _NotingList(_Noting):
+class _NotingList(Noting):
     """Notes a slot, and whether all of the list was used or what was added last."""
 
     def get(self) -> list[Any]:
@@ -159,8 +162,8 @@ class _NotingList(_Noting):
     def _replace(self, checked: list[Any]) -> None:
         super()._replace(checked)  # type: ignore[misc]
         slot = self._cursor.slot
-        self._used.pop((slot, True), None)
-        self._used.pop((slot, False), None)
+        self._unnote((slot, True))
+        self._unnote((slot, False))
         if checked:
             self._note((slot, False))
 
@@ -172,7 +175,7 @@ class _NotingList(_Noting):
         return {Part.USED_WHOLE: pa.bool_()}
 
 
-class _NotingMap(_Noting):
+class _NotingMap(Noting):
     """Notes slots and user keys."""
 
     _hashable: Any
@@ -222,7 +225,7 @@ class _NotingMap(_Noting):
         # Of a map that stays with the JVM an iterator may have noted keys that are not known here.
         noted = [entry for entry in self._used if entry[0] == slot] if cell.remote else ()
         for entry in noted or [(slot, key) for key in cell]:
-            self._used.pop(entry, None)
+            self._unnote(entry)
         super().clear()  # type: ignore[safe-super]
 
     def items(self) -> Iterable[tuple[Any, Any]]:

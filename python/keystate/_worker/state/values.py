@@ -27,7 +27,7 @@ from keystate.state import (
 _IMMUTABLE = (int, float, str, bytes, bool, type(None))
 
 
-class _ValueCells(WorkerState):
+class ValueLikeState(WorkerState):
     """A state that holds one value or accumulator a key; ``None`` in a cell is none."""
 
     def _decode(self, message: Columns) -> list[Any]:
@@ -69,7 +69,7 @@ class _ValueCells(WorkerState):
             self._no_key()
 
 
-class _PlainValueState(_ValueCells, ValueState[Any]):
+class _PlainValueState(ValueLikeState, ValueState[Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ValueStateDescriptor[Any]
     ) -> None:
@@ -108,7 +108,7 @@ class WorkerValueState(ValueCells, _PlainValueState):
     """A value."""
 
 
-class WorkerReducingState(Cells, _ValueCells, ReducingState[Any]):
+class WorkerReducingState(Cells, ValueLikeState, ReducingState[Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: ReducingStateDescriptor[Any]
     ) -> None:
@@ -126,7 +126,7 @@ class WorkerReducingState(Cells, _ValueCells, ReducingState[Any]):
         self._set(value if current is None else self._reduce(current, value))
 
 
-class WorkerAggregatingState(Cells, _ValueCells, AggregatingState[Any, Any]):
+class WorkerAggregatingState(Cells, ValueLikeState, AggregatingState[Any, Any]):
     def __init__(
         self,
         spec: StateSpec,
@@ -151,7 +151,7 @@ class WorkerAggregatingState(Cells, _ValueCells, AggregatingState[Any, Any]):
         self._set(self._function.add(value, accumulator))
 
 
-class WorkerFoldingState(Cells, _ValueCells, FoldingState[Any, Any]):
+class WorkerFoldingState(Cells, ValueLikeState, FoldingState[Any, Any]):
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, descriptor: FoldingStateDescriptor[Any, Any]
     ) -> None:

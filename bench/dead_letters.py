@@ -1,0 +1,82 @@
+"""What dead letters cost: W1 with and without them, in turns.
+
+python -m bench.dead_letters [--pairs 5] [--share 0.001] [--scale 1.0]
+
+The last two ways have a side output that is read; in the last one a share of the rows fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from typing import Any
+
+import keystate
+from keystate import OutputTag
+from pyspark.sql import DataFrame
+
+from bench.session import Build, bench_session, measure, write
+from bench.workloads.average import OUTPUT, W1, CountWindowAverage
+
+ROWS = "key long, value long"
+DEAD = OutputTag("dead", keystate.dead_letter_schema(ROWS))
+
+
+class Failing(CountWindowAverage):
+    """Fails on each row whose key can be divided by a number, after it did its work."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield from super().process_element(row, ctx)
+        if row.key % self.every == 0:
+            raise ValueError(f"the key is {row.key}")
+
+
+def _way(fn: Any, on_error: Any, read: bool) -> Build:
+    def build(rows: DataFrame) -> DataFrame:
+        made = keystate.keyed(rows, "key").process(fn, OUTPUT, on_error=on_error)
+        return made.with_side_outputs(DEAD) if read else made
+
+    return build
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--share", type=float, default=0.001)
+    parser.add_argument("--scale", type=float, default=1.0)
+    args = parser.parse_args()
+    letters, average = keystate.dead_letters(DEAD), CountWindowAverage()
+    ways = {
+        "without": _way(average, "fail", read=False),
+        "with": _way(average, letters, read=False),
+        "without, side output": _way(average, "fail", read=True),
+        "with, side output": _way(average, letters, read=True),
+        "some rows fail": _way(Failing(round(1 / args.share)), letters, read=True),
+    }
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    with bench_session() as (spark, work):
+        data = work / "rows"
+        write(data, W1.make(int(W1.rows * args.scale), int(W1.keys * args.scale))[0])
+        for i in range(1 + args.pairs):
+            for name in list(ways)[:: 1 if i % 2 else -1]:
+                seconds = measure(spark, ways[name], data, {}).seconds
+                if i > 0:  # the first warms up
+                    took[name].append(seconds)
+    for name, base in (
+        ("with", "without"),
+        ("with, side output", "without, side output"),
+        ("some rows fail", "without, side output"),
+    ):
+        ratios = sorted(a / b for a, b in zip(took[name], took[base]))
+        print(
+            f"{name:20} {statistics.median(took[name]):6.3f} s, {base:20} "
+            f"{statistics.median(took[base]):6.3f} s, ratio {statistics.median(ratios):.3f} "
+            f"({ratios[0]:.3f} to {ratios[-1]:.3f})"
+        )
+
+
+if __name__ == "__main__":
+    main()

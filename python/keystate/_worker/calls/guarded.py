@@ -1,0 +1,136 @@
+"""Calls of a function whose errors are its row's: what it did is undone, and the rest goes on."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from keystate._compiled import Marks, collect
+from keystate._compiled.plain import Call, Take
+from keystate._worker.calls.letters import Letters, is_of_row
+from keystate._worker.calls.row_loops import Loop
+from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.undo import Journal, cells_of, undo
+from keystate._worker.state.worker_state import WorkerState
+
+#: Gives the row with an index of a loop as it came, with the index of its input.
+RowAt = Callable[[int], tuple[int, Any]]
+
+
+class GuardedCalls:
+    """Calls a function for rows and timers, and writes a dead letter of each that fails.
+
+    Args:
+        letters: where that is written.
+        context: of the rows, with the journal.
+        states: the function's.
+        take: takes a result as it is now.
+        keyed: whether there are keys.
+        kept: whether somebody reads the letters.
+    """
+
+    def __init__(
+        self,
+        letters: Letters,
+        context: RowContext,
+        states: Sequence[WorkerState],
+        take: Take,
+        keyed: bool,
+        kept: bool,
+    ) -> None:
+        self.letters = letters
+        self._context = context
+        self._states = states
+        self._take = take
+        self._keyed = keyed
+        self._kept = kept
+        self._counted = 0
+
+    def loop(
+        self,
+        loop: Loop,
+        call: Call,
+        slots: Iterable[int],
+        rows: Iterable[Any],
+        results: list[Any],
+        row_at: RowAt,
+    ) -> None:
+        """Calls it for each row. After one that fails the loop goes on with the iterators."""
+        marks, left = self._marks(slots, results), iter(rows)
+        while True:
+            try:
+                loop(call, self._context, marks, left, self._take, results)
+                break
+            except Exception as e:
+                self._failed(e, marks, results, row_at)
+        self._succeeded(marks)
+
+    def fire(
+        self,
+        timers: WorkerTimers,
+        due: Iterable[tuple[int, int, int]],
+        on_timer: Call,
+        results: list[Any],
+    ) -> None:
+        """Calls it for each timer that is still set. One that fails is gone all the same."""
+        context = self._context
+        marks = self._marks((), results)
+        for slot, domain, time in due:
+            if timers.take(slot, domain, time):
+                context.slot, context.timer = slot, (domain, time)
+                marks.mark(slot)
+                try:
+                    collect(on_timer(time, context), self._take, results)
+                except Exception as e:
+                    self._failed(e, marks, results, None)
+        self._succeeded(marks)
+
+    def _marks(self, slots: Iterable[int], results: list[Any]) -> Marks:
+        self._counted = 0
+        return Marks(slots, cells_of(self._states), results, self._context.journal)
+
+    def _succeeded(self, marks: Marks) -> None:
+        self.letters.succeeded(marks.count - self._counted)
+
+    def _failed(
+        self, error: Exception, marks: Marks, results: list[Any], row_at: RowAt | None
+    ) -> None:
+        if self._context.row is None and self._context.timer is None:
+            raise error
+        row = None if row_at is None else row_at(marks.count - 1)
+        letter = self.undone(error, marks, self._context.journal, row)
+        succeeded = marks.count - self._counted - 1
+        self._counted = marks.count
+        results += self.taken(letter, succeeded)
+
+    def undone(
+        self, error: Exception, marks: Marks, journal: Journal, row: tuple[int, Any] | None
+    ) -> list[Any]:
+        """Undoes what was done for the row or timer at hand, and writes its letter.
+
+        Raises:
+            Exception: the error, if it is not of the row.
+        """
+        if not is_of_row(error):
+            raise error
+        letter = self.letters.write(error, self._context, self._keyed, row)
+        # A generator that is left behind ends now, for it may change states once more.
+        traceback.clear_frames(error.__traceback__)
+        marks.undo()
+        undo(journal)
+        return letter
+
+    def taken(self, letter: list[Any], succeeded: int) -> list[Any]:
+        """The result that a letter is; none if nobody reads it.
+
+        Args:
+            letter: what was written.
+            succeeded: how many rows and timers there were since the last letter.
+
+        Raises:
+            FunctionError: there are more letters than may be.
+        """
+        result = self.letters.take(letter, succeeded)
+        return [self._take(result)] if self._kept else []

@@ -1,0 +1,92 @@
+"""Rows of dead letters that come again, corrected."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from keystate._spec import DELAY_KEY
+from keystate.errors import DeclarationError
+
+
+def with_replays(df: DataFrame, folder: str) -> DataFrame:
+    """A stream's rows, and those that :func:`replay` puts into a folder.
+
+    The folder is a source of the query with an offset of its own, so each row comes once, over
+    restarts too. A query can't get another source later: use this from its first start on.
+
+    Args:
+        df: the stream, before ``withWatermark``.
+        folder: where the rows will be, a path or URL; it is made if there is none. One for each
+            operator and checkpoint.
+
+    Raises:
+        DeclarationError: it is no stream, or has a watermark already.
+    """
+    if not df.isStreaming:
+        raise DeclarationError("with_replays() needs a stream")
+    for field in df.schema.fields:
+        if DELAY_KEY in field.metadata:
+            raise DeclarationError(
+                "with_replays() comes before withWatermark(): both inputs have one watermark then"
+            )
+    spark, schema = df.sparkSession, _schema(df.schema)
+    # Mode ignore: a folder that is there is left as it is.
+    spark.createDataFrame([], schema).write.mode("ignore").parquet(folder)
+    replayed = spark.readStream.schema(schema).parquet(folder)
+    return df.unionByName(replayed.select(*(F.col(f"row.`{name}`") for name in df.columns)))
+
+
+def replay(letters: DataFrame, folder: str) -> int:
+    """Puts the rows of dead letters into a folder, from which :func:`with_replays` takes them.
+
+    A letter whose row is there already is left out. So this can be called again with the same
+    letters, after a failure or with more of them, but not twice at the same time.
+
+    Args:
+        letters: a batch DataFrame with the ``id`` of each letter and, as a struct of the input's
+            columns, its ``row`` as it should have been.
+        folder: the one that the query reads.
+
+    Returns:
+        How many rows were put there.
+
+    Raises:
+        DeclarationError: it has not these columns, or other columns than the query's rows.
+    """
+    spark = letters.sparkSession
+    there = spark.read.parquet(folder)
+    wanted = there.schema["row"].dataType
+    if "id" not in letters.columns or "row" not in letters.columns:
+        raise DeclarationError(
+            f"replay() needs the columns id and row of dead letters, got {letters.columns}"
+        )
+    kind = letters.schema["row"].dataType
+    if _types(kind) != _types(wanted):
+        raise DeclarationError(
+            f"the rows are {kind.simpleString()}, but the query's are {wanted.simpleString()}: of "
+            "JSON make them with F.from_json('row', df.schema)"
+        )
+    chosen = letters.where("row is not null").select("id", "row").dropDuplicates(["id"])
+    new = chosen.join(there.select("id"), "id", "left_anti").persist()
+    try:
+        count = new.count()
+        if count:
+            new.write.mode("append").parquet(folder)
+        return count
+    finally:
+        new.unpersist()
+
+
+def _schema(row_type: T.StructType) -> T.StructType:
+    fields = [T.StructField(f.name, f.dataType) for f in row_type.fields]
+    return T.StructType(
+        [T.StructField("id", T.StringType()), T.StructField("row", T.StructType(fields))]
+    )
+
+
+def _types(kind: T.DataType) -> list[tuple[str, str]]:
+    if not isinstance(kind, T.StructType):
+        return []
+    return [(field.name, field.dataType.simpleString()) for field in kind]

@@ -1,0 +1,557 @@
+"""Rows that a function fails on: all is as if they never were, except for their dead letters."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    DeclarationError,
+    FilterFunction,
+    FlatMapFunction,
+    FoldingStateDescriptor,
+    FunctionError,
+    KeyedBatchFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapFunction,
+    MapStateDescriptor,
+    OutputTag,
+    ReduceFunction,
+    ReducingStateDescriptor,
+    SortedMapStateDescriptor,
+    StateTtlConfig,
+    Time,
+    TimeDomain,
+    ValueStateDescriptor,
+)
+from keystate._compiled import NATIVE, plain
+from keystate._worker.calls import guarded, row_loops
+from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
+
+INPUT = "k string, at timestamp, seed long, fails int"
+OUTPUT = "k string, text string"
+SIDE = OutputTag("side", "text string")
+DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class Concat(AggregateFunction):
+    """Changes its accumulator in place, before it fails."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: int, accumulator: list[int]) -> list[int]:
+        accumulator.append(value)
+        return _checked(accumulator)
+
+    def get_result(self, accumulator: list[int]) -> list[int]:
+        return accumulator
+
+
+def _checked(accumulator: list[int]) -> list[int]:
+    if accumulator[-1] < 0:
+        raise ArithmeticError("a negative number")
+    return accumulator
+
+
+def _concat(a: list[int], b: list[int]) -> list[int]:
+    a.extend(b)
+    return _checked(a)
+
+
+def _fold(a: list[int], b: int) -> list[int]:
+    a.append(b)
+    return _checked(a)
+
+
+def _ttl(rng: random.Random) -> StateTtlConfig | None:
+    if rng.random() < 0.3:
+        return None
+    builder = StateTtlConfig.new_builder(Time.milliseconds(rng.choice([30, 500])))
+    builder.set_update_type(rng.choice(list(StateTtlConfig.UpdateType)[-2:]))
+    times = StateTtlConfig.TtlTimeCharacteristic
+    builder.set_ttl_time_characteristic(rng.choice([times.EventTime, times.ProcessingTime]))
+    return builder.build()
+
+
+class Random(KeyedProcessFunction):
+    """Does what a row's seed says to all kinds of state; `skips` those that are to fail."""
+
+    def __init__(self, seed: int, skips: bool) -> None:
+        self.seed = seed
+        self.skips = skips
+
+    def open(self, ctx: Any) -> None:
+        rng = random.Random(self.seed)
+
+        def described(descriptor: Any) -> Any:
+            ttl = _ttl(rng)
+            if ttl is not None:
+                descriptor.enable_time_to_live(ttl)
+            return descriptor
+
+        numbers = "array<long>"
+        self.value = ctx.get_state(described(ValueStateDescriptor("value", "long", default=0)))
+        self.row = ctx.get_state(described(ValueStateDescriptor("row", "a long, b array<long>")))
+        self.list = ctx.get_list_state(described(ListStateDescriptor("list", numbers)))
+        self.map = ctx.get_map_state(described(MapStateDescriptor("map", "long", numbers)))
+        self.words = ctx.get_map_state(described(MapStateDescriptor("words", "a long", "string")))
+        self.sorted = ctx.get_sorted_map_state(
+            described(SortedMapStateDescriptor("sorted", "long", "long"))
+        )
+        self.sum = ctx.get_reducing_state(
+            described(ReducingStateDescriptor("sum", lambda a, b: a + b, "long"))
+        )
+        self.joined = ctx.get_reducing_state(
+            described(ReducingStateDescriptor("joined", _concat, numbers))
+        )
+        self.all = ctx.get_aggregating_state(
+            described(AggregatingStateDescriptor("all", Concat(), numbers))
+        )
+        self.folded = ctx.get_folding_state(
+            described(FoldingStateDescriptor("folded", [], _fold, numbers))
+        )
+
+    def process_element(self, row: Any, ctx: Any) -> Iterator[Any]:
+        return self._do(row.k, row.seed, row.fails, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        fails = timestamp % 7 if timestamp % 3 == 0 else 0
+        return self._do(ctx.get_current_key(), timestamp, fails, ctx)
+
+    def _do(self, key: str, seed: int, fails: int, ctx: Any) -> Iterator[Any]:
+        if self.skips and fails:
+            return
+        rng = random.Random(seed)
+        try:
+            for _ in range(rng.randrange(10)):
+                yield from self._step(key, rng, ctx)
+            if fails:
+                yield from self._fail(fails, key, rng)
+        finally:
+            if fails:
+                self.value.update(-1)
+                self.map.put(1, [])
+
+    def _step(self, key: str, rng: random.Random, ctx: Any) -> Iterator[Any]:
+        n, k = rng.randrange(100), rng.randrange(4)
+        kind = rng.randrange(18)
+        if kind == 0:
+            self.value.update(self.value.value() + n)
+        elif kind == 1:
+            self.row.update((n, [n, k]))
+        elif kind == 2:
+            rng.choice([self.value, self.row, self.list, self.map, self.sorted, self.sum]).clear()
+        elif kind == 3:
+            self.list.add([n])
+        elif kind == 4:
+            self.list.update([[n], [k]])
+        elif kind == 5:
+            self.map.put(k, [n])
+        elif kind == 6:
+            self.map.remove(k)
+        elif kind == 7:
+            self.words.put((k,), str(n))
+            self.words.remove((n % 4,))
+        elif kind == 8:
+            self.sorted.put(n % 9, n)
+        elif kind == 9:
+            yield key, str(self.sorted.pop_first())
+        elif kind == 10:
+            self.sum.add(n)
+            self.joined.add([n])
+        elif kind == 11:
+            self.all.add(n)
+            self.folded.add(n)
+        elif kind == 12:
+            timers = ctx.timer_service()
+            timers.register_event_time_timer(ctx.timestamp() + n)
+            timers.register_processing_time_timer(ctx.timestamp() + n)
+        elif kind == 13:
+            timers = ctx.timer_service()
+            for after in range(n):
+                timers.delete_event_time_timer(ctx.timestamp() + after)
+        elif kind == 14:
+            yield SIDE, (f"{key} {n}",)
+        elif kind == 15:
+            yield key, repr([sorted(self.map.items()), list(self.sorted.items())])
+        elif kind == 16:
+            yield key, repr([self.value.value(), self.list.get(), self.all.get(), self.sum.get()])
+        else:
+            self.list.add_all([[n], [n]])
+            self.sorted.remove_range(n % 9, n % 9 + 2)
+
+    def _fail(self, how: int, key: str, rng: random.Random) -> Iterator[Any]:
+        if how == 1:
+            raise ValueError(f"of {key}")
+        if how == 2:
+            yield key, 1  # no string
+        if how == 3:
+            self.value.update("no long")
+        if how == 4:
+            self.joined.add([-1])
+        if how == 5:
+            self.all.add(-1)
+        yield SIDE, (1,)
+
+
+@pytest.fixture(params=["native", "plain"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is compiled, and in Python."""
+    if request.param == "plain":
+        monkeypatch.setattr(guarded, "Marks", plain.Marks)
+        monkeypatch.setattr(guarded, "collect", plain.collect)
+        loops = {
+            row_loops.call_with_context: plain.call_with_context,
+            row_loops.call_with_row: plain.call_with_row,
+        }
+        changed = {style: loops.get(loop, loop) for style, loop in row_loops.LOOPS.items()}
+        for style, loop in changed.items():
+            monkeypatch.setitem(row_loops.LOOPS, style, loop)
+    elif NATIVE is None:
+        pytest.skip("nothing is compiled")
+
+
+def _harness(seed: int, parallelism: int, skips: bool) -> KeyedProcessHarness:
+    policy = "fail" if skips else keystate.dead_letters(DEAD)
+    return KeyedProcessHarness(
+        Random(seed, skips),
+        INPUT,
+        "k",
+        OUTPUT,
+        event_time="at",
+        parallelism=parallelism,
+        side_outputs=[SIDE, DEAD],
+        on_error=policy,
+    )
+
+
+def _batches(rng: random.Random) -> list[list[tuple[Any, ...]]]:
+    batches, time = [], 0
+    for _ in range(4):
+        time += rng.randrange(30)
+        batches.append(
+            [
+                (
+                    rng.choice("aab"),
+                    EPOCH + timedelta(milliseconds=time + rng.randrange(40)),
+                    rng.randrange(1 << 40),
+                    rng.randrange(1, 7) if rng.random() < 0.4 else 0,
+                )
+                for _ in range(rng.randrange(50))
+            ]
+        )
+    return batches
+
+
+def _seen(harness: KeyedProcessHarness) -> Any:
+    held = harness.snapshot()
+    states = {}
+    for name, (_, keys, columns, times) in held.states.items():
+        cells = zip(*(column.to_pylist() for column in columns.values()))
+        each = zip(map(repr, keys.to_pylist()), cells, times or [None] * len(keys))
+        states[name] = {key: _entries(cell, time) for key, cell, time in each}
+    return states, [harness.timers(key) for key in "ab"], harness.side_output(SIDE)
+
+
+def _entries(cell: tuple[Any, ...], times: Any) -> Any:
+    """A cell with its times; the entries of a map are in no order."""
+    if len(cell) == 1:
+        return repr(cell), times
+    return sorted(zip(map(repr, cell[0]), cell[1], times or [None] * len(cell[0])))
+
+
+@pytest.mark.parametrize("seed", range(100 if os.environ.get("SLOW") else 15))
+def test_fails_as_if_the_rows_never_were(either: None, seed: int) -> None:
+    rng = random.Random(seed)
+    batches, parallelism, cut = _batches(rng), rng.randrange(1, 3), rng.randrange(4)
+    with_letters, without = (_harness(seed, parallelism, skips) for skips in (False, True))
+    watermark = 0
+    for i, batch in enumerate(batches):
+        if i == cut:
+            with_letters, without = (
+                KeyedProcessHarness.restore(each.snapshot(), Random(seed, skips), parallelism=2)
+                for each, skips in ((with_letters, False), (without, True))
+            )
+        watermark += rng.randrange(40)
+        told = {"watermark": watermark, "processing_time": watermark}
+        before = len(with_letters.side_output(DEAD))
+        emitted = [each.process_batch(batch, **told) for each in (with_letters, without)]
+        letters = with_letters.side_output(DEAD)[before:]
+        assert emitted[0] == emitted[1]
+        assert _seen(with_letters) == _seen(without)
+        failed = [tuple(letter.row) for letter in letters if letter.row is not None]
+        late = [row for row in batch if row not in failed and row[3]]
+        assert sorted(failed) == sorted(row for row in batch if row[3] and row not in late)
+    assert without.side_output(DEAD) == []
+
+
+ROW = "k string, v int"
+OF_ROW = OutputTag("dead", keystate.dead_letter_schema(ROW))
+AS_JSON = OutputTag("dead", keystate.dead_letter_schema())
+
+
+def _check(v: int) -> int:
+    if v < 0:
+        raise ValueError(f"{v} is negative")
+    return v
+
+
+class Flat(FlatMapFunction):
+    def flat_map(self, value: Any) -> Any:
+        yield value.k, value.v
+        yield value.k, _check(value.v)
+
+
+class Mapped(MapFunction):
+    def map(self, value: Any) -> Any:
+        return value.k, _check(value.v)
+
+
+class Kept(FilterFunction):
+    def filter(self, value: Any) -> bool:
+        return _check(value.v) > 1
+
+
+class Greatest(ReduceFunction):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return max(value1, value2, key=lambda row: _check(row.v))
+
+
+def _fails(value: Any, ctx: Any) -> Any:
+    return [(value.k, _check(value.v))]
+
+
+@pytest.mark.parametrize("keys", ["k", ()], ids=["keyed", "without keys"])
+@pytest.mark.parametrize("fn", [Flat(), Mapped(), Kept(), _fails], ids=lambda fn: str(type(fn)))
+def test_functions_of_rows(either: None, fn: Any, keys: Any) -> None:
+    output = None if isinstance(fn, FilterFunction) else ROW
+    with KeyedProcessHarness(
+        fn, ROW, keys, output, side_outputs=[AS_JSON], on_error=keystate.dead_letters(AS_JSON)
+    ) as harness:
+        each = 2 if isinstance(fn, Flat) else 1
+        rows = [("a", 2), ("a", -1), ("b", 3), ("b", -2), ("a", -3), ("a", 4)]
+        assert len(harness.process_batch(rows)) == 3 * each
+        letters = harness.side_output(AS_JSON)
+    assert [json.loads(letter.row)["v"] for letter in letters] == [-1, -2, -3]
+    key = ['"a"', '"b"', '"a"'] if keys else [None] * 3
+    assert [letter.key for letter in letters] == key
+    assert {letter.error for letter in letters} == {"ValueError"}
+    assert letters[0].message == "-1 is negative"
+    assert letters[0].traceback.startswith("Traceback")
+    assert "keystate" not in letters[0].traceback.split("File")[1].split(",")[0].split("/")[-1]
+
+
+def test_reduce() -> None:
+    stream = keystate.keyed(rows_of(ROW), "k")
+    made = stream.reduce(Greatest(), on_error=keystate.dead_letters(OF_ROW))
+    with KeyedProcessHarness.of(made, side_outputs=[OF_ROW]) as harness:
+        rows = [("a", 1), ("a", -5), ("a", 3), ("a", 2)]
+        assert harness.process_batch(rows) == [("a", 1), ("a", 3), ("a", 3)]
+        assert [tuple(letter.row) for letter in harness.side_output(OF_ROW)] == [("a", -5)]
+
+
+class Both(KeyedCoProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.sum = ctx.get_state(ValueStateDescriptor("sum", "long", default=0))
+
+    def _add(self, v: int) -> Any:
+        self.sum.update(self.sum.value() + v)
+        yield self.sum.value()
+        _check(v)
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return self._add(value.v)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return self._add(10 * value.w)
+
+
+@pytest.mark.parametrize("ordered_by", [None, ("v", "at")])
+def test_two_inputs(either: None, ordered_by: Any) -> None:
+    with KeyedTwoInputHarness(
+        Both(),
+        ROW,
+        "k",
+        "k string, at int, w int",
+        "k",
+        "n long",
+        side_outputs=[AS_JSON],
+        ordered_by=ordered_by,
+        on_error=keystate.dead_letters(AS_JSON),
+    ) as harness:
+        harness.process_batch([("a", -1), ("a", 2), ("a", 4)], [("a", 3, -1), ("a", 5, 2)])
+        assert harness.state("a", "sum") == 26
+        letters = harness.side_output(AS_JSON)
+    found = sorted((letter.input, json.loads(letter.row)) for letter in letters)
+    assert found == [(1, {"k": "a", "v": -1}), (2, {"k": "a", "at": 3, "w": -1})]
+
+
+def test_letters_are_json_of_all_types() -> None:
+    schema = (
+        "at timestamp, local timestamp_ntz, day date, bytes binary, price decimal(5,2), "
+        "words array<string>, of map<string,timestamp>, part struct<x:int,y:timestamp>, "
+        "d double"
+    )
+    time = datetime.datetime(2024, 5, 6, 7, 8, 9, 10)
+
+    def fail(row: Any, ctx: Any) -> Any:
+        row.words.append("changed")
+        raise KeyError(row.d)
+
+    with KeyedProcessHarness(
+        fail,
+        schema,
+        "at",
+        "n long",
+        side_outputs=[AS_JSON],
+        on_error=keystate.dead_letters(AS_JSON),
+    ) as harness:
+        row = (time, time, time.date(), b"ab", 1, ["x"], {"t": time}, (1, time), float("nan"))
+        harness.process(row)
+        (letter,) = harness.side_output(AS_JSON)
+    utc = time.astimezone(datetime.timezone.utc).isoformat()
+    assert json.loads(letter.row) == {
+        "at": utc,
+        "local": "2024-05-06T07:08:09.000010",
+        "day": "2024-05-06",
+        "bytes": "YWI=",
+        "price": "1.00",
+        "words": ["x"],
+        "of": {"t": utc},
+        "part": {"x": 1, "y": utc},
+        "d": "NaN",
+    }
+
+
+@dataclass
+class Trade:
+    k: str
+    v: int
+
+
+def test_a_row_is_as_it_came() -> None:
+    """Whatever the function made of the object that it was given."""
+
+    def fail(trade: Trade, ctx: Any) -> Any:
+        trade.v = 0
+        raise ValueError(trade.k)
+
+    stream = keystate.keyed(rows_of(ROW), "k", row_type=Trade)
+    made = stream.process(fail, "n long", on_error=keystate.dead_letters(OF_ROW))
+    with KeyedProcessHarness.of(made, side_outputs=[OF_ROW]) as harness:
+        harness.process(("a", 5))
+        assert [tuple(letter.row) for letter in harness.side_output(OF_ROW)] == [("a", 5)]
+
+
+def test_timers_that_fail_are_gone() -> None:
+    class Timed(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.n = ctx.get_state(ValueStateDescriptor("n", "long", default=0))
+
+        def process_element(self, value: Any, ctx: Any) -> None:
+            ctx.timer_service().register_processing_time_timer(value.v)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Any:
+            self.n.update(self.n.value() + 1)
+            ctx.timer_service().register_processing_time_timer(timestamp + 10)
+            yield "k", 1
+            if timestamp == 2:
+                raise ValueError("two")
+
+    with KeyedProcessHarness(
+        Timed(), ROW, "k", ROW, side_outputs=[OF_ROW], on_error=keystate.dead_letters(OF_ROW)
+    ) as harness:
+        harness.process_batch([("a", 1), ("a", 2), ("a", 3)])
+        assert len(harness.set_processing_time(5)) == 2
+        assert harness.state("a", "n") == 2
+        processing = TimeDomain.PROCESSING_TIME
+        assert harness.timers("a") == [(processing, 11), (processing, 13)]
+        (letter,) = harness.side_output(OF_ROW)
+    assert (letter.row, letter.key, letter.timer) == (None, '"a"', 2)
+    assert (letter.timer_domain, letter.batch) == ("processing_time", 1)
+
+
+def _limited(**limits: Any) -> KeyedProcessHarness:
+    return KeyedProcessHarness(
+        _fails,
+        ROW,
+        "k",
+        ROW,
+        side_outputs=[OF_ROW],
+        on_error=keystate.dead_letters(OF_ROW, **limits),
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "fine", "too_many", "said"),
+    [
+        ({"max_in_batch": 2}, [-1, -1, 1], [-1, 1, -1, 1, -1], "max_in_batch=2"),
+        ({"max_in_a_row": 2}, [-1, -1, 1, -1, -1], [1, -1, -1, -1], "max_in_a_row=2"),
+        ({"max_share": 0.5}, [-1, -1, 1, 1], [-1, 1, -1, 1, -1], "max_share=0.5"),
+        ({"max_in_batch": 0}, [1, 1], [1, -1], "max_in_batch=0"),
+    ],
+)
+def test_limits(limits: dict[str, Any], fine: list[int], too_many: list[int], said: str) -> None:
+    with _limited(**limits) as harness:
+        for _ in range(2):  # each micro-batch begins anew
+            harness.process_batch([("a", v) for v in fine])
+        before = harness.side_output(OF_ROW)
+        with pytest.raises(FunctionError, match=said) as error:
+            harness.process_batch([("a", v) for v in too_many])
+        assert error.value.code == "KEYSTATE_TOO_MANY_DEAD_LETTERS"
+        assert "ValueError" in str(error.value)
+        assert "-1 is negative" in str(error.value)
+        assert harness.side_output(OF_ROW) == before
+
+
+def test_what_is_no_fault_of_the_row_fails() -> None:
+    def no_watermark(row: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_processing_time_timer(1)
+
+    def out_of_memory(row: Any, ctx: Any) -> Any:
+        raise MemoryError
+
+    for fn, error in ((no_watermark, DeclarationError), (out_of_memory, FunctionError)):
+        with (
+            KeyedProcessHarness(
+                fn, ROW, "k", ROW, on_error=keystate.dead_letters(OF_ROW)
+            ) as harness,
+            pytest.raises(error),
+        ):
+            harness.process(("a", 1))
+
+
+class Batches(KeyedBatchFunction):
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        return None
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    stream = keystate.keyed(rows_of(ROW), "k")
+    letters = keystate.dead_letters(OF_ROW)
+    with pytest.raises(DeclarationError, match="process_batches"):
+        KeyedProcessHarness.of(stream.process_batches(Batches(), ROW, on_error=letters))
+    with pytest.raises(DeclarationError, match=r"dead_letter_schema\(df.schema\)"):
+        tag = OutputTag("dead", "k string")
+        KeyedProcessHarness.of(stream.process(_fails, ROW, on_error=keystate.dead_letters(tag)))
+    with pytest.raises(DeclarationError, match="on_error is 'fail'"):
+        stream.process(_fails, ROW, on_error="skip")
+    for wrong in ({"max_in_batch": -1}, {"max_in_a_row": 1.5}, {"max_share": 2}):
+        with pytest.raises(DeclarationError, match=next(iter(wrong))):
+            keystate.dead_letters(OF_ROW, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="OutputTag"):
+        keystate.dead_letters("dead")  # type: ignore[arg-type]

@@ -1,0 +1,188 @@
+"""Dead letters in queries: what fails is undone, written once, and comes again corrected."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    DeclarationError,
+    FileSink,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OutputTag,
+    SortedMapStateDescriptor,
+    ValueStateDescriptor,
+)
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+SCHEMA = "key long, value long, at timestamp"
+DEAD = OutputTag("dead", keystate.dead_letter_schema(SCHEMA))
+AS_JSON = OutputTag("dead", keystate.dead_letter_schema())
+OUTPUT = "key long, n long, kept string"
+
+
+class Keeps(KeyedProcessFunction):
+    """Changes everything, and then fails on negative values."""
+
+    def open(self, ctx: Any) -> None:
+        self.n = ctx.get_state(ValueStateDescriptor("n", "long", default=0))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", "long"))
+        self.map = ctx.get_map_state(MapStateDescriptor("map", "long", "string"))
+        self.sorted = ctx.get_sorted_map_state(SortedMapStateDescriptor("sorted", "long", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.n.update(self.n.value() + 1)
+        self.list.add(row.value)
+        self.map.put(abs(row.value) % 5, str(row.value))
+        self.map.remove(abs(row.value) % 7)
+        self.sorted.put(row.value, row.value)
+        if len(list(self.sorted.keys())) > 3:
+            self.sorted.pop_first()
+        kept = [self.list.get(), dict(self.map.items()), list(self.sorted.keys())]
+        yield row.key, self.n.value(), json.dumps(kept, sort_keys=True)
+        if row.value < 0:
+            raise ValueError(f"{row.value} is negative")
+
+
+def expected(rows: list[tuple[int, int]]) -> list[tuple[Any, ...]]:
+    """What is emitted for rows none of which fails."""
+    emitted = []
+    state: dict[int, Any] = defaultdict(lambda: ([], {}, set()))
+    for key, value in rows:
+        numbers, words, order = state[key]
+        numbers.append(value)
+        words[value % 5] = str(value)
+        words.pop(value % 7, None)
+        order.add(value)
+        if len(order) > 3:
+            order.remove(min(order))
+        kept = json.dumps([numbers, words, sorted(order)], sort_keys=True)
+        emitted.append((key, len(numbers), kept))
+    return emitted
+
+
+def test_letters_and_replays_over_restarts(
+    spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    source, corrected, checkpoint = (str(tmp_path / name) for name in ("in", "corrected", "c"))
+    main, dead = str(tmp_path / "main"), str(tmp_path / "dead")
+    # Small cells and small maps: larger ones stay with the JVM.
+    time = "2024-07-01 12:00:00"
+
+    def feed(rows: list[tuple[int, int]]) -> None:
+        df = spark.createDataFrame(rows, "key long, value long").withColumn(
+            "at", F.lit(time).cast("timestamp")
+        )
+        df.coalesce(1).write.mode("append").parquet(source)
+
+    def run() -> list[int]:
+        read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
+        made = keystate.keyed(keystate.with_replays(read, corrected), "key").process(
+            Keeps(), OUTPUT, on_error=keystate.dead_letters(DEAD, max_in_batch=20)
+        )
+        writer = made.write_outputs(FileSink(main), {DEAD: FileSink(dead)})
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [
+            p.stateOperators[0].customMetrics["keystateDeadLetters"] for p in query.recentProgress
+        ]
+
+    good = [(i % 4, i) for i in range(20)]
+    bad = [(i % 4, -1 - i) for i in range(6)]
+    feed([row for pair in zip(good, bad) for row in pair])
+    assert run()[0] == 6
+    settings(**{"spark.keystate.backend": "rocksdb", "spark.sql.shuffle.partitions": "3"})
+    feed([*good[6:10], (1, -100), *good[10:]])
+    assert sum(run()) == 1
+
+    letters = spark.read.parquet(dead)
+    found = {letter.id: letter for letter in letters.collect()}
+    assert len(found) == 7
+    assert sorted((letter.row.key, letter.row.value) for letter in found.values()) == sorted(
+        [*bad, (1, -100)]
+    )
+    letter = next(letter for letter in found.values() if letter.row.value == -100)
+    assert (letter.key, letter.error, letter.message) == ("1", "ValueError", "-100 is negative")
+    assert "process_element" in letter.traceback
+    assert letter.batch == 1
+
+    row = F.col("row").withField("value", F.lit(1000) - F.col("row.value"))
+    mended = letters.withColumn("row", row)
+    first = mended.where("row.value < 1004")
+    assert keystate.replay(first, corrected) == 3
+    assert sum(run()) == 0
+    settings(**{"spark.keystate.backend": "hashmap", "spark.sql.shuffle.partitions": "2"})
+    assert keystate.replay(mended, corrected) == 4
+    assert keystate.replay(mended, corrected) == 0
+    run()
+    rows = spark.read.parquet(main)
+    in_order = [(key, 1000 - value) for key, value in [*bad[:3], *bad[3:], (1, -100)]]
+    of_key = defaultdict(list)
+    for emitted in rows.collect():
+        of_key[emitted.key].append(tuple(emitted))
+    # Within a micro-batch of replays the rows come in any order.
+    wanted = expected([*good, *in_order])
+    for key in range(4):
+        theirs = [each for each in wanted if each[0] == key]
+        mine = sorted(of_key[key], key=lambda each: each[1])
+        assert [each[1] for each in mine] == [each[1] for each in theirs]
+        before = len([1 for k, _ in good if k == key])
+        assert mine[:before] == theirs[:before]
+        numbers = [json.loads(each[-1][2])[0] for each in (mine, theirs)]
+        assert sorted(numbers[0]) == sorted(numbers[1])
+
+
+def test_a_limit_fails_the_query_and_leaves_no_trace(
+    spark: Any, stream: Any, tmp_path: Path
+) -> None:
+    fed = stream("key long, value long")
+
+    def letters(df: Any) -> Any:
+        made = keystate.keyed(df, "key").process(
+            Keeps(), OUTPUT, on_error=keystate.dead_letters(AS_JSON, max_in_batch=1)
+        )
+        return made.with_side_outputs(AS_JSON)
+
+    fed.feed([(1, 1), (1, -1), (1, -2)])
+    with pytest.raises(StreamingQueryException, match="KEYSTATE_TOO_MANY_DEAD_LETTERS") as error:
+        fed.run(letters)
+    assert "max_in_batch=1" in str(error.value)
+    assert "ValueError 2 times, first for key 1: '-1 is negative'" in str(error.value)
+
+
+def test_json_is_read_in_a_batch_query(spark: Any) -> None:
+    """In a session whose time zone is not that of the workers."""
+    rows = spark.sql(
+        "SELECT 1L AS key, -1L AS value, timestamp'2024-07-01 12:00:00.5' AS at, "
+        "cast(1.50 AS decimal(5,2)) AS price, date'2024-07-01' AS day, X'ab01' AS bytes, "
+        "map('a', array(1.5D, double('NaN'))) AS of, named_struct('x', null, 'y', 2) AS part, "
+        "timestamp_ntz'2024-07-01 12:00:00' AS local"
+    )
+    made = keystate.keyed(rows, "key").process(
+        Keeps(), OUTPUT, on_error=keystate.dead_letters(AS_JSON)
+    )
+    letters = made.side_output(AS_JSON).withColumn("row", F.from_json("row", rows.schema))
+    (letter,) = letters.collect()
+    assert str(letter.row) == str(rows.first())
+    assert (letter.batch, letter.time) == (None, None)
+
+
+def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
+    read = spark.readStream.schema(SCHEMA).parquet(str(tmp_path))
+    marked = read.withWatermark("at", "1 minute")
+    with pytest.raises(DeclarationError, match="withWatermark"):
+        keystate.with_replays(marked, str(tmp_path / "folder"))
+    keystate.with_replays(read, str(tmp_path / "folder"))
+    other = spark.createDataFrame([("1", (1,))], "id string, row struct<key: long>")
+    with pytest.raises(DeclarationError, match="from_json"):
+        keystate.replay(other, str(tmp_path / "folder"))
+    with pytest.raises(DeclarationError, match="columns id and row"):
+        keystate.replay(other.select("id"), str(tmp_path / "folder"))

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from keystate import admin
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._command import demo, doctor
+from keystate._command import demo, doctor, history
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
 from keystate._jvm import local
@@ -32,7 +32,7 @@ from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
 #: Commands that only read checkpoints, and need no Spark job for it.
-_READERS = ("inspect", "get", "serve", "verify", "diff", "report")
+_READERS = ("inspect", "get", "history", "serve", "verify", "diff", "report")
 _CHECKPOINTS = ("checkpoint", "before", "after")
 
 
@@ -144,9 +144,17 @@ def _parser() -> argparse.ArgumentParser:
     get = command("get", _get, "show what one key has in a state, as JSON", "checkpoint", "state")
     get.add_argument("key", help="as JSON, of several columns a list; a string may be bare")
     get.add_argument("--operator", type=int, help="the operator's number")
+    get.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
     get.add_argument("--map-key", help="of a map: the one entry that is wanted")
     get.add_argument("--start", help="of a sorted map: where a range begins")
     get.add_argument("--end", help="of a sorted map: the first key after the range")
+    past = command(
+        "history", _history, "show what each batch changed of one key", "checkpoint", "key"
+    )
+    past.add_argument("--operator", type=int, help="the operator's number")
+    past.add_argument(
+        "--follow", action="store_true", help="go on with a running query, until it is stopped"
+    )
     serve = command(
         "serve", _serve, "show a page and answer lookups by HTTP, until it is stopped", "checkpoint"
     )
@@ -220,12 +228,20 @@ def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _get(spark: SparkSession, given: argparse.Namespace) -> int:
-    target = Target(spark, given.checkpoint, given.state, given.operator)
-    key = key_from_text(target, given.key)
+    target = Target(spark, given.checkpoint, given.state, given.operator, given.of_version)
+    key = key_from_text(target.key_type, given.key)
     parts = [map_key_from_text(target, part) for part in (given.map_key, given.start, given.end)]
     value = target.read(key, *parts)
     print(json.dumps(to_json(value)))
     return 1 if value is None else 0
+
+
+def _history(spark: SparkSession, given: argparse.Namespace) -> int:
+    follower = history.show(spark, given.checkpoint, given.key, given.operator, as_json=given.json)
+    if given.follow:
+        with suppress(KeyboardInterrupt):
+            follower.follow()
+    return 0
 
 
 def _serve(spark: SparkSession, given: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
+from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
 from keystate._checkpoint.state_reader import StateReader
 from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
@@ -24,12 +25,16 @@ from keystate.errors import ConfigurationError
 from keystate.state import TypeLike
 
 __all__ = [
+    "Change",
+    "History",
+    "KeyVersion",
     "SparkOperatorState",
     "Successor",
     "build",
     "create",
     "diff",
     "edit",
+    "history",
     "import_as",
     "import_checkpoint",
     "inspect",
@@ -342,6 +347,7 @@ def lookup(
     key: Any,
     state: str | None = None,
     operator: int | None = None,
+    version: int | None = None,
     map_key: Any = None,
     start: Any = None,
     end: Any = None,
@@ -357,6 +363,7 @@ def lookup(
             the bare value.
         state: the state's name; may be left out if there is only one.
         operator: the operator's number; may be left out if one operator only has such a state.
+        version: N + 1 for the state after batch N, as long as it is kept; by default the last one.
         map_key: of a map, the key of the one entry that is wanted.
         start: of a sorted map, the key that a range begins with, in the map's order.
         end: of a sorted map, the first key that is not in the range.
@@ -372,8 +379,38 @@ def lookup(
             lost or damaged.
         StateTypeError: the key does not fit the types of the key columns, or of the map's keys.
     """
-    target = Target(_session(spark, "lookup"), checkpoint, state, operator)
+    target = Target(_session(spark, "lookup"), checkpoint, state, operator, version)
     return target.read(key, map_key, start, end)
+
+
+def history(
+    checkpoint: str,
+    *,
+    key: Any,
+    operator: int | None = None,
+    spark: SparkSession | None = None,
+) -> History:
+    """What one key had in all states of an operator, and its timers, in each version that is kept.
+
+    The driver reads only the parts of the files that can have the key, and the timers of its key
+    group; what several versions share it reads once. It runs no job.
+
+    Args:
+        checkpoint: the query's checkpoint location; the query may be running.
+        key: as for :func:`lookup`.
+        operator: the operator's number; may be left out if there is one of Keystate's.
+        spark: the session; by default the active one.
+
+    Returns:
+        A list of :class:`KeyVersion`, oldest first, which prints what changed in which batch, and
+        which a notebook shows as a table.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``, or a file is
+            lost or damaged.
+        StateTypeError: the key does not fit the types of the key columns.
+    """
+    return KeyReader(_session(spark, "history"), checkpoint, operator).history(key)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:

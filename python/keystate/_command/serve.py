@@ -123,7 +123,7 @@ class StateServer(ThreadingHTTPServer):
         if target is None:
             target = Target(self._session, self._checkpoint, name, operator)
             self._targets[place] = target
-        key = key_from_text(target, given["key"])
+        key = key_from_text(target.key_type, given["key"])
         parts = [map_key_from_text(target, given.get(part)) for part in ("map_key", "start", "end")]
         value = target.read(key, *parts)
         return {

@@ -176,20 +176,63 @@ def timers(
 
 
 def describe_state(
-    session: SparkSession, checkpoint: str, operator: int | None, state: str | None
+    session: SparkSession,
+    checkpoint: str,
+    operator: int | None,
+    state: str | None,
+    version: int | None,
 ) -> dict[str, Any]:
-    """The operator, the kind and the key types of a state."""
-    number = -1 if operator is None else operator
+    """The operator, the kind and the key types of a state in a version."""
     found: dict[str, Any] = json.loads(
-        _of_checkpoint(session, "describeState", checkpoint, number, state or "")
+        _of_checkpoint(
+            session, "describeState", checkpoint, _number(operator), state or "", _number(version)
+        )
     )
     return found
 
 
-def look_up(session: SparkSession, checkpoint: str, *arguments: Any) -> pa.RecordBatch:
+def look_up(
+    session: SparkSession,
+    checkpoint: str,
+    operator: int,
+    state: str,
+    version: int | None,
+    *ranges: Any,
+) -> pa.RecordBatch:
     """What a key has in a state, as `StateLookup` in the jar gives it."""
-    stream = _of_checkpoint(session, "lookUp", checkpoint, *arguments)
+    stream = _of_checkpoint(
+        session, "lookUp", checkpoint, operator, state, _number(version), *ranges
+    )
+    return record_batch(stream)
+
+
+def describe_operator(
+    session: SparkSession, checkpoint: str, operator: int | None
+) -> dict[str, Any]:
+    """A keyed operator, with its key's columns; ``None`` for the only one."""
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "describeOperator", checkpoint, _number(operator))
+    )
+    return found
+
+
+def history(
+    session: SparkSession, checkpoint: str, operator: int, key: str, first: int, until: int
+) -> dict[str, Any]:
+    """What a key had in the versions from one to another, as `KeyHistory` in the jar gives it."""
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "history", checkpoint, operator, key, first, until)
+    )
+    return found
+
+
+def record_batch(stream: str) -> pa.RecordBatch:
+    """The one batch of an Arrow stream in Base64."""
     return pa.ipc.open_stream(base64.b64decode(stream)).read_next_batch()
+
+
+def _number(given: int | None) -> int:
+    return -1 if given is None else given
 
 
 def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:

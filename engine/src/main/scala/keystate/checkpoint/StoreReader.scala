@@ -1,5 +1,7 @@
 package keystate.checkpoint
 
+import java.nio.ByteBuffer
+
 import scala.collection.mutable
 
 import keystate.backend.{Change, RunCursor, StateFamily}
@@ -7,7 +9,7 @@ import keystate.errors.{CheckpointException, MissingVersionException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.run.RunMerge
-import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile, VersionFinder}
+import keystate.version.{FileSource, Manifest, ManifestRules, Run, VersionFile, VersionFinder}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
   * nothing. What is missing or damaged it reports as a [[CheckpointException]].
@@ -67,16 +69,22 @@ final class StoreReader(
     )
 
   /** The entries of a state and group from this entry key on and before the other, in their order.
+    *
+    * @param known
+    *   what was found in run files before, for versions that share them; this adds to it
     */
   def find(
       manifest: Manifest,
       family: StateFamily,
       group: Int,
       from: Array[Byte],
-      until: Array[Byte]
+      until: Array[Byte],
+      known: FoundInRuns = new FoundInRuns
   ): Vector[Change] = {
     val found = manifest.runs.filter(_.groups.contains(group)).map { run =>
-      new FoundEntries(runs.find(run, family.id, group, from, until, manifest.version))
+      new FoundEntries(known(run, family.id, group, from) {
+        runs.find(run, family.id, group, from, until, manifest.version)
+      })
     }
     new RunMerge(found.toIndexedSeq, keepRemovals = false).toVector
   }
@@ -121,6 +129,21 @@ final class StoreReader(
       storage.describe(VersionFile.path(location, version, id)),
       null
     )
+}
+
+/** What [[StoreReader.find]] found in run files, which never change. A key's ranges all begin with
+  * another entry key, so that tells which range was looked for.
+  */
+final class FoundInRuns {
+  private val found = mutable.HashMap.empty[(String, Int, Int, ByteBuffer), Vector[Change]]
+
+  private[checkpoint] def apply(run: Run, family: Int, group: Int, from: Array[Byte])(
+      find: => Vector[Change]
+  ): Vector[Change] = run.source match {
+    case FileSource(path) =>
+      found.getOrElseUpdate((path, family, group, ByteBuffer.wrap(from)), find)
+    case _ => find
+  }
 }
 
 /** Entries in memory. */

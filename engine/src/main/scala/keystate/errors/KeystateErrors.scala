@@ -39,6 +39,20 @@ object KeystateErrors {
       "Python session the path that keystate.jar_path() gives."
   )
 
+  def noSuchOperator(
+      checkpoint: String,
+      operator: Option[Long],
+      there: Seq[String]
+  ): KeystateException = {
+    val list = if (there.isEmpty) "none" else there.mkString("; ")
+    new KeystateException(
+      ErrorCode.NoSuchState,
+      operator.fold(
+        s"Not one keyed operator is in $checkpoint: tell which one by operator=."
+      )(id => s"There is no keyed operator $id in $checkpoint.") + s" There are: $list."
+    )
+  }
+
   def noSuchState(
       checkpoint: String,
       state: Option[String],

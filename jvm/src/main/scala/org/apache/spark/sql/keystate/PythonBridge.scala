@@ -186,19 +186,34 @@ object PythonBridge {
       session: SparkSession,
       checkpoint: String,
       operator: Long,
-      state: String
-  ): String = reader(session).describeState(checkpoint, operator, state)
+      state: String,
+      version: Long
+  ): String = reader(session).describeState(checkpoint, operator, state, version)
 
   def lookUp(
       session: SparkSession,
       checkpoint: String,
       operator: Long,
       state: String,
+      version: Long,
       key: String,
       start: String,
       end: String,
       isRange: Boolean
-  ): String = reader(session).lookUp(checkpoint, operator, state, key, start, end, isRange)
+  ): String =
+    reader(session).lookUp(checkpoint, operator, state, version, key, start, end, isRange)
+
+  def describeOperator(session: SparkSession, checkpoint: String, operator: Long): String =
+    reader(session).describeOperator(checkpoint, operator)
+
+  def history(
+      session: SparkSession,
+      checkpoint: String,
+      operator: Long,
+      key: String,
+      first: Long,
+      until: Long
+  ): String = reader(session).history(checkpoint, operator, key, first, until)
 
   /** The timers of an operator after a micro-batch.
     *

@@ -40,27 +40,47 @@ private[keystate] class CheckpointReader(conf: Configuration) {
     *   its number; negative if only one operator has such a state
     * @param state
     *   its name; empty if there is only one
+    * @param version
+    *   the version of the state; negative for the last one
     */
-  def describeState(checkpoint: String, operator: Long, state: String): String =
-    reading(checkpoint)(lookup(_, operator, state).describe)
+  def describeState(checkpoint: String, operator: Long, state: String, version: Long): String =
+    reading(checkpoint)(lookup(_, operator, state, version).describe)
 
-  /** What one key has in a state after the last committed micro-batch: see [[StateLookup]]. */
+  /** What one key has in a state after a committed micro-batch: see [[StateLookup]]. */
   def lookUp(
       checkpoint: String,
       operator: Long,
       state: String,
+      version: Long,
       key: String,
       start: String,
       end: String,
       isRange: Boolean
-  ): String = open(checkpoint)(lookup(_, operator, state).find(key, start, end, isRange))
+  ): String =
+    open(checkpoint)(lookup(_, operator, state, version).find(key, start, end, isRange))
 
-  private def lookup(opened: QueryCheckpoint, operator: Long, state: String) =
+  private def lookup(opened: QueryCheckpoint, operator: Long, state: String, version: Long) =
     new StateLookup(
       opened,
-      Option.when(operator >= 0)(operator),
-      Option.when(state.nonEmpty)(state)
+      numbered(operator),
+      Option.when(state.nonEmpty)(state),
+      numbered(version)
     )
+
+  /** A keyed operator and its key. A negative number if there is only one. */
+  def describeOperator(checkpoint: String, operator: Long): String =
+    reading(checkpoint)(new KeyHistory(_, numbered(operator)).describe)
+
+  /** What one key had after each micro-batch: see [[KeyHistory]]. */
+  def history(
+      checkpoint: String,
+      operator: Long,
+      key: String,
+      first: Long,
+      until: Long
+  ): String = reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
+
+  private def numbered(number: Long): Option[Long] = Option.when(number >= 0)(number)
 
   private def reading(checkpoint: String)(read: QueryCheckpoint => JValue): String =
     open(checkpoint)(opened => compact(render(read(opened))))

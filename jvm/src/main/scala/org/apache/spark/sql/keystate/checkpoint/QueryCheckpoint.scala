@@ -108,6 +108,12 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def beganAt(batch: Long): Option[Long] =
     offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchTimestampMs)
 
+  /** The watermark that a micro-batch began with, in ms since the epoch: by it timers fire. 0 if
+    * there is none yet.
+    */
+  def beganWith(batch: Long): Option[Long] =
+    offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchWatermarkMs)
+
   /** The watermark after a micro-batch, in ms since the epoch. */
   def watermark(batch: Long): Long = commits.get(batch).fold(0L)(_.nextBatchWatermarkMs)
 

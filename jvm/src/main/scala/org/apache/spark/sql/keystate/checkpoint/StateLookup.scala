@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import java.util.Base64
 
+import org.json4s.{JObject, JValue}
 import org.json4s.JsonDSL._
-import org.json4s.JValue
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
@@ -11,30 +11,34 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-import keystate.backend.GroupedKey
+import keystate.backend.{Change, GroupedKey, StateFamily, StateValue}
 import keystate.errors.KeystateErrors
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
 import keystate.ttl.Expiry
+import keystate.version.Manifest
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
 import org.apache.spark.sql.keystate.metadata.SparkStateSchema
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, StoredTypes}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** Reads what one key has in a state after the last committed micro-batch, in the driver and without
-  * a Spark job. Of a run it reads only the part that can have the key.
+/** Reads what one key has in a state after a committed micro-batch, in the driver and without a
+  * Spark job. Of a run it reads only the part that can have the key.
   *
   * @param operator
   *   its number; None if only one operator has such a state
   * @param state
   *   its name; None if there is only one
+  * @param version
+  *   the version of the state, which is one more than its micro-batch; None for the last one
   */
 private[keystate] final class StateLookup(
     checkpoint: QueryCheckpoint,
     operator: Option[Long],
-    state: Option[String]
+    state: Option[String],
+    version: Option[Long]
 ) {
-  private val batch = checkpoint.batch(checkpoint.lastBatch)
+  private val batch = checkpoint.batch(version.fold(checkpoint.lastBatch)(_ - 1))
   private val store = StoreLocation.DefaultStore
 
   private val (id, family) = {
@@ -52,16 +56,14 @@ private[keystate] final class StateLookup(
         throw KeystateErrors.noSuchState(checkpoint.location, state, operator, found.size, there)
     }
   }
-  private val spec = StateSpec.of(family)
   private val keySchema =
     SparkStateSchema.keySchema(checkpoint.operatorFolder(id), checkpoint.conf, batch.number)
+  private val stored = new StoredState(family, keySchema)
 
   /** The state's kind and types. Python parses the types, so they are checked to be some. */
   def describe: JValue = {
-    val keyJson = StoredTypes.parse(keySchema.json, spec.name).json
-    ("operator" -> id) ~ ("state" -> spec.name) ~ ("kind" -> spec.kindName) ~
-      ("batch" -> batch.number) ~ ("key" -> keyJson) ~
-      ("key_type" -> spec.keyType.map(_.json)) ~ ("value_type" -> spec.valueType.json)
+    val keyJson = StoredTypes.parse(keySchema.json, family.name).json
+    ("operator" -> id) ~ ("batch" -> batch.number) ~ ("key" -> keyJson) merge stored.describe
   }
 
   /** The value; or the elements of a list, or the entries of a map with their keys, in their order:
@@ -78,19 +80,46 @@ private[keystate] final class StateLookup(
     *   whether all entries of the range are wanted, and not only that of `start`
     */
   def find(key: String, start: String, end: String, isRange: Boolean): String = {
-    val grouping = row(key, keySchema)
-    val codec = new KeystateCodec(family, entrySchema, rowSchema)
+    val grouping = StoredState.row(key, keySchema)
     val n = checkpoint.partitions(batch, id)
     val of0 = checkpoint.manifest(batch, id, 0, store)
-    val group = codec.group(grouping, of0.maxParallelism)
+    val group = stored.group(grouping, of0.maxParallelism)
     val partition = KeyGroups.subtaskOf(group, n, of0.maxParallelism)
     val manifest = if (partition == 0) of0 else checkpoint.manifest(batch, id, partition, store)
-    val (from, until) = range(grouping.getBytes, start, end, isRange)
-    val isExpired = Expiry.inVersion(family.properties)
+    val (from, until) = stored.range(grouping.getBytes, start, end, isRange)
     val entries = checkpoint
       .reader(id, partition, store)
       .find(manifest, family, group, from, until)
-      .filterNot(change => isExpired(change.value))
+    stored.stream(stored.unexpired(manifest, entries))
+  }
+}
+
+/** How what a key has in a state is found among its entries, and told.
+  *
+  * @param keySchema
+  *   the key's columns
+  */
+private[checkpoint] final class StoredState(val family: StateFamily, keySchema: StructType) {
+  private val spec = StateSpec.of(family)
+  private val isMap = spec.keyType.isDefined
+
+  /** The state's name, its kind and its types. */
+  def describe: JObject =
+    ("state" -> spec.name) ~ ("kind" -> spec.kindName) ~
+      ("key_type" -> spec.keyType.map(_.json)) ~ ("value_type" -> spec.valueType.json) ~
+      ("order" -> spec.order.name)
+
+  def group(key: UnsafeRow, maxParallelism: Int): Int = codec.group(key, maxParallelism)
+
+  /** The entries that have not expired by the clock of their version. */
+  def unexpired(manifest: Manifest, entries: Vector[Change]): Vector[Change] = {
+    val there = manifest.families.find(_.id == family.id).getOrElse(family)
+    val isExpired = Expiry.inVersion(there.properties)
+    entries.filterNot(change => isExpired(change.value))
+  }
+
+  /** What these entries have: an Arrow stream in Base64. */
+  def stream(entries: Vector[Change]): String = {
     val rows = entries.flatMap { change =>
       if (codec.isList) codec.elements(change.value).map(value(_).copy())
       else if (codec.isMap) {
@@ -99,7 +128,7 @@ private[keystate] final class StateLookup(
         Iterator(InternalRow(userKey, value(codec.valueRow(change.value)).get(0, spec.valueType)))
       } else Iterator(value(codec.valueRow(change.value)).copy())
     }
-    val stream = streams.write(schema) { columns =>
+    val stream = StoredState.streams.write(schema) { columns =>
       rows.foreach { row =>
         columns.zipWithIndex.foreach { case (column, i) => column.write(row, i) }
       }
@@ -108,8 +137,15 @@ private[keystate] final class StateLookup(
     Base64.getEncoder.encodeToString(stream)
   }
 
-  private val streams = new ArrowStreams("UTC", largeVarTypes = false)
-  private val isMap = spec.keyType.isDefined
+  /** When each of the rows that `stream` has was last used, in ms since the epoch. None where the
+    * state has no time to live.
+    */
+  def times(entries: Vector[Change]): Vector[Option[Long]] = entries.flatMap { change =>
+    val time = Some(StateValue.timestamp(change.value)).filter(_ != StateValue.NoTimestamp)
+    if (codec.isList) codec.elements(change.value).map(_ => time) else Iterator(time)
+  }
+
+  private val codec = new KeystateCodec(family, entrySchema, rowSchema)
 
   private val schema: StructType = {
     val value = new StructType().add("value", spec.valueType)
@@ -136,21 +172,22 @@ private[keystate] final class StateLookup(
         case _ => stored.copy()
       }
 
-  /** The entry keys from one until another one, which is not one of them. */
-  private def range(
+  /** The entry keys from one until another one, which is not one of them: see `StateLookup.find`.
+    */
+  def range(
       key: Array[Byte],
       start: String,
       end: String,
       isRange: Boolean
   ): (Array[Byte], Array[Byte]) = {
     def entry(userKey: String) = GroupedKey.entry(key, encodedUserKey(userKey))
-    if (spec.kind == StateKind.Value) (key, StateLookup.after(key))
+    if (spec.kind == StateKind.Value) (key, StoredState.after(key))
     else {
       val all = GroupedKey.prefix(key)
       val from = if (start.isEmpty) all else entry(start)
       val until =
-        if (isMap && !isRange) StateLookup.after(from)
-        else if (end.isEmpty) StateLookup.afterAll(all)
+        if (isMap && !isRange) StoredState.after(from)
+        else if (end.isEmpty) StoredState.afterAll(all)
         else entry(end)
       (from, until)
     }
@@ -158,11 +195,15 @@ private[keystate] final class StateLookup(
 
   private def encodedUserKey(stream: String): Array[Byte] = {
     val schema = new StructType().add("key", spec.keyType.get)
-    OrderedKeyCodec(spec.keyType.get, spec.order).encode(row(stream, schema), 0)
+    OrderedKeyCodec(spec.keyType.get, spec.order).encode(StoredState.row(stream, schema), 0)
   }
+}
+
+private[checkpoint] object StoredState {
+  private val streams = new ArrowStreams("UTC", largeVarTypes = false)
 
   /** The row in an Arrow stream, with all NaNs and all zeros made the same. */
-  private def row(stream: String, schema: StructType): UnsafeRow = {
+  def row(stream: String, schema: StructType): UnsafeRow = {
     val references = schema.zipWithIndex.map { case (field, i) =>
       NormalizeFloatingNumbers.normalize(BoundReference(i, field.dataType, nullable = true))
     }
@@ -174,9 +215,6 @@ private[keystate] final class StateLookup(
         .copy()
     }
   }
-}
-
-private object StateLookup {
 
   /** The least bytes after these. */
   private def after(bytes: Array[Byte]): Array[Byte] = bytes :+ 0.toByte

@@ -27,6 +27,10 @@ private[keystate] object OwnFamilies {
     */
   def timerKey(keys: String): (String, String) = TimerKey -> keys
 
+  /** JSON of the key columns, if the family is that of timers and tells it. */
+  def timerKey(family: StateFamily): Option[String] =
+    if (family.name == TimersName) family.properties.get(TimerKey) else None
+
   /** Throws if there are timers of another key. Checkpoints of the first releases don't tell it. */
   def checkTimerKey(timers: StateFamily, keys: String): Unit =
     timers.properties.get(TimerKey).filter(_ != keys).foreach { recorded =>

@@ -6,7 +6,7 @@ import scala.collection.mutable
 
 import keystate.TimeDomain
 import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
-import keystate.backend.{Entry, KeyedStateBackend}
+import keystate.backend.KeyedStateBackend
 
 /** One timer of one key. */
 private[keystate] final case class Timer(
@@ -55,11 +55,9 @@ private[keystate] final class Timers(
       val start =
         after.fold(first(domain))(time => entryKey(domain, time + 1, Array.emptyByteArray))
       val entries = backend.scan(family, group, start, end(domain))
-      try Option.when(entries.hasNext)(timeOf(entries.next()))
+      try Option.when(entries.hasNext)(timeOf(entries.next().key))
       finally entries.close()
     }.minOption
-
-  private def timeOf(entry: Entry): Long = ByteBuffer.wrap(entry.key).getLong(1) ^ Long.MinValue
 
   private def dueIn(group: Int, domain: TimeDomain, until: Long): Seq[Timer] = {
     val last =
@@ -68,7 +66,7 @@ private[keystate] final class Timers(
     val entries = backend.scan(family, group, first(domain), last)
     try
       entries.map { entry =>
-        Timer(domain, timeOf(entry), group, keyOf(entry.key))
+        Timer(domain, timeOf(entry.key), group, keyOf(entry.key))
       }.toVector
     finally entries.close()
   }
@@ -117,6 +115,9 @@ private[keystate] object Timers {
 
   /** The key in the entry key of a timer. */
   def keyOf(entry: Array[Byte]): Array[Byte] = entry.drop(HeaderLength)
+
+  /** The time in the entry key of a timer. */
+  def timeOf(entry: Array[Byte]): Long = ByteBuffer.wrap(entry).getLong(1) ^ Long.MinValue
 
   /** The entry key of a timer. */
   def entryKey(domain: TimeDomain, time: Long, key: Array[Byte]): Array[Byte] =

@@ -1,0 +1,87 @@
+"""The history of a key as a table, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from keystate._codec import shorten
+from keystate._page.tables import as_html, text
+from keystate.functions import TimeDomain
+
+HEADS = ["batch", "time", "watermark", "what changed"]
+
+
+def timeline_text(title: str, versions: Sequence[Any]) -> str:
+    """The batches that changed something of a key, and what."""
+    return text([(_title(title, versions), HEADS, lines(versions))])
+
+
+def timeline(title: str, versions: Sequence[Any]) -> str:
+    """The same for a notebook."""
+    return as_html((_title(title, versions), HEADS, lines(versions)))
+
+
+def lines(versions: Sequence[Any]) -> list[list[str]]:
+    """A line for each state that a batch changed."""
+    made = []
+    for version in versions:
+        first = [str(version.batch), moment(version.time), moment(version.watermark or None)]
+        for change in version.changes:
+            for part in parts(change.state, change.before, change.after):
+                made.append([*first, part])
+                first = ["", "", ""]
+    return made
+
+
+def parts(name: str, before: Any, after: Any) -> list[str]:
+    """What is not the same in two values of a state: of a list and a map only those parts."""
+    if name == "$timers":
+        came = [f"timer set: {_timer(one)}" for one in after if one not in before]
+        return [f"timer gone: {_timer(one)}" for one in before if one not in after] + came
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = [key for key in {**before, **after} if _of(before, key) != _of(after, key)]
+        return [_change(f"{name}[{key!r}]", _of(before, key), _of(after, key)) for key in keys]
+    if isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+        return [f"{name}: + {shorten(one)}" for one in after[len(before) :]]
+    was, now = (_NOTHING if value is None else value for value in (before, after))
+    return [_change(name, was, now)]
+
+
+def moment(millis: int | None) -> str:
+    """A time as ISO 8601 in UTC; a dash for none."""
+    if millis is None:
+        return "-"
+    try:
+        made = datetime.fromtimestamp(millis / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return f"{millis} ms"
+    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+#: Stands for what is not there: an entry of a map can be null.
+_NOTHING = object()
+
+
+def _of(entries: dict[Any, Any], key: Any) -> Any:
+    return entries.get(key, _NOTHING)
+
+
+def _change(name: str, before: Any, after: Any) -> str:
+    if before is _NOTHING:
+        return f"{name}: {shorten(after)}"
+    if after is _NOTHING:
+        return f"{name}: {shorten(before)} → nothing"
+    return f"{name}: {shorten(before)} → {shorten(after)}"
+
+
+def _timer(timer: tuple[TimeDomain, int]) -> str:
+    domain, time = timer
+    return f"{domain.name.lower().replace('_', ' ')} {moment(time)}"
+
+
+def _title(title: str, versions: Sequence[Any]) -> str:
+    if not versions:
+        return f"{title}: no version is kept"
+    return f"{title}: versions {versions[0].version} to {versions[-1].version}"

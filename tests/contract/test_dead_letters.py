@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 from keystate import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    AsyncKeyedProcessFunction,
     DeclarationError,
     FilterFunction,
     FlatMapFunction,
@@ -208,6 +210,26 @@ class Random(KeyedProcessFunction):
         yield SIDE, (1,)
 
 
+class AsyncRandom(AsyncKeyedProcessFunction):
+    """The same, with other calls between its steps."""
+
+    def __init__(self, seed: int, skips: bool) -> None:
+        self.random = Random(seed, skips)
+
+    def open(self, ctx: Any) -> None:
+        self.random.open(ctx)
+
+    async def process_element(self, value: Any, ctx: Any) -> Any:
+        for result in self.random.process_element(value, ctx):
+            await asyncio.sleep(0)
+            yield result
+
+    async def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        for result in self.random.on_timer(timestamp, ctx):
+            await asyncio.sleep(0)
+            yield result
+
+
 @pytest.fixture(params=["native", "plain"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what is compiled, and in Python."""
@@ -225,10 +247,10 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("nothing is compiled")
 
 
-def _harness(seed: int, parallelism: int, skips: bool) -> KeyedProcessHarness:
+def _harness(cls: Any, seed: int, parallelism: int, skips: bool) -> KeyedProcessHarness:
     policy = "fail" if skips else keystate.dead_letters(DEAD)
     return KeyedProcessHarness(
-        Random(seed, skips),
+        cls(seed, skips),
         INPUT,
         "k",
         OUTPUT,
@@ -276,14 +298,23 @@ def _entries(cell: tuple[Any, ...], times: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(100 if os.environ.get("SLOW") else 15))
 def test_fails_as_if_the_rows_never_were(either: None, seed: int) -> None:
+    _compare(Random, seed)
+
+
+@pytest.mark.parametrize("seed", range(100 if os.environ.get("SLOW") else 5))
+def test_async_calls_fail_as_if_their_rows_never_were(seed: int) -> None:
+    _compare(AsyncRandom, seed)
+
+
+def _compare(cls: Any, seed: int) -> None:
     rng = random.Random(seed)
     batches, parallelism, cut = _batches(rng), rng.randrange(1, 3), rng.randrange(4)
-    with_letters, without = (_harness(seed, parallelism, skips) for skips in (False, True))
+    with_letters, without = (_harness(cls, seed, parallelism, skips) for skips in (False, True))
     watermark = 0
     for i, batch in enumerate(batches):
         if i == cut:
             with_letters, without = (
-                KeyedProcessHarness.restore(each.snapshot(), Random(seed, skips), parallelism=2)
+                KeyedProcessHarness.restore(each.snapshot(), cls(seed, skips), parallelism=2)
                 for each, skips in ((with_letters, False), (without, True))
             )
         watermark += rng.randrange(40)
@@ -378,6 +409,35 @@ class Both(KeyedCoProcessFunction):
 
     def process_element2(self, value: Any, ctx: Any) -> Any:
         return self._add(10 * value.w)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_async_functions(ordered: bool) -> None:
+    async def checked(row: Any, ctx: Any) -> Any:
+        await asyncio.sleep(0.001 * (row.v % 3))
+        if row.v == 7:
+            await asyncio.sleep(10)
+        return row.k, _check(row.v)
+
+    with KeyedProcessHarness(
+        checked,
+        ROW,
+        "k",
+        ROW,
+        side_outputs=[OF_ROW],
+        on_error=keystate.dead_letters(OF_ROW, max_in_a_row=3),
+        ordered=ordered,
+        timeout=timedelta(seconds=0.3),
+    ) as harness:
+        rows = [*((k, v) for v in (-1, 2, -3, 4) for k in "abc"), ("a", 7), ("b", 1)]
+        emitted = harness.process_batch(rows)
+        assert sorted(emitted) == sorted(row for row in rows if row[1] > 0 and row[1] != 7)
+        letters = harness.side_output(OF_ROW)
+        failed = [tuple(letter.row) for letter in letters]
+        assert failed == [row for row in rows if row[1] < 0 or row[1] == 7]
+        assert "Timeout" in letters[-1].error
+        with pytest.raises(FunctionError, match="max_in_a_row=3"):
+            harness.process_batch([("a", -1), ("b", -2), ("a", -3), ("c", -1)])
 
 
 @pytest.mark.parametrize("ordered_by", [None, ("v", "at")])

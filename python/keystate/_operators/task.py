@@ -180,7 +180,6 @@ _WITHOUT_DEAD_LETTERS = {
         "process_batch, or use a function of rows"
     ),
     Style.WINDOWS: "windows: catch errors in their functions",
-    Style.ASYNC: "async functions: catch errors in process_element",
 }
 
 

@@ -58,7 +58,7 @@ class GuardedCalls:
         row_at: RowAt,
     ) -> None:
         """Calls it for each row. After one that fails the loop goes on with the iterators."""
-        marks, left = self._marks(slots, results), iter(rows)
+        marks, left = self.marks(slots, results, self._context.journal), iter(rows)
         while True:
             try:
                 loop(call, self._context, marks, left, self._take, results)
@@ -76,7 +76,7 @@ class GuardedCalls:
     ) -> None:
         """Calls it for each timer that is still set. One that fails is gone all the same."""
         context = self._context
-        marks = self._marks((), results)
+        marks = self.marks((), results, context.journal)
         for slot, domain, time in due:
             if timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
@@ -87,9 +87,10 @@ class GuardedCalls:
                     self._failed(e, marks, results, None)
         self._succeeded(marks)
 
-    def _marks(self, slots: Iterable[int], results: list[Any]) -> Marks:
+    def marks(self, slots: Iterable[int], results: list[Any], journal: Journal) -> Marks:
+        """What notes how things are before each row or timer."""
         self._counted = 0
-        return Marks(slots, cells_of(self._states), results, self._context.journal)
+        return Marks(slots, cells_of(self._states), results, journal)
 
     def _succeeded(self, marks: Marks) -> None:
         self.letters.succeeded(marks.count - self._counted)

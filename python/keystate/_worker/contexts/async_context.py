@@ -13,16 +13,23 @@ from keystate.errors import StateAccessError
 class Call:
     """A call of the function for a row or a timer; when it has ended there is none of them."""
 
-    __slots__ = ("results", "row", "slot", "thread", "timer")
+    __slots__ = ("index", "journal", "letter", "results", "row", "slot", "thread", "timer")
 
     def __init__(
-        self, slot: int | None = None, row: Any = None, timer: tuple[int, int] | None = None
+        self,
+        slot: int | None = None,
+        row: Any = None,
+        timer: tuple[int, int] | None = None,
+        index: int = 0,
     ) -> None:
         self.slot = slot
         self.row = row
         self.timer = timer
         self.thread: int | None = None
         self.results: list[Any] = []
+        self.index = index  # of the row in its message
+        self.journal: list[Any] = []
+        self.letter: list[Any] | None = None  # what is written of it if it fails
 
     def begin(self) -> None:
         """Makes it the call of this asyncio task, and of tasks that this one starts."""
@@ -77,6 +84,15 @@ class AsyncRowContext(RowContext):
     @row.setter
     def row(self, row: Any) -> None:
         self._call().row = row
+
+    @property
+    def journal(self) -> Any:
+        """What is noted of the call, to be undone."""
+        return self._call().journal
+
+    @journal.setter
+    def journal(self, journal: Any) -> None:
+        self._call().journal = journal
 
     @property
     def timer(self) -> tuple[int, int] | None:

@@ -19,6 +19,7 @@ from keystate._compiled.plain import Take
 from keystate._spec import OperatorSpec
 from keystate._worker.calls.event_loop import EventLoop, cancel
 from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.guarded import GuardedCalls
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.async_context import AsyncRowContext, Call
 from keystate._worker.contexts.row_context import RowContext
@@ -73,7 +74,7 @@ class AsyncOperator(KeyedOperator):
         return AsyncRowContext()
 
     def _run(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
-        calls = [Call(slot, row) for slot, row in zip(slots, rows)]
+        calls = [Call(slot, row, index=i) for i, (slot, row) in enumerate(zip(slots, rows))]
         self._loop.run(self._overlapping(calls, self._process, results))
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
@@ -106,9 +107,26 @@ class AsyncOperator(KeyedOperator):
         finally:
             self._ending = True
             await cancel([worker for worker in workers if not worker.done()])
+        if self._guarded is not None:
+            self._settle(calls, self._guarded, unordered)
         if self._calls.ordered:
             for call in calls:
                 results.extend(call.results)
+
+    def _settle(
+        self, calls: list[Call], guarded: GuardedCalls, unordered: list[Any] | None
+    ) -> None:
+        """Counts the letters in the order of the calls, whichever ended first."""
+        succeeded = 0
+        for call in calls:
+            if call.letter is None:
+                succeeded += 1
+                continue
+            call.results = guarded.taken(call.letter, succeeded)
+            succeeded = 0
+            if unordered is not None:
+                unordered.extend(call.results)
+        guarded.letters.succeeded(succeeded)
 
     async def _work(
         self,
@@ -133,7 +151,9 @@ class AsyncOperator(KeyedOperator):
         self, call: Call, process: Callable[[Call], Awaitable[list[Any]]]
     ) -> list[Any]:
         try:
-            return await process(call)
+            if self._guarded is None:
+                return await process(call)
+            return await self._process_guarded(call, process, self._guarded)
         except KeystateError:
             raise
         except asyncio.CancelledError as e:
@@ -143,6 +163,24 @@ class AsyncOperator(KeyedOperator):
             raise function_error(e, self._where()) from None
         except Exception as e:
             raise function_error(e, self._where()) from None
+
+    async def _process_guarded(
+        self,
+        call: Call,
+        process: Callable[[Call], Awaitable[list[Any]]],
+        guarded: GuardedCalls,
+    ) -> list[Any]:
+        assert call.slot is not None
+        marks = guarded.marks((), [], call.journal)
+        marks.mark(call.slot)
+        try:
+            return await process(call)
+        except Exception as e:
+            row = self._row_at(call.index) if call.timer is None else None
+            call.letter = guarded.undone(e, marks, call.journal, row)
+            if call.timer is not None and self._timers is not None:
+                self._timers.take(call.slot, *call.timer)  # it was undone too
+            return []
 
     async def _process(self, call: Call) -> list[Any]:
         outcome = await self._in_time(self._attempts(call))

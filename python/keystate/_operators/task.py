@@ -179,7 +179,6 @@ _WITHOUT_DEAD_LETTERS = {
         "process_batches: a call has many rows, and no side outputs. Catch errors in "
         "process_batch, or use a function of rows"
     ),
-    Style.WINDOWS: "windows: catch errors in their functions",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as T
@@ -153,7 +154,12 @@ class AnyWindowsFunction(WindowsFunction):
         if result is TriggerResult.CONTINUE:
             return
         if result.is_fire():
-            self._emit(key, holder, results)
+            attempt = self._at.row.attempt
+            if attempt is None:
+                self._emit(key, holder, results)
+            else:
+                fire = partial(self._emit, key, holder, results)
+                attempt(fire, results, (self._domain, key[0] - 1))
         if result.is_purge():
             self._contents.clear(holder)
 

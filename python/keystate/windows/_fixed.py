@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as T
@@ -82,13 +83,15 @@ class FixedWindowsFunction(WindowsFunction):
         results: list[Any] = []
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
         until = max(timestamp, clock)
-        windows, result_of = self._windows, self._contents.fold.result
+        windows, result_of, attempt = self._windows, self._contents.fold.result, ctx.attempt
         gone: dict[WindowKey, None] = {}
         while (first := windows.take_first((1, until + 2))) is not None:
             (is_open, end, start), accumulator = first
             at.window = end, start
-            if is_open:
+            if is_open and attempt is None:
                 self._call([result_of(accumulator)], results)
+            elif is_open:
+                attempt(partial(self._fire, accumulator, results), results, (domain, end - 1))
             gone[at.window] = None
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
@@ -97,3 +100,6 @@ class FixedWindowsFunction(WindowsFunction):
             for at.window in gone:
                 self._function.clear(self._context)
         return results
+
+    def _fire(self, accumulator: Any, results: list[Any]) -> None:
+        self._call([self._contents.fold.result(accumulator)], results)

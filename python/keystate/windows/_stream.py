@@ -12,6 +12,7 @@ from keystate._operators.event_time import time_column
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
+from keystate.row_errors import OnError
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.windows._assigners import WindowAssigner
@@ -48,6 +49,7 @@ class WindowedStream(Windowing):
         output_schema: TypeLike | None = None,
         *,
         name: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Reduces the rows of a window, two at a time, as they come.
 
@@ -56,6 +58,8 @@ class WindowedStream(Windowing):
             window_function: takes the result; without one it is emitted as it is.
             output_schema: the rows it emits, if there is a window function.
             name: the operator's name.
+            on_error: what becomes of a row that a function fails on, and of a window that it fails
+                on when that fires: as for :meth:`keystate.KeyedStream.process`.
 
         Raises:
             DeclarationError: a function, one of its states or the schema is not well declared.
@@ -64,7 +68,7 @@ class WindowedStream(Windowing):
             if window_function is not None:
                 raise DeclarationError("reduce() with a window function needs an output schema")
             output_schema = self._row_type
-        return self._run(self._reduce(fn, window_function), output_schema, name)
+        return self._run(self._reduce(fn, window_function), output_schema, name, on_error)
 
     def aggregate(
         self,
@@ -74,6 +78,7 @@ class WindowedStream(Windowing):
         window_function: ProcessWindowFunction | WindowFunction | None = None,
         *,
         name: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Aggregates the rows of a window as they come.
 
@@ -83,31 +88,49 @@ class WindowedStream(Windowing):
             output_schema: the rows that are emitted: DDL, DataType or dataclass.
             window_function: takes the result; without one it is emitted as it is.
             name: the operator's name.
+            on_error: what becomes of a row that a function fails on, and of a window that it fails
+                on when that fires: as for :meth:`keystate.KeyedStream.process`.
 
         Raises:
             DeclarationError: a function, one of its states or a type is not well declared.
         """
-        return self._run(self._aggregate(fn, acc_type, window_function), output_schema, name)
+        return self._run(
+            self._aggregate(fn, acc_type, window_function), output_schema, name, on_error
+        )
 
     def process(
-        self, fn: ProcessWindowFunction, output_schema: TypeLike, *, name: str | None = None
+        self,
+        fn: ProcessWindowFunction,
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function to the rows of a window, all of which are kept until then.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        return self._run(self._process(fn), output_schema, name)
+        return self._run(self._process(fn), output_schema, name, on_error)
 
     def apply(
-        self, fn: WindowFunction, output_schema: TypeLike, *, name: str | None = None
+        self,
+        fn: WindowFunction,
+        output_schema: TypeLike,
+        *,
+        name: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Applies a function without a context to the rows of a window, kept until then."""
-        return self._run(self._apply(fn), output_schema, name)
+        return self._run(self._apply(fn), output_schema, name, on_error)
 
     def _run(
-        self, rows: WindowedRows, output_schema: TypeLike, name: str | None
+        self,
+        rows: WindowedRows,
+        output_schema: TypeLike,
+        name: str | None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         plan = rows.plan(self._row_type, self._time_column)
         mode = "event_time" if self._assigner.is_event_time() else "auto"
-        return self._apply_plan(plan, output_schema, name=name, time_mode=mode)
+        return self._apply_plan(plan, output_schema, name=name, time_mode=mode, on_error=on_error)

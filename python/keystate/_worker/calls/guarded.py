@@ -19,6 +19,10 @@ from keystate._worker.state.worker_state import WorkerState
 RowAt = Callable[[int], tuple[int, Any]]
 
 
+def _nothing(_: None) -> None:
+    """There is nothing to be undone."""
+
+
 class GuardedCalls:
     """Calls a function for rows and timers, and writes a dead letter of each that fails.
 
@@ -87,6 +91,37 @@ class GuardedCalls:
                     self._failed(e, marks, results, None)
         self._succeeded(marks)
 
+    def attempt(self, call: Callable[[], None], results: list[Any], timer: tuple[int, int]) -> None:
+        """Calls something that the row or timer at hand leads to, and goes on if that fails.
+
+        Only what this did is undone, and the letter is that of a timer.
+
+        Args:
+            call: what is called; it adds to the results.
+            results: of the row or timer so far.
+            timer: domain and time.
+        """
+        context = self._context
+        journal, slot = context.journal, context.slot
+        size = len(journal)
+        journal.append(
+            (_nothing, None)
+        )  # states look at the last entry, which must not be of before
+        marks = Marks((), cells_of(self._states), results, [])
+        marks.mark(slot)  # type: ignore[arg-type]
+        try:
+            call()
+        except Exception as e:
+            if not is_of_row(e):
+                raise
+            letter = self.letters.write(e, context, self._keyed, None, timer)
+            traceback.clear_frames(e.__traceback__)
+            marks.undo()
+            undo(journal, size)
+            results += self.taken(letter, 0)
+        else:
+            self.letters.succeeded(1)
+
     def marks(self, slots: Iterable[int], results: list[Any], journal: Journal) -> Marks:
         """What notes how things are before each row or timer."""
         self._counted = 0
@@ -116,7 +151,7 @@ class GuardedCalls:
         """
         if not is_of_row(error):
             raise error
-        letter = self.letters.write(error, self._context, self._keyed, row)
+        letter = self.letters.write(error, self._context, self._keyed, row, self._context.timer)
         # A generator that is left behind ends now, for it may change states once more.
         traceback.clear_frames(error.__traceback__)
         marks.undo()

@@ -68,7 +68,12 @@ class Letters:
         self._subtask = control.get(Control.SUBTASK, 0)
 
     def write(
-        self, error: Exception, context: RowContext, keyed: bool, row: tuple[int, Any] | None
+        self,
+        error: Exception,
+        context: RowContext,
+        keyed: bool,
+        row: tuple[int, Any] | None,
+        of_timer: tuple[int, int] | None,
     ) -> list[Any]:
         """What is written of the row or timer at hand; :meth:`take` makes a result of it.
 
@@ -77,6 +82,7 @@ class Letters:
             context: says what is at hand.
             keyed: whether there are keys.
             row: the index of its input, and the row as it came; of a timer ``None``.
+            of_timer: of a timer its domain and time.
         """
         key = to_text(context.get_current_key(), self._key_type) if keyed else None
         value, source, timer, domain = None, None, None, None
@@ -85,9 +91,8 @@ class Letters:
             if self._as_json:
                 value = to_text(value, self._row_types[index])
             source = index + 1 if len(self._row_types) > 1 else None
-        elif context.timer is not None:
-            domain = TimeDomain(context.timer[0]).name.lower()
-            timer = context.timer[1]
+        elif of_timer is not None:
+            domain, timer = TimeDomain(of_timer[0]).name.lower(), of_timer[1]
         time = None
         if self._batch is not None:
             millis = context.current_processing_time()

@@ -7,13 +7,14 @@ late, and then it passes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import codec
+from keystate._compiled import collect
 from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
 from keystate._spec import OperatorSpec
@@ -23,6 +24,9 @@ from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.keyed import KeyedOperator
 
 _LONGS = codec(T.LongType())
+
+#: Calls something that adds to the results; domain and time tell what it was.
+Attempt = Callable[[Callable[[], None], list[Any], tuple[int, int]], None]
 
 #: Before all event time: there is no watermark yet.
 NO_WATERMARK = -(2**63)
@@ -41,6 +45,8 @@ class WindowsContext(RowContext):
         self.late_watermark = NO_WATERMARK
         #: Takes a result as it is now: a call of several windows' functions has results of each.
         self.take: Take = lambda result: result
+        #: Fires a window whose errors are its own; ``None`` if they fail the query.
+        self.attempt: Attempt | None = None
 
     def hear(self, control: dict[str, Any]) -> None:
         super().hear(control)
@@ -72,9 +78,25 @@ class WindowsOperator(KeyedOperator):
         self._time_column: int | None = plan.function.time_column
         super().__init__(plan, spec, key_type, row_type, output_type, control)
         self._context.take = self._results.take
+        if self._guarded is not None:
+            self._context.attempt = self._guarded.attempt
 
     def _make_context(self) -> RowContext:
         return WindowsContext()
+
+    def _fire(self, message: Columns, results: list[Any]) -> None:
+        if self._guarded is None:
+            super()._fire(message, results)
+            return
+        # Errors of a window that fires are its own. All others fail the query: what remained of the
+        # timer's windows would have no timer any more.
+        assert self._timers is not None and self._on_timer is not None
+        context = self._context
+        for slot, domain, time in message.due():
+            if self._timers.take(slot, domain, time):
+                context.journal.clear()
+                context.slot, context.timer = slot, (domain, time)
+                collect(self._on_timer(time, context), self._results.take, results)
 
     def _decode_rows(self, message: Columns) -> Any:
         rows = message.elements(Message.ROWS)

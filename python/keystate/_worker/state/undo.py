@@ -27,9 +27,9 @@ Journal = list[tuple[Any, ...]]
 _MISSING: Any = object()
 
 
-def undo(journal: Journal) -> None:
-    """Undoes all that is in a journal."""
-    while journal:
+def undo(journal: Journal, size: int = 0) -> None:
+    """Undoes what is in a journal, but for so much at its beginning."""
+    while len(journal) > size:
         call, *arguments = journal.pop()
         call(*arguments)
 

@@ -1,4 +1,4 @@
-"""A query with state, in one file that is submitted: app.py FOLDER PARTITIONS TRIGGER
+"""A query with state, in one file that is submitted: app.py FOLDER PARTITIONS TRIGGER SECONDS_A_ROW
 
 It imports nothing of the tests: what executors have is what was shipped to them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +26,16 @@ from pyspark.sql import DataFrame, SparkSession
 class Account(KeyedProcessFunction):
     """Emits what is in all states of the key after each row, and whose packages the worker has."""
 
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
     def open(self, ctx: Any) -> None:
         self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
         self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
         self.by_kind = ctx.get_map_state(MapStateDescriptor("by_kind", "string", "long"))
 
     def process_element(self, row: Any, ctx: Any) -> Iterator[tuple[int, int, str, str]]:
+        time.sleep(self.seconds)
         self.count.update(self.count.value() + 1)
         if row.x % 7 == 0:
             self.last.clear()
@@ -59,7 +64,7 @@ def main() -> None:
 
     query = (
         keystate.keyed(stream, "key", order_by="number")
-        .process(Account(), "number long, key long, state string, place string")
+        .process(Account(float(sys.argv[4])), "number long, key long, state string, place string")
         .writeStream.foreachBatch(save)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(**json.loads(sys.argv[3]))

@@ -1,0 +1,94 @@
+"""On YARN, whose machines have Spark and Python, and nothing of Keystate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import accounts
+from tests.clusters.shipped import Shipped
+from tests.clusters.submitted import SLOWLY, TO_THE_END, submitted
+from tests.clusters.yarn_cluster import Yarn, yarn
+from tests.fault import batch_files, events
+from tests.fault.drivers import Started, committed
+
+#: The first one has room for an application master and an executor, the other for an executor.
+HOSTS = ["127.0.0.2", "127.0.0.3"]
+CONTAINER_MB = 1024
+#: How long a node that is told to go has.
+GRACE_S = 5
+SETTINGS = {
+    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.yarn.am.memory": "512m",
+    "spark.executor.instances": "2",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Yarn]:
+    with yarn(tmp_path / "yarn") as cluster:
+        yield cluster
+
+
+def started(
+    cluster: Yarn, shipment: Shipped, folder: Path, mode: str, partitions: int, trigger: str
+) -> Started:
+    options = ["--master", "yarn", "--deploy-mode", mode]
+    settings = {**SETTINGS, **cluster.settings()}
+    told = cluster.environment()
+    return submitted(shipment, folder, partitions, trigger, options, settings, **told)
+
+
+def next_batch(driver: Started, folder: Path) -> None:
+    before = committed(folder)
+    driver.wait_for(lambda: committed(folder) > before)
+
+
+@pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: takes two minutes of CPU")
+def test_executors_nodes_and_drivers_go(cluster: Yarn, shipment: Shipped, tmp_path: Path) -> None:
+    """In client mode an executor is killed, a node decommissioned, and the driver killed.
+
+    In cluster mode the query goes on with other partitions; YARN restarts a driver that is killed.
+    """
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    expected = accounts.make_input(tmp_path, seed)
+    stays, goes = HOSTS
+    cluster.start_node(stays, 2 * CONTAINER_MB)
+    with started(cluster, shipment, tmp_path, "client", 2, SLOWLY) as driver:
+        # Or the master might be on the node that goes.
+        driver.wait_for(lambda: bool(cluster.masters(stays)))
+        node = cluster.start_node(goes, CONTAINER_MB)
+        driver.wait_for(lambda: committed(tmp_path) >= 1)
+        (executor,) = cluster.executors(stays)
+        driver.kill(executor)
+        driver.wait_for(lambda: bool(set(cluster.executors(stays)) - {executor}))
+        next_batch(driver, tmp_path)
+        cluster.decommission(goes, GRACE_S)
+        driver.wait_for(lambda: node.exit_code is not None)
+        assert goes in cluster.nodes("DECOMMISSIONED")
+        next_batch(driver, tmp_path)
+        driver.kill_all()
+    cluster.manager.wait_for(lambda: cluster.applications() == ["FINISHED"], 60)
+    batch_files.keep_a_file_a_batch(tmp_path)
+    assert committed(tmp_path) < accounts.FILES, "it ended too early"
+    with started(cluster, shipment, tmp_path, "cluster", 3, TO_THE_END) as submit:
+        next_batch(submit, tmp_path)
+        (driven,) = cluster.masters(stays)
+        submit.kill(driven)
+        assert submit.wait(500) == 0, submit.log
+        assert not cluster.masters(stays)
+    assert accounts.emitted(tmp_path) == expected
+    assert accounts.is_whole(tmp_path)
+    gone = events.logged(tmp_path / "2-partitions", "ExecutorRemoved")
+    reasons = [event["Removed Reason"] for event in gone]
+    assert any(f"Decommissioning all executors on {goes}" in reason for reason in reasons), reasons
+    came_from = accounts.places(tmp_path)
+    assert len(came_from) > 3, "an executor did too much"
+    local = str(cluster.local)
+    assert all(path.startswith(local) for place in came_from for path in place), came_from
+    cluster.manager.wait_for(lambda: not cluster.left(), 30)

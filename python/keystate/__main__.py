@@ -162,7 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=_count, default=8460, help="8460 by default; 0 for any")
     serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
-    command("savepoint", _savepoint, "copy what a stopped query goes on from", "checkpoint", "path")
+    copy = command("savepoint", _savepoint, "copy what a query goes on from", "checkpoint", "path")
+    copy.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
     command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
     rescale = command("rescale", _rescale, "change a stopped query's partitions", "checkpoint")
@@ -281,7 +282,7 @@ def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
-    batch = admin.savepoint(given.checkpoint, given.path, spark=spark)
+    batch = admin.savepoint(given.checkpoint, given.path, version=given.of_version, spark=spark)
     _tell(given, {"batch": batch}, f"{given.path} has the state after batch {batch}")
     return 0
 

@@ -110,26 +110,35 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     return Findings(found["problems"])
 
 
-def savepoint(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> int:
-    """Copies what a stopped query goes on from, as it is after the last committed batch.
+def savepoint(
+    checkpoint: str,
+    path: str,
+    *,
+    version: int | None = None,
+    spark: SparkSession | None = None,
+) -> int:
+    """Copies what a query goes on from, as it is after a committed batch.
 
-    The copy is a checkpoint in itself: start a query with it as ``checkpointLocation``. It has the
-    query's id; don't run both at the same time in one session. Input that a source reads again, and
-    what sinks wrote, is not in it.
+    The query may run meanwhile, in this process or another one: its clean-up leaves alone what is
+    being copied. The copy is a checkpoint in itself: start a query with it as
+    ``checkpointLocation``. It has the query's id; don't run both at the same time in one session.
+    Input that a source reads again, and what sinks wrote, is not in it.
 
     Args:
         checkpoint: the query's checkpoint location.
         path: a folder that does not exist, or is empty.
+        version: N + 1 for the state after batch N, as long as it is kept; by default the last one
+            that is committed.
         spark: the session; by default the active one.
 
     Returns:
         The last batch that is in the copy.
 
     Raises:
-        CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file
-            is lost or damaged; then there is no copy.
+        CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, the version is not kept any more, or a
+            file is lost or damaged; then there is no copy.
     """
-    return bridge.savepoint(_session(spark, "savepoint"), checkpoint, path)
+    return bridge.savepoint(_session(spark, "savepoint"), checkpoint, path, version)
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:

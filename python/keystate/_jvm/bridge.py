@@ -235,9 +235,9 @@ def _number(given: int | None) -> int:
     return -1 if given is None else given
 
 
-def savepoint(session: SparkSession, checkpoint: str, path: str) -> int:
+def savepoint(session: SparkSession, checkpoint: str, path: str, version: int | None) -> int:
     """Copies a checkpoint; returns the last batch in the copy."""
-    batch: int = _of_checkpoint(session, "savepoint", checkpoint, path)
+    batch: int = _of_checkpoint(session, "savepoint", checkpoint, path, _number(version))
     return batch
 
 

@@ -5,13 +5,14 @@ import scala.collection.mutable
 import org.slf4j.LoggerFactory
 
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
-import keystate.version.{FileSource, Run, VersionFile}
+import keystate.version.{FileSource, PinnedVersions, Run, VersionFile}
 
 /** Deletes what no retained version needs.
   *
-  * Version files go when enough newer versions exist. A run file goes when no remaining version
-  * file lists it and it is older than the oldest of these, by its version and by its time: a file
-  * that is newer can belong to a commit under way, or to a late attempt at a version that remains.
+  * Version files go when enough newer versions exist and nobody pins them, see [[PinnedVersions]]. A
+  * run file goes when no remaining version file lists it and it is older than the oldest of these,
+  * by its version and by its time: a file that is newer can belong to a commit under way, or to a
+  * late attempt at a version that remains.
   * Temporary files of writers that died go when they are that old. Files with other names are left
   * alone. If any remaining version file cannot be read, no run file is deleted.
   *
@@ -58,12 +59,19 @@ private[checkpoint] final class CleanUp(
       // not committed. And with format v1 a late attempt at the oldest version that must load needs
       // the runs of the one before it, and what was merged during the commit of that one, which is
       // younger than the version before it.
-      val oldestRetained = versions.map(_._2).max - settings.minVersionsToRetain - 2
-      val (retained, old) = versions.partition(_._2 >= oldestRetained)
+      val newestVersion = versions.map(_._2).max
+      val oldestUnpinned = newestVersion - settings.minVersionsToRetain - 2
+      val newest = files.map(_.modified).max
+      val pinned =
+        if (versions.forall(_._2 >= oldestUnpinned)) Set.empty[Long]
+        else PinnedVersions.held(storage, newest)
+      val oldestRetained = (pinned + oldestUnpinned).min
+      val (retained, old) = versions.partition { case (_, version, _) =>
+        version >= oldestUnpinned || pinned(version)
+      }
       val deletable = old.map(_._2).distinct.size
       if (deletable >= enough) {
         delete(old.map { case (file, _, _) => path(file) })
-        val newest = files.map(_.modified).max
         val lists = retained.map { case (file, version, id) => listedBy(file, version, id, newest) }
         known = retained.map(_._1.name).zip(lists).filter { case (_, of) => of.isFinal }.toMap
         strings.clear()
@@ -83,7 +91,7 @@ private[checkpoint] final class CleanUp(
         delete(((runs ++ temporary).map(path) ++ ofAll).filterNot(needed).distinct)
       }
       val left = if (deletable >= enough) 0 else deletable
-      nextVersion = versions.map(_._2).max + enough - left
+      nextVersion = newestVersion + enough - left
     }
   }
 

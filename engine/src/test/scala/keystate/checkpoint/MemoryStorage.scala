@@ -33,6 +33,9 @@ final class MemoryStorage extends CheckpointStorage {
     files(path) = new Stored(content, clock)
   }
 
+  /** Lets time go by. */
+  def pass(millis: Long): Unit = synchronized(clock += millis)
+
   /** Changes a file as a broken disk would. */
   def damage(path: String)(change: Array[Byte] => Array[Byte]): Unit = synchronized {
     files(path) = new Stored(change(files(path).content.clone), files(path).modified)

@@ -231,13 +231,17 @@ object PythonBridge {
     new StoredTimers(opened, operator, key).toDF(session.asInstanceOf[ClassicSparkSession], batch)
   }
 
-  /** Copies what a stopped query needs to go on. Returns the last micro-batch in the copy. */
-  def savepoint(session: SparkSession, checkpoint: String, path: String): Long = {
+  /** Copies what a query needs to go on. Returns the last micro-batch in the copy.
+    *
+    * @param version
+    *   of the state; a negative number for the last one that is committed
+    */
+  def savepoint(session: SparkSession, checkpoint: String, path: String, version: Long): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    stopped(classic, checkpoint)
     reading(session, checkpoint) { opened =>
       val target = new Path(resolved(classic, path))
-      new Savepoint(opened, target, classic.sessionState.newHadoopConf()).write()
+      val conf = classic.sessionState.newHadoopConf()
+      new Savepoint(opened, Option.when(version >= 0)(version), target, conf).write()
     }
   }
 

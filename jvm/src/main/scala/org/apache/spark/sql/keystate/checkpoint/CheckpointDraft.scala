@@ -13,8 +13,9 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import keystate.checkpoint.StoreReader
-import keystate.errors.{KeystateException, MissingRunException}
-import keystate.files.Concurrently
+import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
+import keystate.files.{Concurrently, StoreLocation}
+import keystate.version.PinnedVersions
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
@@ -103,6 +104,7 @@ private[keystate] final class CheckpointDraft(
   def describe(from: QueryCheckpoint, operator: Long, as: Long): Unit = {
     val described = below(from, s"state/$operator")
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))
+      .filterNot(name => PinnedVersions.isPin(name.stripPrefix(s"state/$operator/")))
     described.foreach { name =>
       val file = new Path(from.root, name)
       val to = s"state/$as/${name.stripPrefix(s"state/$operator/")}"
@@ -121,18 +123,23 @@ private[keystate] final class CheckpointDraft(
     *
     * @param operators
     *   each with its number in the copy
+    * @param between
+    *   is called before each file
     */
-  def copyState(batch: CommittedBatch, operators: Seq[(Long, Long)]): Unit = {
+  def copyState(
+      batch: CommittedBatch,
+      operators: Seq[(Long, Long)],
+      between: () => Unit = () => ()
+  ): Unit = {
     val files = for {
       (operator, as) <- operators
       store <- source.stores(operator)
       partition <- 0 until source.partitions(batch, operator)
       reader = source.reader(operator, partition, store)
-      id = source.idOf(batch, operator, partition, store)
-      manifest = reader.manifest(batch.version, id, batch.partitions)
-      file <- reader.versionFile(batch.version, id, batch.partitions) +: StoreReader.files(manifest)
+      file <- copyVersion(batch, reader, as)
     } yield (s"state/$operator/$file", s"state/$as/$file", reader.location)
     Concurrently.foreach(files.distinctBy(_._1)) { case (name, to, location) =>
+      between()
       try copy(checked(name), to)
       catch {
         case e: FileNotFoundException =>
@@ -141,14 +148,31 @@ private[keystate] final class CheckpointDraft(
     }(_ => ())(_ => ())
   }
 
-  /** Copies the logs as they are after a micro-batch, and what sources keep. One that was only begun
-    * is left out. Spark also reads the entry before the last one.
+  /** Copies a version's file, and returns the run files that the copy lists. The one that it is
+    * copied from may be replaced meanwhile: with checkpoint format v1 by a late attempt.
+    */
+  private def copyVersion(batch: CommittedBatch, reader: StoreReader, as: Long): Seq[String] = {
+    val StoreLocation(operator, partition, store) = reader.location
+    val id = source.idOf(batch, operator, partition, store)
+    def manifest(of: StoreReader) = of.manifest(batch.version, id, batch.partitions)
+    val listed = manifest(reader)
+    val file = reader.versionFile(batch.version, id, batch.partitions)
+    copy(checked(s"state/$operator/$file"), s"state/$as/$file")
+    val copied = source.readerOfCopy(reader.location, new Path(root, s"state/$as"))
+    StoreReader.files(if (id.isDefined) listed else manifest(copied))
+  }
+
+  /** Copies the logs as they are after a micro-batch, and what sources keep. Later ones are left
+    * out. Spark also reads the entry before the last one.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
     val logs = Seq("offsets", "commits").flatMap { log =>
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
     copy(logs ++ below("sources"))
+    // Spark deletes old entries while a query runs.
+    val last = Seq("offsets", "commits").map(log => new Path(root, s"$log/${batch.number}"))
+    if (!last.forall(fs.exists)) throw KeystateErrors.noBatch(batch.number, source.location)
   }
 
   /** All files below a folder, relative to the checkpoint. */

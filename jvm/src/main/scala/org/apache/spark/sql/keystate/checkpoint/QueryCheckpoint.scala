@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.checkpoint
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.file.Files
 
 import scala.util.Using
@@ -16,7 +16,7 @@ import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
 import keystate.errors.{DamagedFileException, KeystateErrors, KeystateException}
 import keystate.files.{LocalFolder, StoreLocation}
-import keystate.version.Manifest
+import keystate.version.{Manifest, PinnedVersions}
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   CheckpointOwner,
@@ -202,6 +202,21 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
       known.storage(operator),
       scratch
     )
+
+  /** Looks at a store in a copy of this checkpoint.
+    *
+    * @param folder
+    *   the operator's in the copy
+    */
+  def readerOfCopy(location: StoreLocation, folder: Path): StoreReader =
+    new StoreReader(location, storage(folder), scratch)
+
+  /** Keeps an operator's version from clean-up, as long as [[PinnedVersions]] says. None where
+    * nothing can be written: there no query runs either.
+    */
+  def pin(operator: Long, version: Long): Option[PinnedVersions.Pin] =
+    try Some(new PinnedVersions.Pin(known.storage(operator), version))
+    catch { case _: IOException => None }
 
   /** The id of a store's version after a micro-batch. If format v2 gives several ids, the one that
     * has a file.

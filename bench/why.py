@@ -1,10 +1,11 @@
 """How long it takes to see what happened to one key, in a checkpoint with much state.
 
-python -m bench.why [--keys 1000000] [--batches 100] [--times 20]
+python -m bench.why [--keys 1000000] [--batches 100] [--times 20] [--replays 5]
 
 A query over files takes a row for each key, and then so many batches of ten rows, each of which
-changes one key that is looked for. `admin.history` reads what that key had in all versions. The
-first call is given beside the median of the others: it loads classes.
+changes one key that is looked for. `admin.history` reads what that key had in all versions, and
+`keystate.replay_key` runs batches of its again; what one ends with is compared with the checkpoint.
+The first call is given beside the median of the others: it loads classes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keystate
 from keystate import admin
 from pyspark.sql import DataFrame, SparkSession
 
@@ -68,7 +70,7 @@ def measure(spark: SparkSession, work: Path, backend: str, args: argparse.Namesp
     folder = Path(tempfile.mkdtemp(dir=work))
     try:
         with configured(spark, {PROVIDER: OURS, BACKEND: backend}):
-            built(spark, folder, args.keys, args.batches)
+            query = built(spark, folder, args.keys, args.batches)
             checkpoint = str(folder / "checkpoint")
             taken = []
             for _ in range(args.times):
@@ -76,9 +78,17 @@ def measure(spark: SparkSession, work: Path, backend: str, args: argparse.Namesp
                 assert len(found) == found[-1].version - found[0].version + 1
                 assert all(one.changes for one in found), found
                 taken.append(seconds)
+            replays = []
+            for batch in range(args.batches - args.replays, args.batches):
+                seconds, made = timed(
+                    lambda: keystate.replay_key(query, checkpoint, batch=batch, key=KEY)  # noqa: B023
+                )
+                assert made.same and len(made) == 1, made
+                replays.append(seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return f"| {backend} | {len(found)} | {taken[0]:.2f} | {statistics.median(taken[1:]):.2f} |"
+    cells = [f"{each[0]:.2f} | {statistics.median(each[1:]):.2f}" for each in (taken, replays)]
+    return f"| {backend} | {len(found)} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -87,13 +97,14 @@ def main() -> None:
     )
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=100)
-    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--times", type=int, default=20, help="how many histories")
+    parser.add_argument("--replays", type=int, default=5, help="how many replays, at least 2")
     args = parser.parse_args()
     with bench_session() as (spark, work):
         rows = [measure(spark, work, backend, args) for backend in ("hashmap", "rocksdb")]
     print(f"\n{args.keys:,} keys, in s\n")
-    print("| | versions | first `history` | median of the others |")
-    print("|---|---|---|---|")
+    print("| | versions | first `history` | median of the others | first `replay` | median |")
+    print("|---|---|---|---|---|---|")
     print("\n".join(rows))
 
 

@@ -58,6 +58,7 @@ from keystate.functions import (
     TimeDomain,
     TimerService,
 )
+from keystate.key_replays import Replay, replay_key
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
 from keystate.replays import replay, with_replays
 from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
@@ -179,6 +180,7 @@ __all__ = [
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "Replay",
     "ResultDataFrame",
     "RichParallelSourceFunction",
     "RichSourceFunction",
@@ -208,6 +210,7 @@ __all__ = [
     "jar_path",
     "keyed",
     "replay",
+    "replay_key",
     "rescale",
     "server_settings",
     "source",

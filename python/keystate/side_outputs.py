@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from keystate._operators.declared import Operator
 from keystate._spec import MAIN_OUTPUT
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
@@ -23,13 +25,19 @@ class ResultDataFrame(DataFrame):
     To have several outputs of one run, use :meth:`write_outputs` or :meth:`with_side_outputs`.
     """
 
-    def __new__(cls, run: Callable[[tuple[OutputTag, ...]], DataFrame]) -> ResultDataFrame:  # noqa: D102
-        main = run(())
+    #: The operator as it was declared.
+    _operator: Operator
+
+    def __new__(  # noqa: D102
+        cls, operator: Operator, run: Callable[[Operator], DataFrame]
+    ) -> ResultDataFrame:
+        main = run(operator)
         made: ResultDataFrame = object.__new__(_of_kind(type(main)))  # type: ignore[arg-type]
         vars(made).update(vars(main))
         return made
 
-    def __init__(self, run: Callable[[tuple[OutputTag, ...]], DataFrame]) -> None:
+    def __init__(self, operator: Operator, run: Callable[[Operator], DataFrame]) -> None:
+        self._operator = operator
         self._run = run
 
     def side_output(self, tag: OutputTag) -> DataFrame:
@@ -54,7 +62,7 @@ class ResultDataFrame(DataFrame):
         for tag in tags:
             if not isinstance(tag, OutputTag):
                 raise DeclarationError(f"expected an OutputTag, got {tag!r}")
-        return self._run(tags)
+        return self._run(dataclasses.replace(self._operator, side_outputs=tags))
 
     def write_outputs(
         self, main: Write | None, side_outputs: Mapping[OutputTag, Write] | None = None

@@ -110,7 +110,7 @@ class KeyReader:
     """
 
     def __init__(self, session: SparkSession, checkpoint: str, operator: int | None) -> None:
-        self._session = session
+        self.session = session
         self._checkpoint = checkpoint
         found = bridge.describe_operator(session, checkpoint, operator)
         self.operator: int = found["operator"]
@@ -120,10 +120,22 @@ class KeyReader:
 
     def stored(self, key: Any, first: int, until: int = _NEWEST) -> list[dict[str, Any]]:
         """What the jar finds in these versions: of each what is not as in the one before."""
-        stream = key_stream(self.key_type, key, f"operator {self.operator}")
-        found = bridge.history(self._session, self._checkpoint, self.operator, stream, first, until)
+        stream = self._stream(key)
+        found = bridge.history(self.session, self._checkpoint, self.operator, stream, first, until)
         versions: list[dict[str, Any]] = found["versions"]
         return versions
+
+    def columns(self, key: Any) -> Any:
+        """A key as a row of its columns.
+
+        Raises:
+            StateTypeError: it does not fit their types.
+        """
+        self._stream(key)
+        return key_columns(self.key_type, key)
+
+    def _stream(self, key: Any) -> str:
+        return key_stream(self.key_type, key, f"operator {self.operator}")
 
     def history(self, key: Any) -> History:
         """All versions that are kept."""

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from keystate._codec import codec, struct_codec
+from keystate._codec import codec, hashable, struct_codec
 from keystate._codec.misfits import Misfit
 from keystate._jvm import bridge
 from keystate._kinds import StateKind
@@ -94,7 +94,7 @@ def decoded(
     if map_key_type is None:
         return values if kind == StateKind.LIST else values[0]
     keys = codec(map_key_type).decode(found.column("key"))
-    return dict(zip(map(_hashable, keys), values))
+    return dict(zip(map(hashable, keys), values))
 
 
 def key_stream(key_type: T.StructType, key: Any, of: str) -> str:
@@ -160,12 +160,3 @@ def _parsed(text: str) -> Any:
         return json.loads(text, parse_float=Decimal)  # a decimal keeps its digits
     except ValueError:
         return text  # such as a date: its type tells what to make of it
-
-
-def _hashable(key: Any) -> Any:
-    """A map's key as a dictionary can have it: with tuples for arrays."""
-    if isinstance(key, Row):
-        return T._create_row(key.__fields__, [_hashable(part) for part in key])
-    if isinstance(key, bytearray):
-        return bytes(key)
-    return tuple(map(_hashable, key)) if isinstance(key, list) else key

@@ -10,6 +10,7 @@ from keystate._codec.base import Codec, Shape, offsets
 from keystate._codec.factory import codec, struct_codec
 from keystate._codec.misfits import Misfit, TooLarge, shorten
 from keystate._codec.packed import NOT_PACKED, PackedRows, packed_reader
+from keystate._codec.rows import hashable
 from keystate._codec.structs import StructCodec
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "StructCodec",
     "TooLarge",
     "codec",
+    "hashable",
     "offsets",
     "packed_reader",
     "shorten",

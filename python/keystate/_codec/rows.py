@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pyspark.sql import Row
+from pyspark.sql import types as T
 
 
 @lru_cache(maxsize=1024)
@@ -29,3 +30,12 @@ def row_maker(names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Row]:
     """Makes rows with these field names from tuples, without Row's own argument checks."""
     cls = row_class(names)
     return partial(tuple.__new__, cls)
+
+
+def hashable(key: Any) -> Any:
+    """A map's key as a dictionary can have it: with tuples for arrays."""
+    if isinstance(key, Row):
+        return T._create_row(key.__fields__, [hashable(part) for part in key])
+    if isinstance(key, bytearray):
+        return bytes(key)
+    return tuple(map(hashable, key)) if isinstance(key, list) else key

@@ -226,6 +226,17 @@ def history(
     return found
 
 
+def clock(session: SparkSession, checkpoint: str, batch: int) -> dict[str, Any]:
+    """The recorded clock of a batch, and its number of partitions."""
+    found: dict[str, Any] = json.loads(_of_checkpoint(session, "clock", checkpoint, batch))
+    return found
+
+
+def batch_input(checkpoint: str, batch: int, rows: DataFrame, target: str) -> None:
+    """Makes a checkpoint by which a query of these rows reads a batch's input again."""
+    _of_checkpoint(rows.sparkSession, "batchInput", checkpoint, batch, rows, target)
+
+
 def record_batch(stream: str) -> pa.RecordBatch:
     """The one batch of an Arrow stream in Base64."""
     return pa.ipc.open_stream(base64.b64decode(stream)).read_next_batch()

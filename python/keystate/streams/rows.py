@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic
 
-from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._jvm import bridge
@@ -27,11 +26,7 @@ _NOTHING = "nothing boolean"
 
 def applied(operator: Operator) -> ResultDataFrame:
     """What an operator emits."""
-
-    def run(tags: tuple[OutputTag, ...]) -> DataFrame:
-        return bridge.process(dataclasses.replace(operator, side_outputs=tags))
-
-    return ResultDataFrame(run)
+    return ResultDataFrame(operator, bridge.process)
 
 
 class RowStream(Generic[ROW]):

@@ -16,6 +16,7 @@ from keystate.testing._job import Clock, Held, Job
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
 from keystate.testing._snapshot import Snapshot
+from keystate.testing._stores import Timer
 
 H = TypeVar("H", bound="OperatorHarness")
 
@@ -218,6 +219,36 @@ class OperatorHarness:
                 if row is not None:
                     kept.append(row)
         return main
+
+    # -- before it runs --------------------------------------------------------------------------
+
+    def set_state(self, key: Any, name: str, value: Any, *, used_at: Any = None) -> None:
+        """Gives a key's state something before it runs, as if the function had written it.
+
+        Args:
+            key: the bare value for one key column, a tuple for several.
+            name: the descriptor's.
+            value: as :meth:`state` gives it; of a list state a list, of a map state a dict.
+            used_at: of a state with a time to live, when the value was last used, in ms; of a list
+                and a map the times of its elements or entries, in a list. By default it is now.
+        """
+        for store in self._job.stores:
+            if store.spec.name == name:
+                store.put(self._job.keys.of_user(key), value, used_at)
+                return
+        raise DeclarationError(f"the function has no state '{name}'")
+
+    def set_timer(self, key: Any, domain: TimeDomain, time: int) -> None:
+        """Sets a key's timer before it runs; it fires in the first micro-batch whose time it is.
+
+        Args:
+            key: the bare value for one key column, a tuple for several.
+            domain: the clock.
+            time: in ms since the epoch.
+        """
+        own = self._job.keys.of_user(key)
+        timer = Timer(time, self._job.keys.group(own), domain.value, own)
+        self._job.timers.change(timer, True)
 
     # -- looking at it ---------------------------------------------------------------------------
 

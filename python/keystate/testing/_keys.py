@@ -42,6 +42,10 @@ class Keys:
         keys = pa.StructArray.from_arrays(columns, fields=list(self._codec.arrow))
         return [(self.subtask_of(key), key) for key in self.decode(keys)]
 
+    def of_input(self, rows: pa.Array, index: int) -> list[Any]:
+        """The key of each row of an input."""
+        return [key for _, key in self._of_array(rows, self._columns[index])]
+
     def decode(self, array: pa.Array) -> list[Any]:
         """Keys as the stores have them; from now on their groups are known."""
         keys = list(map(self._as_key, self._codec.decode(array)))

@@ -76,6 +76,10 @@ class Encoder:
         except Misfit as e:
             raise TypeError(f"{self._misfit} {self._codec.name}: {e}") from None
 
+    def decode(self, rows: pa.Array) -> list[Row]:
+        """The rows in an array."""
+        return self._codec.decode(rows)
+
 
 class InputRows(Encoder):
     """Rows of the input.

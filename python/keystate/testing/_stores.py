@@ -62,6 +62,23 @@ class Store:
         for key, value in zip(keys, self._codec.decode(values[0])):
             self._set(key, value)
 
+    def put(self, key: Any, value: Any, used_at: Any) -> None:
+        """Stores a value of a key as `peek` gives it.
+
+        Args:
+            key: the key.
+            value: the value; without anything it is cleared.
+            used_at: when it was last used, by `times`; ``None`` for now.
+        """
+        if value is None or (self.spec.kind != StateKind.VALUE and not value):
+            self.cells.pop(key, None)
+            return
+        self.restore([key], self._encoded(value))
+        self.restore_times([key], None if used_at is None else [used_at])
+
+    def _encoded(self, value: Any) -> dict[str, pa.Array]:
+        return {"": self._codec.encode([value])}
+
     def peek(self, key: Any) -> Any:
         """What is stored for a key, as a function would read it; a copy."""
         return self._codec.decode(self._codec.encode([self.cell(key)]))[0]
@@ -89,6 +106,9 @@ class ListStore(Store):
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
         return {self._column(): self._lists.encode([self.cell(key) or [] for key in keys])}
+
+    def _encoded(self, value: Any) -> dict[str, pa.Array]:
+        return {"": self._lists.encode([value])}
 
     def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
         (lists,) = columns.values()
@@ -125,6 +145,10 @@ class MapStore(Store):
             self._column(Part.KEYS): self._keys.encode(user_keys),
             self._column(Part.VALUES): self._values.encode(values),
         }
+
+    def _encoded(self, value: Any) -> dict[str, pa.Array]:
+        keys, values = self._keys.encode([list(value)]), self._values.encode([list(value.values())])
+        return {Part.KEYS: keys, Part.VALUES: values}
 
     def restore(self, keys: Sequence[Any], columns: dict[str, pa.Array]) -> None:
         user_keys, values = columns.values()

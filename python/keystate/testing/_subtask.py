@@ -48,6 +48,7 @@ class Subtask:
         self._keys = codec(task.key_type)
         self._control = control
         self._operator: KeyedOperator | None = None
+        self._stepping: Told = {}
 
     def open(self, now: Told) -> None:
         """Opens a function of its own, unless there is one that can go on.
@@ -88,6 +89,43 @@ class Subtask:
             self.close()
             raise
         return Outcome(list(slots), [Columns(answer) for answer in answers])
+
+    # -- one by one, for replays -----------------------------------------------------------------
+
+    def begin(self, now: Told) -> None:
+        """Begins a micro-batch's task of which each step is a message of its own."""
+        self.open(now)
+        assert self._operator is not None
+        self._stepping = self._told(now)
+        self._operator.begin_task(self._stepping)
+
+    def step(
+        self, keys: Sequence[Any], rows: Rows, timers: Sequence[Timer], stores: Sequence[Store]
+    ) -> Outcome:
+        """Runs rows of these keys, or their timers, and returns what they changed at once.
+
+        A worker returns changes when a new generation of keys begins, so each step is one.
+        """
+        assert self._operator is not None
+        slots: dict[Any, int] = {}
+        answers: list[pa.RecordBatch] = []
+        try:
+            for message in (
+                self._message(slots, keys, rows, timers, stores),
+                self._message({}, (), rows.take([]), (), stores),
+            ):
+                self._stepping[Control.GENERATION] += 1
+                answers += self._operator.answer(message, self._stepping)
+        except BaseException:
+            self.close()
+            raise
+        return Outcome(list(slots), [Columns(answer) for answer in answers])
+
+    def end(self) -> None:
+        """Ends the task."""
+        assert self._operator is not None
+        for _ in self._operator.end_task():
+            pass  # only metrics: each step has returned its changes
 
     def run_broadcast(self, elements: pa.Array, now: Told) -> list[Columns]:
         """Runs the pass of a micro-batch's broadcast elements; the last answer has its changes."""

@@ -51,6 +51,7 @@ object ErrorCode {
   val CannotCompare: ErrorCode = of("KEYSTATE_CANNOT_COMPARE")
   val CannotImport: ErrorCode = of("KEYSTATE_CANNOT_IMPORT")
   val CannotReplaceFile: ErrorCode = of("KEYSTATE_CANNOT_REPLACE_FILE")
+  val CannotReplay: ErrorCode = of("KEYSTATE_CANNOT_REPLAY")
   val CannotRescale: ErrorCode = of("KEYSTATE_CANNOT_RESCALE")
   val CorruptFile: ErrorCode = of("KEYSTATE_CORRUPT_FILE")
   val Declaration: ErrorCode = of("KEYSTATE_DECLARATION")

@@ -39,6 +39,9 @@ object KeystateErrors {
       "Python session the path that keystate.jar_path() gives."
   )
 
+  def cannotReplay(reason: String): KeystateException =
+    new KeystateException(ErrorCode.CannotReplay, reason)
+
   def noSuchOperator(
       checkpoint: String,
       operator: Option[Long],

@@ -29,7 +29,12 @@ import org.apache.spark.sql.keystate.checkpoint.{
   StoredTimers
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
-import org.apache.spark.sql.keystate.edit.{EditedCheckpoint, NewCheckpoint, WrittenOperator}
+import org.apache.spark.sql.keystate.edit.{
+  BatchInput,
+  EditedCheckpoint,
+  NewCheckpoint,
+  WrittenOperator
+}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
@@ -214,6 +219,28 @@ object PythonBridge {
       first: Long,
       until: Long
   ): String = reader(session).history(checkpoint, operator, key, first, until)
+
+  def clock(session: SparkSession, checkpoint: String, batch: Long): String =
+    reader(session).clock(checkpoint, batch)
+
+  /** Makes a checkpoint by which a query of these rows reads a micro-batch's input again.
+    *
+    * @param target
+    *   a folder that is there and empty
+    */
+  def batchInput(
+      session: SparkSession,
+      checkpoint: String,
+      batch: Long,
+      rows: Dataset[_],
+      target: String
+  ): Unit = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    BatchInput.check(rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed)
+    reading(session, checkpoint) { opened =>
+      new BatchInput(opened, new Path(target), classic.sessionState.newHadoopConf()).write(batch)
+    }
+  }
 
   /** The timers of an operator after a micro-batch.
     *

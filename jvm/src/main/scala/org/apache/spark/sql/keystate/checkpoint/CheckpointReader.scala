@@ -3,9 +3,11 @@ package org.apache.spark.sql.keystate.checkpoint
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
+import org.json4s.JsonDSL._
 import org.json4s.JValue
 import org.json4s.jackson.JsonMethods.{compact, render}
 
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** What is read of checkpoints without a Spark job, as JSON. It needs Spark's classes, and no
@@ -79,6 +81,21 @@ private[keystate] class CheckpointReader(conf: Configuration) {
       first: Long,
       until: Long
   ): String = reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
+
+  /** The recorded clock of a micro-batch that was begun, and its number of partitions. Its watermark
+    * and that of the one before it are 0 if there is none yet.
+    */
+  def clock(checkpoint: String, batch: Long): String = reading(checkpoint) { opened =>
+    if (!opened.hasOffsets(batch)) throw KeystateErrors.noBatch(batch, opened.location)
+    val isCommitted = opened.committedBatches.contains(batch)
+    ("began_at" -> opened.beganAt(batch)) ~
+      ("watermark" -> opened.beganWith(batch).getOrElse(0L)) ~
+      ("watermark_before" -> opened.beganWith(batch - 1).getOrElse(0L)) ~
+      ("committed" -> isCommitted) ~
+      ("partitions" ->
+        (if (isCommitted) Some(opened.batch(batch).partitions)
+         else opened.recordedPartitions(batch)))
+  }
 
   private def numbered(number: Long): Option[Long] = Option.when(number >= 0)(number)
 

@@ -104,6 +104,13 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     times.minOption
   }
 
+  /** Whether a micro-batch was begun, and its entry is kept. */
+  def hasOffsets(batch: Long): Boolean = offsets.get(batch).isDefined
+
+  /** What a micro-batch had read of a source at its end, as JSON. None where sources have names. */
+  def offsetOf(batch: Long, source: Int): Option[String] =
+    offsets.get(batch).flatMap(LogEntries.offset(_, source)).map(_.json)
+
   /** When the micro-batch began that this one is, in ms since the epoch, by its own clock. */
   def beganAt(batch: Long): Option[Long] =
     offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchTimestampMs)

@@ -1,0 +1,248 @@
+"""Runs the batches of a replay, and compares them with the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from keystate._checkpoint.history import KeyReader, value_of
+from keystate._jvm import bridge
+from keystate._operators.declared import Operator, Side
+from keystate._replay.held import take_up
+from keystate._replay.recipe import Recipe
+from keystate._replay.recorded import read_inputs
+from keystate._replay.steps import TIMERS, Difference, Replay, Step, Timers
+from keystate._replay.target import in_harness, operator_of, streamed
+from keystate.errors import CheckpointError
+from keystate.functions import OutputTag, TimeDomain
+from keystate.testing._job import Clock
+from keystate.testing._rows import InputRows, Rows
+from keystate.testing._steps import SteppingJob
+
+
+def run(
+    query: Any,
+    checkpoint: str,
+    batches: list[int],
+    key: Any,
+    number: int | None,
+    tags: tuple[OutputTag, ...],
+) -> Replay:
+    """What :func:`keystate.replay_key` gives."""
+    operator = operator_of(query)
+    session = operator.rows.df.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        raise CheckpointError(
+            "replay_key() runs in the driver's process, which a client of Spark Connect is not.",
+            code="KEYSTATE_CANNOT_REPLAY",
+        )
+    if number is None and operator.name is not None:
+        number = _number_of(checkpoint, operator.name, session)
+    reader = KeyReader(session, checkpoint, number)
+    columns = reader.columns(key)
+    values = list(columns.values()) if isinstance(columns, dict) else list(columns)
+    first = bridge.clock(session, checkpoint, batches[0])
+    setup = in_harness(operator, tags, first["partitions"], reader.max_parallelism)
+    made = _Run(SteppingJob(setup), operator, reader, checkpoint, columns, values, tags)
+    return made.run(batches, first)
+
+
+def _number_of(checkpoint: str, name: str, session: Any) -> int | None:
+    found = bridge.operation(session, "inspect", checkpoint)
+    numbers = [one["id"] for one in found["operators"] if one["keystate"] and one["name"] == name]
+    return numbers[0] if len(numbers) == 1 else None
+
+
+class _Run:
+    """One key's batches."""
+
+    def __init__(
+        self,
+        job: SteppingJob,
+        operator: Operator,
+        reader: KeyReader,
+        checkpoint: str,
+        key: Any,
+        values: Sequence[Any],
+        tags: tuple[OutputTag, ...],
+    ) -> None:
+        self._job = job
+        self._operator = operator
+        self._reader = reader
+        self._checkpoint = checkpoint
+        self._key = key
+        self._values = values
+        self._tags = tags
+        self._own = job.keys.of_user(values[0] if len(values) == 1 else tuple(values))
+        self._inputs = [
+            InputRows.of(each, "a row does not fit the input schema")
+            for each in job.setup.inputs[: len(streamed(operator))]
+        ]
+        self._late = 0
+
+    def run(self, batches: list[int], first: dict[str, Any]) -> Replay:
+        before = self._clock(batches[0] - 1, first, "watermark_before")
+        stored = self._stored(batches[0]) if batches[0] > 0 else None
+        take_up(self._job, self._own, stored, before)
+        recipe = Recipe(self._operator, self._job.setup, list(self._values), stored, before)
+        steps: list[Step] = []
+        differences: list[Difference] = []
+        committed = True
+        told = first
+        try:
+            for batch in batches:
+                if batch != batches[0]:
+                    told = bridge.clock(self._reader.session, self._checkpoint, batch)
+                clock = self._clock(batch, told, "watermark")
+                mine = list(self._batch(batch, clock, before, recipe))
+                steps += mine
+                committed = told["committed"]
+                if committed and not differences:
+                    differences = self._compare(batch, mine)
+                before = clock
+        finally:
+            self._job.close()
+        bare = self._values[0] if len(self._values) == 1 else tuple(self._values)
+        return Replay(bare, batches, steps, differences, committed, self._late, recipe)
+
+    def _clock(self, batch: int, told: dict[str, Any], watermark: str) -> Clock:
+        by_event_time = self._job.setup.by_event_time
+        return Clock(batch, told[watermark] if by_event_time else None, told["began_at"])
+
+    def _stored(self, version: int) -> dict[str, Any]:
+        found = self._reader.stored(self._key, version, version)
+        if not found:
+            raise CheckpointError(
+                f"The state after batch {version - 1} is not kept any more in {self._checkpoint}",
+                code="KEYSTATE_NO_CHECKPOINT",
+            )
+        return found[0]
+
+    # -- one batch -------------------------------------------------------------------------------
+
+    def _batch(self, batch: int, clock: Clock, before: Clock, recipe: Recipe) -> Iterator[Step]:
+        given = read_inputs(self._checkpoint, batch, streamed(self._operator), self._values)
+        arrays = [self._mine(i, array) for i, array in enumerate(given)]
+        recipe.batches.append(
+            (clock, [each.decode(rows) for each, rows in zip(self._inputs, arrays)])
+        )
+        rows, order = self._arranged(arrays, before.watermark)
+        decoded = [each.decode(array) for each, array in zip(self._inputs, rows.arrays)]
+        for ran in self._job.steps(self._own, rows, len(order), clock, before):
+            main, side = self._split(ran.results)
+            places = [order[place] for place in ran.rows]
+            found = [decoded[of][at] for of, at in places]
+            yield Step(
+                batch,
+                places[0][0] if places else 0,
+                None if ran.timer else (found if self._job.takes_many else found[0]),
+                None if ran.timer is None else (TimeDomain(ran.timer.domain), ran.timer.time),
+                ran.before[0],
+                ran.after[0],
+                _timers(ran.before[1]),
+                _timers(ran.after[1]),
+                main,
+                side,
+            )
+
+    def _mine(self, index: int, rows: pa.Array) -> pa.Array:
+        """The rows of the key."""
+        keys = self._job.keys.of_input(rows, index)
+        places = [i for i, key in enumerate(keys) if key == self._own]
+        return rows.take(pa.array(places, pa.int64()))
+
+    def _arranged(
+        self, arrays: list[pa.Array], watermark: int | None
+    ) -> tuple[Rows, list[tuple[int, int]]]:
+        """The rows that are not late, and in their order the input and the place of each."""
+        if not self._job.takes_late_rows:
+            split = [each.on_time(rows, watermark) for each, rows in zip(self._inputs, arrays)]
+            self._late += sum(len(late) for _, late in split)
+            arrays = [rows for rows, _ in split]
+        arrays = [each.ordered(rows) for each, rows in zip(self._inputs, arrays)]
+        order = [(i, at) for i, rows in enumerate(arrays) for at in range(len(rows))]
+        right = self._operator.right
+        if right is not None and right.side is Side.MERGED:
+            times = [
+                [keys[0] for keys in each.sort_keys(rows)]
+                for each, rows in zip(self._inputs, arrays)
+            ]
+            order.sort(key=lambda place: times[place[0]][place[1]])
+        if right is None:
+            return Rows(arrays), order
+        if right.side is Side.INITIAL:
+            nothing = InputRows.of(self._job.setup.inputs[1], "").encode([])
+            return Rows([*arrays, nothing], order), order
+        return Rows(arrays, order), order
+
+    def _split(self, results: list[Row]) -> tuple[list[Row], dict[str, list[Row]]]:
+        """Those of the main output, and those of each side output."""
+        if not self._tags:
+            return results, {}
+        main = [row[0] for row in results if row[0] is not None]
+        side = {
+            tag.tag_id: [row[i] for row in results if row[i] is not None]
+            for i, tag in enumerate(self._tags, 1)
+        }
+        return main, side
+
+    # -- compared with the checkpoint ------------------------------------------------------------
+
+    def _compare(self, batch: int, steps: list[Step]) -> list[Difference]:
+        found = self._stored(batch + 1)
+        stored = {one["state"]: value_of(one) for one in found["states"]}
+        replayed, set_timers = self._job.content(self._own)
+        differences = []
+        for store in self._job.stores:
+            name = store.spec.name
+            was, now = stored.get(name), replayed.get(name)
+            if was != now:
+                differences.append(Difference(batch, name, was, now, _first(steps, name, was, now)))
+        timers = [(TimeDomain(domain), time) for domain, time in found.get("timers") or ()]
+        if timers != _timers(set_timers):
+            step = next((one for one in steps if one.timers_before != one.timers_after), None)
+            differences.append(Difference(batch, TIMERS, timers, _timers(set_timers), step))
+        return differences
+
+
+def _first(steps: list[Step], name: str, stored: Any, replayed: Any) -> Step | None:
+    """The step to look at.
+
+    It is the last one that changed what was as it is stored, or else the first one that changed a
+    part that is not as it is stored.
+    """
+    part = _differing(stored, replayed)
+
+    def of(held: dict[str, Any]) -> Any:
+        return part(held.get(name))
+
+    changed = [one for one in steps if of(one.before) != of(one.after)]
+    left = [one for one in changed if of(one.before) == part(stored)]
+    return next(iter(left[-1:] or changed), None)
+
+
+def _differing(stored: Any, replayed: Any) -> Callable[[Any], Any]:
+    """Takes what differs out of a value: of a map the entries, of a list all from an element on."""
+    if isinstance(stored, dict) and isinstance(replayed, dict):
+        absent = object()
+        keys = [
+            key
+            for key in {**stored, **replayed}
+            if stored.get(key, absent) != replayed.get(key, absent)
+        ]
+        return lambda value: [(value or {}).get(key, absent) for key in keys]
+    if isinstance(stored, list) and isinstance(replayed, list):
+        same = 0
+        for one, other in zip(stored, replayed):
+            if one != other:
+                break
+            same += 1
+        return lambda value: (value or [])[same:]
+    return lambda value: value
+
+
+def _timers(timers: list[tuple[int, int]]) -> Timers:
+    return [(TimeDomain(domain), time) for domain, time in timers]

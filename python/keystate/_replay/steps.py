@@ -1,0 +1,241 @@
+"""What a replay gives: steps, and how its end differs from the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from keystate._codec import shorten
+from keystate._page.tables import as_html, text
+from keystate._page.timeline import moment, parts
+from keystate._types.plain import to_json
+from keystate.errors import ConfigurationError
+from keystate.functions import TimeDomain
+
+TIMERS = "$timers"
+Timers = list[tuple[TimeDomain, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A row that the function was given, or a timer that fired.
+
+    Attributes:
+        batch: the micro-batch.
+        input: the index of the input, 0 or 1, that the row is of.
+        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer.
+        timer: the timer's domain and its time in ms; ``None`` of a row.
+        before: by name what each state had; what has nothing is not there.
+        after: what each state has then.
+        timers_before: the timers that were set: domains and times in ms.
+        timers_after: those that are set then.
+        emitted: the rows of the main output.
+        side: by the tag's id the rows of the side outputs that were asked for.
+    """
+
+    batch: int
+    input: int
+    row: Any
+    timer: tuple[TimeDomain, int] | None
+    before: dict[str, Any]
+    after: dict[str, Any]
+    timers_before: Timers
+    timers_after: Timers
+    emitted: list[Row]
+    side: dict[str, list[Row]] = field(default_factory=dict)
+
+    def changes(self) -> list[str]:
+        """What it changed, a line for each part of a state."""
+        lines = []
+        for name in dict.fromkeys([*self.before, *self.after]):
+            was, now = self.before.get(name), self.after.get(name)
+            if was != now:
+                lines += parts(name, was, now)
+        return lines + parts(TIMERS, self.timers_before, self.timers_after)
+
+    def what(self) -> str:
+        """The row or the timer, in one line."""
+        if self.timer is None:
+            which = f"input {self.input + 1}: " if self.input else ""
+            return f"{which}{shorten(self.row)}"
+        domain, time = self.timer
+        return f"timer {domain.name.lower().replace('_', ' ')} {moment(time)}"
+
+    def results(self) -> list[str]:
+        """What it emitted, a line for each row."""
+        lines = [shorten(row) for row in self.emitted]
+        return lines + [f"{tag}: {shorten(row)}" for tag, rows in self.side.items() for row in rows]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A state of which a batch gives something else than the checkpoint has after it.
+
+    Attributes:
+        batch: the first micro-batch with a difference.
+        state: the state's name; ``$timers`` for the timers.
+        stored: what the checkpoint has; ``None`` for nothing.
+        replayed: what the replay gives.
+        step: the step to look at. It changed what differs: that state, or, of a map, an entry that
+            differs, of a list, an element. It is the last one that found there what is stored, or
+            if none did the first one. ``None`` if no step of the batch changed it.
+    """
+
+    batch: int
+    state: str
+    stored: Any
+    replayed: Any
+    step: Step | None
+
+    def __str__(self) -> str:
+        differing = [
+            line.replace("→", "in the checkpoint, replayed")
+            for line in parts(self.state, self.stored, self.replayed)
+        ]
+        by = "no step of the batch" if self.step is None else self.step.what()
+        return f"batch {self.batch}: {'; '.join(differing)} (changed by {by})"
+
+
+@dataclass
+class Replay:
+    """Micro-batches that have run again for a key: it prints, and shows itself in a notebook.
+
+    Attributes:
+        key: the key.
+        batches: the micro-batches.
+        steps: what happened, in order.
+        differences: what is not as in the checkpoint, of the first batch where that is so.
+        committed: whether all the batches are committed; else there is nothing to compare the last
+            one with.
+        late: how many rows were late, and so not given to the function.
+    """
+
+    key: Any
+    batches: list[int]
+    steps: list[Step]
+    differences: list[Difference]
+    committed: bool
+    late: int
+    _recipe: Any = field(repr=False)
+
+    @property
+    def same(self) -> bool:
+        """Whether the key has after each batch what it has in the checkpoint."""
+        return not self.differences
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    def first_difference(self, other: Replay) -> tuple[Step | None, Step | None] | None:
+        """The first steps that are not the same here and in a replay with another function.
+
+        Returns:
+            The step here and that of the other; ``None`` in place of one that is not there. If all
+            are the same, ``None`` alone.
+        """
+        for i in range(max(len(self), len(other))):
+            mine = self[i] if i < len(self) else None
+            theirs = other[i] if i < len(other) else None
+            if mine != theirs:
+                return mine, theirs
+        return None
+
+    def verdict(self) -> str:
+        """Whether the function gives what it gave, in a line or several."""
+        if self.differences:
+            told = "\n".join(f"  {one}" for one in self.differences)
+            return f"The function gives something else than the checkpoint has:\n{told}"
+        if not self.committed:
+            return "The batch is not committed: there is nothing to compare it with."
+        return "The function gives what it gave: states and timers are those of the checkpoint."
+
+    def as_test(self, path: str) -> None:
+        """Writes a pytest that runs the same rows with the harness and expects the same states.
+
+        It imports the function, and begins with the state that the key had. What it expects is what
+        the replay gave: mend the function first, or the expectations in the file.
+
+        Args:
+            path: the file to write.
+
+        Raises:
+            DeclarationError: a test can't import the function, or it is of a kind that the file
+                can't have: it is for functions of ``process`` of one input or two.
+        """
+        self._recipe.write(path, self)
+
+    def to_df(self, spark: SparkSession | None = None) -> DataFrame:
+        """The steps as a DataFrame: rows, timers, states and results as JSON.
+
+        Args:
+            spark: the session; by default the active one.
+        """
+        session = spark or SparkSession.getActiveSession()
+        if session is None:
+            raise ConfigurationError(
+                "to_df needs a Spark session: create one, or pass spark=",
+                code="KEYSTATE_NO_SESSION",
+            )
+        rows = [
+            (
+                step.batch,
+                i,
+                step.input,
+                None if step.timer else _json(step.row),
+                _json_of_timers([step.timer])[0] if step.timer else None,
+                json.dumps({n: to_json(value) for n, value in step.before.items()}),
+                json.dumps({n: to_json(value) for n, value in step.after.items()}),
+                _json_of_timers(step.timers_after),
+                [_json(row) for row in step.emitted],
+            )
+            for i, step in enumerate(self.steps)
+        ]
+        return session.createDataFrame(rows, _COLUMNS)
+
+    def __str__(self) -> str:
+        return f"{text([(self._title(), _HEADS, self._lines())])}\n\n{self.verdict()}"
+
+    def _repr_html_(self) -> str:
+        return as_html((self._title(), _HEADS, self._lines())) + as_html(
+            ("", ["result"], [[line] for line in self.verdict().splitlines()])
+        )
+
+    def _title(self) -> str:
+        last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
+        late = f", {self.late} rows late" if self.late else ""
+        return f"Key {self.key!r}, batch {self.batches[0]}{last}: {len(self)} steps{late}"
+
+    def _lines(self) -> list[list[str]]:
+        made = []
+        for step in self.steps:
+            changes, results = step.changes(), step.results()
+            head = [str(step.batch), step.what()]
+            for i in range(max(len(changes), len(results), 1)):
+                cells = [lines[i] if i < len(lines) else "" for lines in (changes, results)]
+                made.append([*(head if i == 0 else ["", ""]), *cells])
+        return made
+
+
+_HEADS = ["batch", "row or timer", "what changed", "emitted"]
+_COLUMNS = (
+    "batch long, step long, input int, row string, timer string, before string, after string, "
+    "timers array<string>, emitted array<string>"
+)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(to_json(value))
+
+
+def _json_of_timers(timers: Timers) -> list[str]:
+    return [json.dumps([domain.name, time]) for domain, time in timers]

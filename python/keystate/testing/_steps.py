@@ -1,0 +1,118 @@
+"""An operator in memory whose micro-batches run row by row, for replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import types as T
+
+from keystate._codec import codec, hashable
+from keystate._kinds import StateKind
+from keystate._protocol import Control
+from keystate._worker.calls.plan import Style
+from keystate.testing._expiring import ExpiringStore
+from keystate.testing._job import Clock, Job
+from keystate.testing._rows import Rows
+from keystate.testing._setup import Setup
+from keystate.testing._stores import Store, Timer
+
+#: What a key has: its states by name, and its timers by domain and time.
+Content = tuple[dict[str, Any], list[tuple[int, int]]]
+
+
+class RunStep(NamedTuple):
+    """A row of a micro-batch that has run, or a timer that has fired.
+
+    Attributes:
+        rows: the places of the rows; none of a timer. Several where the function takes many.
+        timer: the timer; ``None`` of a row.
+        results: what was emitted, as an operator with side outputs has it.
+        before: what the key had.
+        after: what it has then.
+    """
+
+    rows: Sequence[int]
+    timer: Timer | None
+    results: list[Row]
+    before: Content
+    after: Content
+
+
+class SteppingJob(Job):
+    """An operator of which one key is looked at."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.setup = setup
+        #: Whether the function is called with all rows at once.
+        self.takes_many = setup.operator.plan.style is Style.BATCHES
+
+    def content(self, key: Any) -> Content:
+        """What a key has, without what has expired, as a lookup gives it: Rows for dataclasses."""
+        found = {store.spec.name: _plain(store, key) for store in self.stores if _has(store, key)}
+        timers = sorted((timer.domain, timer.time) for timer in self.timers if timer.key == key)
+        return found, timers
+
+    def steps(
+        self, key: Any, rows: Rows, count: int, clock: Clock, before: Clock
+    ) -> Iterator[RunStep]:
+        """Runs a micro-batch of the rows of one key, as :meth:`Job.run` does.
+
+        Args:
+            key: the key.
+            rows: its rows.
+            count: how many they are.
+            clock: the micro-batch's times.
+            before: those of the one before.
+        """
+        for store in self.stores:
+            store.begin(clock.watermark, clock.processing_time)
+        due = [
+            timer
+            for timer in self.timers.due(clock.watermark, clock.processing_time)
+            if timer.key == key
+        ]
+        index = self.keys.subtask_of(key)
+        late = {Control.LATE_WATERMARK: before.watermark}
+        subtask = self._subtasks[index]
+        subtask.begin({**clock.told(), **late, **self._told(index)})
+        places: list[Sequence[int]] = [[place] for place in range(count)]
+        if self.takes_many:
+            places = [range(count)] if count else []
+        work: list[tuple[Sequence[int], Timer | None]] = [(each, None) for each in places]
+        work += [((), timer) for timer in due]
+        for mine, timer in work:
+            if timer is not None and timer not in self.timers:
+                continue  # it was deleted since
+            was = self.content(key)
+            keys = [key] * (len(mine) if timer is None else 1)
+            timers = () if timer is None else (timer,)
+            outcome = subtask.step(keys, rows.take(mine), timers, self.stores)
+            yield RunStep(mine, timer, self._take_in(outcome), was, self.content(key))
+        subtask.end()
+
+
+def _has(store: Store, key: Any) -> bool:
+    cell = store._fresh(key)[0] if isinstance(store, ExpiringStore) else store.cell(key)
+    return cell is not None
+
+
+def _plain(store: Store, key: Any) -> Any:
+    spec = store.spec
+    columns = list(store.columns([key]).values())
+    if spec.key_type is None:
+        kind = T.ArrayType(spec.value_type) if spec.kind == StateKind.LIST else spec.value_type
+        return codec(kind).decode(columns[0])[0]
+    keys, values = (
+        codec(T.ArrayType(kind)).decode(column)[0]
+        for kind, column in zip((spec.key_type, spec.value_type), columns)
+    )
+    return dict(zip(map(hashable, keys), values))
+
+
+def one_list(values: pa.Array) -> pa.Array:
+    """A column of one list, of these values."""
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)

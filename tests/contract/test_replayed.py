@@ -1,0 +1,128 @@
+"""What replays need of the harness: state that is given, steps, and values as code."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import keystate
+import pytest
+from keystate import DeclarationError, TimeDomain
+from keystate._replay.literals import Literals
+from keystate.testing import KeyedTwoInputHarness, rows_of
+from keystate.testing._job import Clock
+from keystate.testing._rows import InputRows, Rows
+from keystate.testing._setup import Setup
+from keystate.testing._steps import SteppingJob
+from pyspark.sql import Row
+
+from tests.query.replayed import Rich, Totals
+
+FIRST, SECOND = "key string, value long, at timestamp", "key string, other long, at timestamp"
+
+
+def rich() -> KeyedTwoInputHarness:
+    return KeyedTwoInputHarness(
+        Rich(),
+        FIRST,
+        "key",
+        SECOND,
+        "key",
+        "key string, value long",
+        event_time1="at",
+        event_time2="at",
+    )
+
+
+def test_state_and_timers_that_are_given() -> None:
+    moment = datetime.datetime.fromtimestamp(1)
+    given = {
+        "last": Row(value=5, at=moment),
+        "recent": [1, 2],
+        "seen": {"1": 6},
+        "all": [7],
+        "sorted": {2: 9, 1: 8},
+        "sum": 10,
+        "mean": (2, 3),
+    }
+    with rich() as harness:
+        harness.advance_watermark(1000)
+        harness.set_processing_time(1000)
+        for name, value in given.items():
+            harness.set_state("ann", name, value)
+        harness.set_timer("ann", TimeDomain.EVENT_TIME, 3000)
+        assert {name: harness.state("ann", name) for name in given} == given
+        assert harness.timers("ann") == [(TimeDomain.EVENT_TIME, 3000)]
+        assert harness.process2(("ann", 3, moment + datetime.timedelta(seconds=1))) == [("ann", 3)]
+        assert harness.state("ann", "sum") == 7 and harness.state("ann", "sorted") == {2: 9}
+        assert harness.advance_watermark(3000) == [("timer ann", 1007)]
+        # Half of a list that lives for 700 ms.
+        harness.set_state("ann", "recent", [1, 2], used_at=[200, 900])
+        harness.set_processing_time(1100)
+        assert harness.state("ann", "recent") == [2]
+        harness.set_state("ann", "all", [])
+        harness.set_state("ann", "last", None)
+        assert harness.state("ann", "all") == [] and harness.state("ann", "last") is None
+        with pytest.raises(DeclarationError, match="no state 'none'"):
+            harness.set_state("ann", "none", 1)
+
+
+def test_steps_of_a_micro_batch_are_the_micro_batch() -> None:
+    setup = Setup(
+        keystate.keyed(rows_of("key string, value long"), "key").process(
+            Totals(), "key string, total long"
+        ),
+        1,
+        128,
+        (),
+        (),
+    )
+    job = SteppingJob(setup)
+    rows = InputRows.of(setup.inputs[0], "").encode([("ann", 3), ("ann", 4)])
+    own = job.keys.of_user("ann")
+    steps = list(job.steps(own, Rows([rows]), 2, Clock(1, None, 5), Clock(0, None, 0)))
+    job.close()
+    assert [(one.before[0], one.after[0], one.results) for one in steps] == [
+        ({}, {"total": 3}, [("ann", 3)]),
+        ({"total": 3}, {"total": 7}, [("ann", 7)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [1, 2.5, "it's", b"x", True],
+        {"a": Row(x=1, y=[Row(z=None)])},
+        (Decimal("1.50"),),
+        datetime.datetime(2024, 1, 1, 2, 3, 4, 5),
+        datetime.timedelta(days=-1),
+        float("inf"),
+        Row("a b")(3),
+        [(TimeDomain.EVENT_TIME, 3)],
+    ],
+)
+def test_a_value_is_what_its_code_makes(value: Any) -> None:
+    write = Literals()
+    code = write(value)
+    names: dict[str, Any] = {}
+    exec("\n".join(write.imports()), names)
+    assert eval(code, names) == value
+
+
+def test_a_function_is_imported_as_it_is() -> None:
+    write = Literals()
+    names: dict[str, Any] = {}
+    plain, made = write.function(Totals), write.function(Totals(fails_at=5))
+    exec("\n".join(write.imports()), names)
+    assert eval(plain, names) is Totals
+    assert eval(made, names).fails_at == 5
+
+    class Local(Totals):
+        pass
+
+    with pytest.raises(DeclarationError, match="a test can't import "):
+        write.function(Local())
+    with pytest.raises(DeclarationError, match="can't write a set"):
+        write({1})

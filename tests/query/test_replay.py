@@ -1,0 +1,258 @@
+"""Micro-batches run again for a key: they give what the checkpoint has."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+import pdb
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    CheckpointError,
+    DeclarationError,
+    FunctionError,
+    SourceFunction,
+    StateTypeError,
+    Time,
+)
+from keystate.windows import TumblingEventTimeWindows
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from tests.query.replayed import LARGE, Rich, Totals
+
+KEYS = ["ann", "bob", "cem", "dee", "eve"]
+BATCHES = 10
+FIRST, SECOND = "key string, value long, at timestamp", "key string, other long, at timestamp"
+#: So that the order of a key's rows is one.
+ORDERED = {"order_by": "at"}
+
+
+def at(second: float) -> datetime.datetime:
+    return datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=second)
+
+
+def rich(first: Any, second: Any, fn: Any) -> Any:
+    one, two = (df.withWatermark("at", "2 seconds") for df in (first, second))
+    return (
+        keystate.keyed(one, "key")
+        .connect(keystate.keyed(two, "key"))
+        .process(fn, "key string, value long", ordered_by="at", name="rich")
+    )
+
+
+@pytest.fixture(scope="module")
+def fed(spark: Any, tmp_path_factory: pytest.TempPathFactory, stream_class: Any) -> Any:
+    """A query of two inputs that has run, with what each batch emitted: once for all tests."""
+    folder = tmp_path_factory.mktemp("replay")
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    first, second = (
+        stream_class(spark, folder / name, schema)
+        for name, schema in (("first", FIRST), ("second", SECOND))
+    )
+    emitted: list[list[Row]] = []
+    used = 0
+    for partitions in ("2", "3"):
+        for batch in range(BATCHES // 2):
+            when = len(emitted) * 5 + batch * 5
+            for fed, count in ((first, 8), (second, 3)):
+                rows = []
+                for _ in range(count):
+                    used += 1
+                    late = -30 if rng.random() < 0.1 else 0
+                    moment = at(max(0, when + late + rng.random() * 5) + used / 1e5)
+                    rows.append((rng.choice(KEYS), rng.randrange(100), moment))
+                fed.feed(rows)
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        first.progress = []
+        emitted += first.micro_batches(rich(first.source(), second.source(), Rich()))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    first.second, first.emitted = second, emitted
+    return first
+
+
+def again(fed: Any, fn: Any, **options: Any) -> keystate.Replay:
+    query = rich(fed.source(), fed.second.source(), fn)
+    return keystate.replay_key(query, str(fed.checkpoint), **options)
+
+
+def test_random_batches_and_keys_are_as_they_were(spark: Any, fed: Any) -> None:
+    cases = [(batch, key) for batch in range(len(fed.emitted)) for key in KEYS]
+    random.shuffle(cases)
+    fired = 0
+    for batch, key in cases[: 50 if os.environ.get("SLOW") else 8]:
+        made = again(fed, Rich(), key=key, batch=batch, side_outputs=[LARGE])
+        assert made.same and made.committed, (batch, key, str(made))
+        of_key = [row for row in fed.emitted[batch] if row.key in (key, f"timer {key}")]
+        main = [row for step in made for row in step.emitted]
+        assert main == of_key, (batch, key)
+        large = [row.value for step in made for row in step.side["large"]]
+        values = [step.row.value for step in made if step.row is not None and step.input == 0]
+        assert large == [value for value in values if value > 60]
+        fired += sum(step.timer is not None for step in made)
+    assert fired
+
+
+def test_a_bug_is_found_where_it_began(spark: Any, fed: Any) -> None:
+    batches = range(2, 6)  # some before the rescale, and the first after it
+    good = again(fed, Rich(), key="bob", batches=batches)
+    assert good.same, str(good)
+    assert good.batches == list(batches)
+    values = [step.row.value for step in good if step.input == 0 and step.row is not None]
+    bad = random.choice([value for value in values if values.count(value) == 1])
+    found = again(fed, Rich(bug=bad), key="bob", batches=batches)
+    assert not found.same
+    mine, theirs = found.first_difference(good) or (None, None)
+    assert mine is not None and theirs is not None
+    assert mine.row == theirs.row and mine.row.value == bad, "another row differs first"
+    # What was appended to a list tells the row without the other replay.
+    (of_list,) = [one for one in found.differences if one.state == "all"] or [None]
+    if of_list is not None:
+        assert of_list.step == mine
+    assert {one.batch for one in found.differences} == {mine.batch}
+    assert "something else than the checkpoint has" in str(found)
+
+
+def test_what_it_shows_and_gives(spark: Any, fed: Any) -> None:
+    key = next(row.key for row in fed.emitted[1] if row.key in KEYS)
+    made = again(fed, Rich(), key=(key,), batch=1)
+    assert made.key == key and len(made) == len(list(made))
+    shown = str(made)
+    assert shown.startswith(f"Key '{key}', batch 1: {len(made)} steps"), shown
+    assert "The function gives what it gave" in shown
+    assert "<table>" in made._repr_html_()
+    rows = made.to_df().collect()
+    assert len(rows) == len(made) and rows[0].before.startswith("{") and rows[0].batch == 1
+
+
+def test_what_cannot_be_replayed_is_told(spark: Any, fed: Any) -> None:
+    checkpoint = str(fed.checkpoint)
+    with pytest.raises(DeclarationError, match="takes what a stream makes"):
+        keystate.replay_key(fed.source(), checkpoint, key="ann", batch=1)
+    with pytest.raises(StateTypeError, match="key of operator 0"):
+        again(fed, Rich(), key=3, batch=2)
+    with pytest.raises(CheckpointError, match="don't have batch 99"):
+        again(fed, Rich(), key="ann", batch=99)
+    with pytest.raises(ValueError, match="either"):
+        again(fed, Rich(), key="ann")
+    with pytest.raises(ValueError, match="follow each other"):
+        again(fed, Rich(), key="ann", batches=[1, 3])
+    grouped = fed.source().groupBy("key").agg(F.sum("value").alias("value"))
+    other = keystate.keyed(grouped, "key").process(lambda row, ctx: None, "x int")
+    with pytest.raises(CheckpointError, match="another one with state, Aggregate") as error:
+        keystate.replay_key(other, checkpoint, key="ann", batch=1, operator=0)
+    assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+    upper = keystate.keyed(fed.source(), F.upper("key")).process(lambda row, ctx: None, "x int")
+    with pytest.raises(CheckpointError, match="is an expression"):
+        keystate.replay_key(upper, checkpoint, key="ann", batch=1)
+
+
+def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]) -> None:
+    fed = stream("key string, part int, value long, at timestamp")
+
+    def build(df: Any) -> Any:
+        rows = df.withWatermark("at", "1 second").where("value > 0")
+        windows = keystate.keyed(rows, "key", "part").window(
+            TumblingEventTimeWindows.of(Time.seconds(5))
+        )
+        return windows.reduce(lambda a, b: (a.key, a.part, a.value + b.value, a.at))
+
+    fed.feed(
+        [("ann", 1, 3, at(1)), ("ann", 2, 4, at(1)), ("ann", 1, 5, at(2)), ("ann", 1, 0, at(3))],
+        [("ann", 1, 7, at(11)), ("ann", 1, 9, at(4))],
+        [("ann", 1, 8, at(30))],
+    )
+    query = build(fed.source())
+    emitted = fed.micro_batches(query)
+    for batch in range(len(emitted)):
+        made = keystate.replay_key(query, str(fed.checkpoint), key=("ann", 1), batch=batch)
+        assert made.same, str(made)
+        main = [row for step in made for row in step.emitted]
+        assert main == [row for row in emitted[batch] if row.part == 1]
+    for path in fed._input.glob("*.parquet"):
+        path.unlink()
+    with pytest.raises(CheckpointError, match=r"000000\.parquet, which is gone") as error:
+        keystate.replay_key(query, str(fed.checkpoint), key=("ann", 1), batch=0)
+    assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+
+
+class Numbers(SourceFunction):
+    def run(self, ctx: Any) -> None:
+        for number in range(20):
+            ctx.collect((number % 3, number))
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_batch_that_fails_of_a_source_of_keystates(
+    spark: Any, tmp_path: Path, running: list[Any]
+) -> None:
+    numbers = keystate.source(spark, Numbers(), "key int, value long", max_rows_per_batch=10)
+
+    def build(fn: Any) -> Any:
+        return keystate.keyed(numbers, "key").process(fn, "key int, total long")
+
+    writer = build(Totals(fails_at=13)).writeStream.format("noop")
+    running.append(writer.option("checkpointLocation", str(tmp_path / "query")).start())
+    with pytest.raises(StreamingQueryException, match="13 is too much"):
+        running[0].awaitTermination(120)
+    batch = max(int(path.name) for path in (tmp_path / "query" / "offsets").glob("[0-9]*"))
+    assert batch > 0
+    with pytest.raises(FunctionError, match="13 is too much"):
+        keystate.replay_key(build(Totals(fails_at=13)), str(tmp_path / "query"), key=1, batch=batch)
+    made = keystate.replay_key(build(Totals()), str(tmp_path / "query"), key=1, batch=batch)
+    assert not made.committed
+    assert made[-1].after == {"total": sum(range(1, made[-1].row.value + 1, 3))}
+    assert "The batch is not committed" in str(made)
+
+
+def test_a_test_and_a_debugger(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = stream("key string, value long")
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df, "key").process(Totals(), "key string, total long")
+
+    fed.feed([("ann", 3), ("bob", 1)], [("ann", 7), ("ann", 5), ("bob", 2)])
+    fed.run(build)
+    query = build(fed.source())
+    made = keystate.replay_key(query, str(fed.checkpoint), key="ann", batch=1)
+    totals = [(step.before["total"], step.after["total"]) for step in made]
+    assert made.same and sorted(totals)[0][0] == 3 and sorted(totals)[-1][1] == 15
+    path = tmp_path / "test_ann.py"
+    made.as_test(str(path))
+    written = path.read_text()
+    assert "harness.set_state(key, 'total', 3)" in written
+    ran(written)
+    with pytest.raises(AssertionError):
+        ran(written.replace("== 15", "== 16"))
+    # What breakpoint() calls where pytest has not put its own in its place, with another terminal.
+    terminal, shown = io.StringIO("p 'at', row.value, self.total.value()\nc\n"), io.StringIO()
+
+    def stop() -> None:
+        pdb.Pdb(stdin=terminal, stdout=shown).set_trace(sys._getframe(1))
+
+    monkeypatch.setattr(sys, "breakpointhook", stop)
+    monkeypatch.setenv("STOP_AT", "5")
+    assert keystate.replay_key(query, str(fed.checkpoint), key="ann", batch=1).same
+    before = next(step.before["total"] for step in made if step.row.value == 5)
+    assert "replayed.py" in shown.getvalue() and f"('at', 5, {before})" in shown.getvalue()
+
+
+def ran(written: str) -> None:
+    """Runs a test that was written."""
+    names: dict[str, Any] = {}
+    exec(written, names)
+    names["test_batch_1"]()

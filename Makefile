@@ -151,7 +151,8 @@ test: install
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
 # at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.
 SANITIZED := $(LOGS)/sanitized
-CHECKED_TESTS := $(addprefix tests/contract/test_,compiled.py slot_values.py harness.py map_keys.py)
+CHECKED_TESTS := $(addprefix tests/contract/test_,compiled.py slot_values.py harness.py map_keys.py \
+  dead_letters.py)
 sanitize: $(VENV)/installed
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -rs $(CURDIR)/python/keystate $(SANITIZED)/
 	rm -f $(SANITIZED)/keystate/_compiled/*.so

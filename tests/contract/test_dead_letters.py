@@ -19,12 +19,14 @@ from keystate import (
     AggregateFunction,
     AggregatingStateDescriptor,
     AsyncKeyedProcessFunction,
+    CheckpointedFunction,
     DeclarationError,
     FilterFunction,
     FlatMapFunction,
     FoldingStateDescriptor,
     FunctionError,
     KeyedBatchFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -733,3 +735,81 @@ def test_what_does_not_fit_is_refused() -> None:
             keystate.dead_letters(OF_ROW, **wrong)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="OutputTag"):
         keystate.dead_letters("dead")  # type: ignore[arg-type]
+
+
+RATES = MapStateDescriptor("rates", "string", "long")
+
+
+class Rated(KeyedBroadcastProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.sum = ctx.get_state(ValueStateDescriptor("sum", "long", default=0))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.sum.update(self.sum.value() + value.v * ctx.get_broadcast_state(RATES).get("rate"))
+        yield value.k, self.sum.value()
+        _check(value.v)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RATES).put(value.name, _check(value.rate))
+
+
+def test_broadcast_state() -> None:
+    stream = keystate.keyed(rows_of(ROW), "k")
+    rates = keystate.broadcast(rows_of("name string, rate int"), RATES)
+    made = stream.connect(rates).process(Rated(), ROW, on_error=keystate.dead_letters(OF_ROW))
+    with KeyedProcessHarness.of(made, parallelism=2, side_outputs=[OF_ROW]) as harness:
+        harness.process(("a", 1))  # there is no rate yet
+        harness.process_broadcast(("rate", 10))
+        assert harness.process_batch([("a", 2), ("a", -5), ("a", 3)]) == [("a", 20), ("a", 50)]
+        letters = harness.side_output(OF_ROW)
+        assert [letter.error for letter in letters] == ["TypeError", "ValueError"]
+        with pytest.raises(FunctionError, match="-1 is negative"):
+            harness.process_broadcast(("rate", -1))
+        assert harness.process(("a", 1)) == [("a", 60)]
+
+
+class Initial(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.sum = ctx.get_state(ValueStateDescriptor("sum", "long", default=0))
+
+    def process_initial_state(self, state: Any, ctx: Any) -> None:
+        self.sum.update(_check(state.n))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.sum.update(self.sum.value() + value.v)
+        yield value.k, self.sum.value()
+        _check(value.v)
+
+
+def test_initial_state() -> None:
+    def made(n: int) -> Any:
+        return keystate.keyed(rows_of(ROW), "k").process(
+            Initial(),
+            ROW,
+            initial_state=rows_of("k string, n long", [("a", n)]),
+            on_error=keystate.dead_letters(OF_ROW),
+        )
+
+    with KeyedProcessHarness.of(made(5), side_outputs=[OF_ROW]) as harness:
+        assert harness.process_batch([("a", -1), ("a", 1), ("b", -2)]) == [("a", 6)]
+        rows = [tuple(letter.row) for letter in harness.side_output(OF_ROW)]
+        assert rows == [("a", -1), ("b", -2)]
+    with (
+        KeyedProcessHarness.of(made(-5)) as harness,
+        pytest.raises(FunctionError, match="-5 is negative"),
+    ):
+        harness.process(("a", 1))
+
+
+def test_operator_state_is_refused() -> None:
+    class Checkpointed(KeyedProcessFunction, CheckpointedFunction):
+        def process_element(self, value: Any, ctx: Any) -> None: ...
+
+        def initialize_state(self, context: Any) -> None: ...
+
+        def snapshot_state(self, context: Any) -> None: ...
+
+    stream = keystate.keyed(rows_of(ROW), "k")
+    letters = keystate.dead_letters(OF_ROW)
+    with pytest.raises(DeclarationError, match="operator state, which Checkpointed has"):
+        KeyedProcessHarness.of(stream.process(Checkpointed(), ROW, on_error=letters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -488,3 +489,46 @@ def test_an_error_of_the_function_ends_the_query(
     source.add([(1, 1), (1, 0)])
     with pytest.raises(Exception, match="ZeroDivisionError"):
         query.awaitTermination(120)
+
+
+class FailsOnTens(KeyedProcessFunction):
+    """Counts, sets a timer, and then fails on each tenth row; the timers of odd keys fail too."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        ctx.timer_service().register_processing_time_timer(row.x)
+        yield row.key, self.count.value()
+        if row.x % 10 == 0:
+            raise ValueError(row.x)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1000)
+        if ctx.get_current_key() % 2:
+            raise KeyError(timestamp)
+
+
+def test_dead_letters(spark: SparkSession, running: list[Any], tmp_path: Path) -> None:
+    """Few rows come as Spark holds them, many as columns: letters are of both."""
+    dead = OutputTag("dead", keystate.dead_letter_schema())
+    source = Source(spark)
+    made = keystate.keyed(source.rows(), "key").process(
+        FailsOnTens(), "key long, n long", on_error=keystate.dead_letters(dead)
+    )
+    out = made.with_side_outputs(dead).select("main.*", "dead.key", "dead.row", "dead.timer")
+    query = start(out, tmp_path, "2 seconds")
+    running.append(query)
+    rows = [(1 + i % 2, i) for i in range(1, 331)]
+    for part in (rows[:10], rows[10:20], rows[20:]):
+        source.add(part)
+        fine = [row for row in rows[: part[-1][1]] if row[1] % 10]
+        odd = [x for key, x in fine if key % 2]
+        done = len(fine) + len(odd) + part[-1][1] // 10
+        wait_for(query, lambda done=done: len(lines(tmp_path / "out")) == done)
+    query.stop()
+    found = lines(tmp_path / "out")
+    assert sorted(json.loads(row)["x"] for _, _, _, row, _ in found if row) == [*range(10, 331, 10)]
+    assert sorted(timer for *_, timer in found if timer) == sorted(odd)
+    assert len([key for key, *_ in found if key]) == len(fine)

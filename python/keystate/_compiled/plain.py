@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -179,20 +179,30 @@ class Marks:
         journal: list[Any],
     ) -> None:
         self.count = 0
-        self._next = iter(slots).__next__
+        self._slots = iter(slots)
         self._cells = tuple(cells)
         self._results = results
         self._journal = journal
         self._slot = self._length = 0
-        self._saved: list[tuple[Any, int]] = []
+        self._saved: Sequence[tuple[Any, int]] = ()
 
-    def __iter__(self) -> Marks:
-        return self
-
-    def __next__(self) -> int:
-        slot = self._next()
-        self.mark(slot)
-        return slot
+    def __iter__(self) -> Iterator[int]:
+        """The slots that are left. Each is marked; what `mark` does, without a call for each."""
+        if len(self._cells) != 1:
+            for slot in self._slots:
+                self.mark(slot)
+                yield slot
+            return
+        ((cells, dirty),) = self._cells
+        results, journal = self._results, self._journal
+        for slot in self._slots:
+            self.count += 1
+            self._slot = slot
+            self._length = len(results)
+            if journal:
+                journal.clear()
+            self._saved = ((cells[slot], dirty[slot]),)
+            yield slot
 
     def mark(self, slot: int) -> None:
         """Notes how things are before the row or timer of a slot."""

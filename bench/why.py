@@ -4,7 +4,7 @@ python -m bench.why [--keys 1000000] [--batches 100] [--times 20] [--replays 5]
 
 A query over files takes a row for each key, and then so many batches of ten rows, each of which
 changes one key that is looked for. `admin.history` reads what that key had in all versions, and
-`keystate.replay_key` runs batches of its again; what one ends with is compared with the checkpoint.
+`keystate.replay` runs batches of its again; what one ends with is compared with the checkpoint.
 The first call is given beside the median of the others: it loads classes.
 """
 
@@ -81,7 +81,7 @@ def measure(spark: SparkSession, work: Path, backend: str, args: argparse.Namesp
             replays = []
             for batch in range(args.batches - args.replays, args.batches):
                 seconds, made = timed(
-                    lambda: keystate.replay_key(query, checkpoint, batch=batch, key=KEY)  # noqa: B023
+                    lambda: keystate.replay(query, checkpoint, batch=batch, key=KEY)  # noqa: B023
                 )
                 assert made.same and len(made) == 1, made
                 replays.append(seconds)

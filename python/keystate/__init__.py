@@ -58,9 +58,9 @@ from keystate.functions import (
     TimeDomain,
     TimerService,
 )
-from keystate.key_replays import Replay, replay_key
+from keystate.key_replays import Replay, replay
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
-from keystate.replays import replay, with_replays
+from keystate.replays import replay_letters, with_replays
 from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.session import configure, jar_path, server_settings, versions
@@ -210,7 +210,7 @@ __all__ = [
     "jar_path",
     "keyed",
     "replay",
-    "replay_key",
+    "replay_letters",
     "rescale",
     "server_settings",
     "source",

@@ -1,7 +1,7 @@
 """Runs micro-batches of a query again for one key, in this process: to see why it is as it is.
 
 >>> out = keystate.keyed(df, "user").process(Sessions(), "user string, clicks long")
->>> print(keystate.replay_key(out, "/data/query/checkpoint", batch=7, key="ann"))
+>>> print(keystate.replay(out, "/data/query/checkpoint", batch=7, key="ann"))
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from keystate._replay.run import run
 from keystate._replay.steps import Difference, Replay, Step
 from keystate.functions import OutputTag
 
-__all__ = ["Difference", "Replay", "Step", "replay_key"]
+__all__ = ["Difference", "Replay", "Step", "replay"]
 
 
-def replay_key(
+def replay(
     query: DataFrame,
     checkpoint: str,
     *,

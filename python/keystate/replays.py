@@ -11,7 +11,7 @@ from keystate.errors import DeclarationError
 
 
 def with_replays(df: DataFrame, folder: str) -> DataFrame:
-    """A stream's rows, and those that :func:`replay` puts into a folder.
+    """A stream's rows, and those that :func:`replay_letters` puts into a folder.
 
     The folder is a source of the query with an offset of its own, so each row comes once, over
     restarts too. A query can't get another source later: use this from its first start on.
@@ -38,7 +38,7 @@ def with_replays(df: DataFrame, folder: str) -> DataFrame:
     return df.unionByName(replayed.select(*(F.col(f"row.`{name}`") for name in df.columns)))
 
 
-def replay(letters: DataFrame, folder: str) -> int:
+def replay_letters(letters: DataFrame, folder: str) -> int:
     """Puts the rows of dead letters into a folder, from which :func:`with_replays` takes them.
 
     A letter whose row is there already is left out. So this can be called again with the same
@@ -60,7 +60,7 @@ def replay(letters: DataFrame, folder: str) -> int:
     wanted = there.schema["row"].dataType
     if "id" not in letters.columns or "row" not in letters.columns:
         raise DeclarationError(
-            f"replay() needs the columns id and row of dead letters, got {letters.columns}"
+            f"replay_letters() needs the columns id and row of dead letters, got {letters.columns}"
         )
     kind = letters.schema["row"].dataType
     if _types(kind) != _types(wanted):

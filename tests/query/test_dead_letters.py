@@ -117,11 +117,11 @@ def test_letters_and_replays_over_restarts(
     row = F.col("row").withField("value", F.lit(1000) - F.col("row.value"))
     mended = letters.withColumn("row", row)
     first = mended.where("row.value < 1004")
-    assert keystate.replay(first, corrected) == 3
+    assert keystate.replay_letters(first, corrected) == 3
     assert sum(run()) == 0
     settings(**{"spark.keystate.backend": "hashmap", "spark.sql.shuffle.partitions": "2"})
-    assert keystate.replay(mended, corrected) == 4
-    assert keystate.replay(mended, corrected) == 0
+    assert keystate.replay_letters(mended, corrected) == 4
+    assert keystate.replay_letters(mended, corrected) == 0
     run()
     rows = spark.read.parquet(main)
     in_order = [(key, 1000 - value) for key, value in [*bad[:3], *bad[3:], (1, -100)]]
@@ -183,6 +183,6 @@ def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
     keystate.with_replays(read, str(tmp_path / "folder"))
     other = spark.createDataFrame([("1", (1,))], "id string, row struct<key: long>")
     with pytest.raises(DeclarationError, match="from_json"):
-        keystate.replay(other, str(tmp_path / "folder"))
+        keystate.replay_letters(other, str(tmp_path / "folder"))
     with pytest.raises(DeclarationError, match="columns id and row"):
-        keystate.replay(other.select("id"), str(tmp_path / "folder"))
+        keystate.replay_letters(other.select("id"), str(tmp_path / "folder"))

@@ -83,7 +83,7 @@ def fed(spark: Any, tmp_path_factory: pytest.TempPathFactory, stream_class: Any)
 
 def again(fed: Any, fn: Any, **options: Any) -> keystate.Replay:
     query = rich(fed.source(), fed.second.source(), fn)
-    return keystate.replay_key(query, str(fed.checkpoint), **options)
+    return keystate.replay(query, str(fed.checkpoint), **options)
 
 
 def test_random_batches_and_keys_are_as_they_were(spark: Any, fed: Any) -> None:
@@ -138,7 +138,7 @@ def test_what_it_shows_and_gives(spark: Any, fed: Any) -> None:
 def test_what_cannot_be_replayed_is_told(spark: Any, fed: Any) -> None:
     checkpoint = str(fed.checkpoint)
     with pytest.raises(DeclarationError, match="takes what a stream makes"):
-        keystate.replay_key(fed.source(), checkpoint, key="ann", batch=1)
+        keystate.replay(fed.source(), checkpoint, key="ann", batch=1)
     with pytest.raises(StateTypeError, match="key of operator 0"):
         again(fed, Rich(), key=3, batch=2)
     with pytest.raises(CheckpointError, match="don't have batch 99"):
@@ -150,11 +150,11 @@ def test_what_cannot_be_replayed_is_told(spark: Any, fed: Any) -> None:
     grouped = fed.source().groupBy("key").agg(F.sum("value").alias("value"))
     other = keystate.keyed(grouped, "key").process(lambda row, ctx: None, "x int")
     with pytest.raises(CheckpointError, match="another one with state, Aggregate") as error:
-        keystate.replay_key(other, checkpoint, key="ann", batch=1, operator=0)
+        keystate.replay(other, checkpoint, key="ann", batch=1, operator=0)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
     upper = keystate.keyed(fed.source(), F.upper("key")).process(lambda row, ctx: None, "x int")
     with pytest.raises(CheckpointError, match="is an expression"):
-        keystate.replay_key(upper, checkpoint, key="ann", batch=1)
+        keystate.replay(upper, checkpoint, key="ann", batch=1)
 
 
 def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]) -> None:
@@ -175,14 +175,14 @@ def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]
     query = build(fed.source())
     emitted = fed.micro_batches(query)
     for batch in range(len(emitted)):
-        made = keystate.replay_key(query, str(fed.checkpoint), key=("ann", 1), batch=batch)
+        made = keystate.replay(query, str(fed.checkpoint), key=("ann", 1), batch=batch)
         assert made.same, str(made)
         main = [row for step in made for row in step.emitted]
         assert main == [row for row in emitted[batch] if row.part == 1]
     for path in fed._input.glob("*.parquet"):
         path.unlink()
     with pytest.raises(CheckpointError, match=r"000000\.parquet, which is gone") as error:
-        keystate.replay_key(query, str(fed.checkpoint), key=("ann", 1), batch=0)
+        keystate.replay(query, str(fed.checkpoint), key=("ann", 1), batch=0)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
 
 
@@ -210,8 +210,8 @@ def test_a_batch_that_fails_of_a_source_of_keystates(
     batch = max(int(path.name) for path in (tmp_path / "query" / "offsets").glob("[0-9]*"))
     assert batch > 0
     with pytest.raises(FunctionError, match="13 is too much"):
-        keystate.replay_key(build(Totals(fails_at=13)), str(tmp_path / "query"), key=1, batch=batch)
-    made = keystate.replay_key(build(Totals()), str(tmp_path / "query"), key=1, batch=batch)
+        keystate.replay(build(Totals(fails_at=13)), str(tmp_path / "query"), key=1, batch=batch)
+    made = keystate.replay(build(Totals()), str(tmp_path / "query"), key=1, batch=batch)
     assert not made.committed
     assert made[-1].after == {"total": sum(range(1, made[-1].row.value + 1, 3))}
     assert "The batch is not committed" in str(made)
@@ -228,7 +228,7 @@ def test_a_test_and_a_debugger(
     fed.feed([("ann", 3), ("bob", 1)], [("ann", 7), ("ann", 5), ("bob", 2)])
     fed.run(build)
     query = build(fed.source())
-    made = keystate.replay_key(query, str(fed.checkpoint), key="ann", batch=1)
+    made = keystate.replay(query, str(fed.checkpoint), key="ann", batch=1)
     totals = [(step.before["total"], step.after["total"]) for step in made]
     assert made.same and sorted(totals)[0][0] == 3 and sorted(totals)[-1][1] == 15
     path = tmp_path / "test_ann.py"
@@ -246,7 +246,7 @@ def test_a_test_and_a_debugger(
 
     monkeypatch.setattr(sys, "breakpointhook", stop)
     monkeypatch.setenv("STOP_AT", "5")
-    assert keystate.replay_key(query, str(fed.checkpoint), key="ann", batch=1).same
+    assert keystate.replay(query, str(fed.checkpoint), key="ann", batch=1).same
     before = next(step.before["total"] for step in made if step.row.value == 5)
     assert "replayed.py" in shown.getvalue() and f"('at', 5, {before})" in shown.getvalue()
 

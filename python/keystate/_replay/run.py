@@ -31,12 +31,12 @@ def run(
     number: int | None,
     tags: tuple[OutputTag, ...],
 ) -> Replay:
-    """What :func:`keystate.replay_key` gives."""
+    """What :func:`keystate.replay` gives."""
     operator = operator_of(query)
     session = operator.rows.df.sparkSession
     if not hasattr(session, "_jsparkSession"):
         raise CheckpointError(
-            "replay_key() runs in the driver's process, which a client of Spark Connect is not.",
+            "replay() runs in the driver's process, which a client of Spark Connect is not.",
             code="KEYSTATE_CANNOT_REPLAY",
         )
     if number is None and operator.name is not None:

@@ -25,7 +25,7 @@ def operator_of(query: Any) -> Operator:
     """
     if not isinstance(query, ResultDataFrame) or isinstance(query, SchemaRows):
         raise DeclarationError(
-            "replay_key() takes what a stream makes of a function, before anything else is done, "
+            "replay() takes what a stream makes of a function, before anything else is done, "
             f'as keystate.keyed(df, "key").process(...), got a {type(query).__name__}'
         )
     operator = query._operator

@@ -62,16 +62,15 @@ private[checkpoint] final class CleanUp(
       val newestVersion = versions.map(_._2).max
       val oldestUnpinned = newestVersion - settings.minVersionsToRetain - 2
       val newest = files.map(_.modified).max
-      val pinned =
-        if (versions.forall(_._2 >= oldestUnpinned)) Set.empty[Long]
-        else PinnedVersions.held(storage, newest)
+      val (pins, over) = PinnedVersions.among(files, newest)
+      val pinned = pins.flatMap(pin => PinnedVersions.parse(pin.name)).toSet
       val oldestRetained = (pinned + oldestUnpinned).min
       val (retained, old) = versions.partition { case (_, version, _) =>
         version >= oldestUnpinned || pinned(version)
       }
       val deletable = old.map(_._2).distinct.size
       if (deletable >= enough) {
-        delete(old.map { case (file, _, _) => path(file) })
+        delete(old.map { case (file, _, _) => path(file) } ++ over.map(path))
         val lists = retained.map { case (file, version, id) => listedBy(file, version, id, newest) }
         known = retained.map(_._1.name).zip(lists).filter { case (_, of) => of.isFinal }.toMap
         strings.clear()

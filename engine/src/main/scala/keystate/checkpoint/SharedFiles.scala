@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation, StoredFile}
-import keystate.version.{Manifest, VersionFile}
+import keystate.version.{Manifest, PinnedVersions, VersionFile}
 
 /** Finds what a store's last rescale left behind and nothing needs any more: run files from before
   * it, which several partitions may use, and whatever is in the folders of partitions that are
@@ -93,7 +93,7 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
 
     def files: Seq[Found] = found { name =>
       RunFiles.versionOf(name).isDefined || VersionFile.parse(name).isDefined ||
-      CleanUp.isTemporary(name)
+      CleanUp.isTemporary(name) || PinnedVersions.parse(name).isDefined
     }
 
     private def found(isMeant: String => Boolean): Seq[Found] =

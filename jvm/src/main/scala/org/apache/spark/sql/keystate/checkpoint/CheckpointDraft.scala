@@ -15,7 +15,6 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import keystate.checkpoint.StoreReader
 import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
 import keystate.files.{Concurrently, StoreLocation}
-import keystate.version.PinnedVersions
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
@@ -82,13 +81,15 @@ private[keystate] final class CheckpointDraft(
       ()
     }
 
-  /** Copies those of the named files that exist. */
+  /** Copies those of the named files that exist; a running query may be deleting them. */
   def copy(names: Seq[String]): Unit =
     Concurrently.foreach(names.distinct)(copyFile)(_ => ())(_ => ())
 
   private def copyFile(name: String): Unit = {
     val from = checked(name)
-    if (source.files.exists(from)) copy(from, name)
+    if (source.files.exists(from))
+      try copy(from, name)
+      catch { case _: FileNotFoundException => }
   }
 
   private def copy(from: Path, name: String): Unit = {
@@ -104,7 +105,6 @@ private[keystate] final class CheckpointDraft(
   def describe(from: QueryCheckpoint, operator: Long, as: Long): Unit = {
     val described = below(from, s"state/$operator")
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))
-      .filterNot(name => PinnedVersions.isPin(name.stripPrefix(s"state/$operator/")))
     described.foreach { name =>
       val file = new Path(from.root, name)
       val to = s"state/$as/${name.stripPrefix(s"state/$operator/")}"
@@ -171,8 +171,10 @@ private[keystate] final class CheckpointDraft(
     }
     copy(logs ++ below("sources"))
     // Spark deletes old entries while a query runs.
-    val last = Seq("offsets", "commits").map(log => new Path(root, s"$log/${batch.number}"))
-    if (!last.forall(fs.exists)) throw KeystateErrors.noBatch(batch.number, source.location)
+    val before = Option.when(batch.number > 0)(s"offsets/${batch.number - 1}")
+    val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
+    if (!needed.forall(log => fs.exists(new Path(root, log))))
+      throw KeystateErrors.noBatch(batch.number, source.location)
   }
 
   /** All files below a folder, relative to the checkpoint. */

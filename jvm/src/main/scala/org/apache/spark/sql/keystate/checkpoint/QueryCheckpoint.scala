@@ -218,11 +218,11 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def readerOfCopy(location: StoreLocation, folder: Path): StoreReader =
     new StoreReader(location, storage(folder), scratch)
 
-  /** Keeps an operator's version from clean-up, as long as [[PinnedVersions]] says. None where
+  /** Keeps a version of a store from clean-up, as long as [[PinnedVersions]] says. None where
     * nothing can be written: there no query runs either.
     */
-  def pin(operator: Long, version: Long): Option[PinnedVersions.Pin] =
-    try Some(new PinnedVersions.Pin(known.storage(operator), version))
+  def pin(location: StoreLocation, version: Long): Option[PinnedVersions.Pin] =
+    try Some(new PinnedVersions.Pin(known.storage(location.operator), location, version))
     catch { case _: IOException => None }
 
   /** The id of a store's version after a micro-batch. If format v2 gives several ids, the one that

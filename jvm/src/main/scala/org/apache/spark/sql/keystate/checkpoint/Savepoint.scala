@@ -1,12 +1,17 @@
 package org.apache.spark.sql.keystate.checkpoint
 
+import java.io.FileNotFoundException
+
 import scala.annotation.tailrec
+import scala.collection.mutable
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import keystate.errors.KeystateErrors
+import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
+import keystate.files.{Concurrently, StoreLocation}
+import keystate.version.PinnedVersions
 
 /** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the original.
   *
@@ -25,36 +30,69 @@ private[keystate] final class Savepoint(
     target: Path,
     conf: Configuration
 ) {
+  import Savepoint._
+
   private val draft =
     new CheckpointDraft(checkpoint, target, conf, KeystateErrors.savepointExists)
 
   /** Returns the micro-batch that the copy holds. */
-  def write(): Long = {
+  def write(): Long = write(attempts = 10)
+
+  private def write(attempts: Int): Long = {
     lazy val batch = checkpoint.batch(version.fold(checkpoint.lastBatch)(_ - 1))
-    draft.write {
-      pinned(batch.version) { renew =>
-        draft.copyState(
-          copyLogs(batch),
-          checkpoint.operators.map(id => id -> id),
-          renew
-        )
-        draft.copyMetadata()
+    try {
+      // Pins do not keep the logs, so these come first.
+      draft.write {
+        val copied = copyLogs(batch)
+        pinned(copied) { renew =>
+          draft.copyState(copied, checkpoint.operators.map(id => id -> id), renew)
+          draft.copyMetadata()
+        }
       }
+      batch.number
+    } catch {
+      // The query went on, and no longer keeps the batch that was its last one.
+      case e: Exception if isGone(e) && version.isEmpty && attempts > 1 && isAfter(batch) =>
+        reopened(new Savepoint(_, version, target, conf).write(attempts - 1))
     }
-    batch.number
   }
 
   /** Returns the micro-batch as its copied entries have it. */
   @tailrec private def copyLogs(batch: CommittedBatch): CommittedBatch = {
     draft.copyLogs(batch)
-    val now = Using.resource(new QueryCheckpoint(conf, checkpoint.location))(_.batch(batch.number))
+    val now = reopened(_.batch(batch.number))
     if (now == batch) batch else copyLogs(now)
   }
 
-  private def pinned(version: Long)(copy: (() => Unit) => Unit): Unit =
-    Using.Manager { use =>
-      val pins = checkpoint.operators.flatMap(checkpoint.pin(_, version))
-      pins.foreach(use(_))
+  private def isAfter(batch: CommittedBatch): Boolean = reopened(_.lastBatch) > batch.number
+
+  private def reopened[T](read: QueryCheckpoint => T): T =
+    Using.resource(new QueryCheckpoint(conf, checkpoint.location))(read)
+
+  private def pinned(batch: CommittedBatch)(copy: (() => Unit) => Unit): Unit = {
+    val stores = for {
+      operator <- checkpoint.operators
+      store <- checkpoint.stores(operator)
+      partition <- 0 until checkpoint.partitions(batch, operator)
+    } yield StoreLocation(operator, partition, store)
+    val pins = mutable.ArrayBuffer.empty[PinnedVersions.Pin]
+    try {
+      Concurrently.foreach(stores)(checkpoint.pin(_, batch.version))(_.foreach(_.close()))(
+        pins ++= _
+      )
       copy(() => pins.foreach(_.renew()))
-    }.get
+    } finally Concurrently.foreach(pins.toSeq)(_.close())(_ => ())(_ => ())
+  }
+}
+
+private object Savepoint {
+
+  /** Whether an error is of a file that is not there. */
+  private def isGone(error: Exception): Boolean = error match {
+    case e: KeystateException => Gone(e.errorCode)
+    case _ => error.isInstanceOf[FileNotFoundException]
+  }
+
+  private val Gone =
+    Set[ErrorCode](ErrorCode.NoCheckpoint, ErrorCode.MissingVersion, ErrorCode.MissingFile)
 }

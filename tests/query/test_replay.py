@@ -109,7 +109,9 @@ def test_a_bug_is_found_where_it_began(spark: Any, fed: Any) -> None:
     assert good.same, str(good)
     assert good.batches == list(batches)
     values = [step.row.value for step in good if step.input == 0 and step.row is not None]
-    bad = random.choice([value for value in values if values.count(value) == 1])
+    # Neither it nor one more clears the list: which step cleared a list is only guessed.
+    fit = [value for value in values if values.count(value) == 1 and value % 11 not in (0, 10)]
+    bad = random.choice(fit)
     found = again(fed, Rich(bug=bad), key="bob", batches=batches)
     assert not found.same
     mine, theirs = found.first_difference(good) or (None, None)

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
+import scala.annotation.tailrec
 import scala.util.Using
 import scala.util.control.NonFatal
 
@@ -76,10 +77,16 @@ private[keystate] final class CheckpointDraft(
       body
       fs.delete(target, true) // if it is there, it is empty
       if (!fs.rename(root, target)) throw exists(target.toString)
-    } finally {
-      fs.delete(root, true)
-      ()
+    } finally deleteForGood()
+
+  /** Tasks of a job that failed may write on for a moment, and make the folder again. */
+  @tailrec private def deleteForGood(attempts: Int = 50): Unit = {
+    val wasThere = fs.delete(root, true)
+    if (wasThere && attempts > 1) {
+      Thread.sleep(100)
+      deleteForGood(attempts - 1)
     }
+  }
 
   /** Copies those of the named files that exist; a running query may be deleting them. */
   def copy(names: Seq[String]): Unit =

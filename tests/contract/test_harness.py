@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import pickle
 import random
 import subprocess
@@ -100,9 +101,11 @@ assert [r[:3] for r in harness.process(("a", 3, None), 1)] == [("a", 3, 1)]
 from pyspark import SparkContext
 assert SparkContext._active_spark_context is None and SparkContext._gateway is None
 """
-    subprocess.run(
-        [sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)}
-    )
+    # Of the environment only what make sanitize needs.
+    kept = ("LD_PRELOAD", "ASAN_OPTIONS", "PYTHONMALLOC")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment["PYTHONPATH"] = ":".join(sys.path)
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
 
 
 def test_state_lasts_from_batch_to_batch_and_can_be_looked_at() -> None:

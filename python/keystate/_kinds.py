@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 
+#: The name that an operator's timers have among its states.
+TIMERS = "$timers"
+
 
 class StateKind(str, enum.Enum):
     """A kind of state, by the name that checkpoints and messages have for it.

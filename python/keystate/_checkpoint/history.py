@@ -12,13 +12,10 @@ from pyspark.sql import types as T
 
 from keystate._checkpoint.lookup import decoded, key_columns, key_stream
 from keystate._jvm import bridge
-from keystate._kinds import StateKind
+from keystate._kinds import TIMERS, StateKind
 from keystate._page.timeline import timeline, timeline_text
 from keystate._types.plain import to_json
 from keystate.functions import TimeDomain
-
-#: What changes of timers are told of, beside the names of states.
-TIMERS = "$timers"
 
 _NEWEST = 2**63 - 1
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from keystate._kinds import StateKind
+from keystate._kinds import TIMERS, StateKind
 from keystate._operators.declared import Input, Operator
 from keystate._operators.pickling import pickled
 from keystate._operators.plans import process_plan, two_input_plan
@@ -27,9 +27,6 @@ from keystate._time_mode import STORED, time_mode_of
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError, StateTypeError
 from keystate.state import TypeLike
-
-#: The name of the timers among the states.
-TIMERS = "$timers"
 
 
 def spec_of(

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from keystate._checkpoint.new_state import (
-    TIMERS,
     empty_stream,
     key_type_of,
     spec_of,
@@ -21,7 +20,7 @@ from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
 from keystate._jvm import bridge
-from keystate._kinds import KEYED, StateKind
+from keystate._kinds import KEYED, TIMERS, StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
 from keystate._time_mode import STORED, TimeMode, time_mode_of
 from keystate.errors import CheckpointError, DeclarationError

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from keystate._codec import shorten
+from keystate._kinds import TIMERS
 from keystate._page.tables import as_html, text
 from keystate.functions import TimeDomain
 
@@ -37,7 +38,7 @@ def lines(versions: Sequence[Any]) -> list[list[str]]:
 
 def parts(name: str, before: Any, after: Any) -> list[str]:
     """What is not the same in two values of a state: of a list and a map only those parts."""
-    if name == "$timers":
+    if name == TIMERS:
         came = [f"timer set: {_timer(one)}" for one in after if one not in before]
         return [f"timer gone: {_timer(one)}" for one in before if one not in after] + came
     if isinstance(before, dict) and isinstance(after, dict):

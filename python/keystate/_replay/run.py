@@ -10,11 +10,12 @@ from pyspark.sql import Row
 
 from keystate._checkpoint.history import KeyReader, value_of
 from keystate._jvm import bridge
+from keystate._kinds import TIMERS
 from keystate._operators.declared import Operator, Side
 from keystate._replay.held import take_up
 from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_inputs
-from keystate._replay.steps import TIMERS, Difference, Replay, Step, Timers
+from keystate._replay.steps import Difference, Replay, Step, Timers
 from keystate._replay.target import in_harness, operator_of, streamed
 from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain

@@ -10,13 +10,13 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from keystate._codec import shorten
+from keystate._kinds import TIMERS
 from keystate._page.tables import as_html, text
 from keystate._page.timeline import moment, parts
 from keystate._types.plain import to_json
 from keystate.errors import ConfigurationError
 from keystate.functions import TimeDomain
 
-TIMERS = "$timers"
 Timers = list[tuple[TimeDomain, int]]
 
 

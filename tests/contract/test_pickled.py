@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import itertools
 import os
 import pickle
 import random
@@ -301,6 +302,25 @@ def test_fuzz() -> None:
                 raise AssertionError(f"seed {seed}: {bytes(data)!r}") from e
             assert time.monotonic() - began < 20, seed
         seed += 1
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 25, 1 << 30])
+def test_no_length_in_an_element_is_believed(number: int) -> None:
+    """Any two numbers become others: two that fit each other have ended the process."""
+    state = OperatorListState(resolve_state(ValueStateDescriptor("v", "b array<string>")))
+    state.update([(["x", None],)])
+    good = base64.b64decode(*state.encode())
+    wrong = (number % (1 << 32)).to_bytes(4, "little")
+    small = [at for at in range(0, len(good), 4) if 0 < good[at] < 16]
+    refused = 0
+    for first, second in itertools.combinations(small, 2):
+        damaged = bytearray(good)
+        damaged[first : first + 4] = damaged[second : second + 4] = wrong
+        try:
+            state.decode([base64.b64encode(damaged).decode()])
+        except (CheckpointError, StateTypeError):
+            refused += 1
+    assert refused > 100
 
 
 NAMES = [

@@ -37,9 +37,10 @@ def to_text(array: pa.Array) -> str:
 
 
 def from_text(text: str) -> pa.Array:
-    """The array in a text that :func:`to_text` made."""
-    table = pa.ipc.open_stream(base64.b64decode(text)).read_all()
-    return table.column(0).combine_chunks()
+    """The array in a text that :func:`to_text` made; lengths in it that are wrong are refused."""
+    column = pa.ipc.open_stream(base64.b64decode(text)).read_all().column(0)
+    column.validate(full=True)  # before anything that relies on its lengths, as the next call does
+    return column.combine_chunks()
 
 
 def stored_element(text: str, state: str) -> pa.Array:
@@ -49,15 +50,13 @@ def stored_element(text: str, state: str) -> pa.Array:
         CheckpointError: it is damaged.
     """
     try:
-        column = from_text(text)
-        column.validate(full=True)  # reading it relies on its lengths
+        return from_text(text)
     except Exception as e:
         raise CheckpointError(
             f"an element of state '{state}' in the checkpoint can't be "
             f"read: {type(e).__name__}: {e}. Go on from an older checkpoint",
             code="KEYSTATE_CORRUPT_FILE",
         ) from e
-    return column
 
 
 def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None) -> T.DataType:

@@ -88,7 +88,7 @@ quick: venv
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
 CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
-  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
+  *BroadcastApiSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time.py tests/query/test_real_time_contract.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \

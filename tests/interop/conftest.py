@@ -25,7 +25,8 @@ def jvm(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     pages = folder / "Pages.scala"
     pages.write_text("".join(program_of(page, f"Page{i}") for i, page in enumerate(PAGES)))
     interpreter = ROOT / "jvm/src/test/scala/keystate/Interpreter.scala"
-    sources = map(str, [pages, Path(__file__).with_name("Interop.scala"), interpreter])
+    functions = sorted(Path(__file__).parent.glob("*.scala"))
+    sources = map(str, [pages, *functions, interpreter])
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
     compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]
     done = subprocess.run(

@@ -28,6 +28,7 @@ import keystate.{
 }
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.spec.StateKind
 

@@ -62,7 +62,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   user.setRuntimeContext(runtime)
 
   private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {
-    new JvmOperatorState(calls.user, function.operatorStates, runtime, opening)
+    new JvmOperatorState(calls.user, function.operatorState, runtime, opening)
   }
   guard("initializeState")(operatorState.foreach(_.initialize()))
   guard("open")(user.open(runtime))

@@ -88,13 +88,14 @@ quick: venv
 
 # What is tested on a Spark that is not the default one, unless SLOW is set: what touches Spark most.
 CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
-  *BroadcastApiSuite *RescaleFaultSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
+  *BroadcastApiSuite *SparkOperatorsSuite *PackagesSuite *RealTimeSuite
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time.py tests/query/test_real_time_contract.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
   tests/fault/test_real_time_kills.py tests/test_readme.py
 
-# JDK=25: tests run on that Java, without SLOW a few of them: what depends on Java.
+# JDK=25: tests run on that Java, on the default Spark a few of them unless SLOW is set: what depends
+# on Java.
 JDK ?=
 ifneq ($(JDK),)
 TEST_JAVA := $(shell tests/jdk.sh $(JDK))
@@ -102,8 +103,8 @@ $(if $(TEST_JAVA),,$(error JDK=$(JDK): there is none, JAVA_HOME_$(JDK)_X64 would
 ON_JDK := JAVA_HOME=$(TEST_JAVA)
 endif
 JDK_SUITES := *KeyGroupStateStoreProviderSuite *ScalaApiSuite
-JDK_TESTS := tests/query/test_session.py tests/query/test_doctor.py tests/query/test_local.py \
-  tests/rescale/test_rescale.py tests/golden
+JDK_TESTS := tests/query/test_doctor.py tests/query/test_local.py tests/rescale/test_rescale.py
+CHOSEN_JDK := tests/query/test_session.py tests/golden
 
 # Files of tests are shared out to this many processes, each with a Spark session of its own, in the
 # order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
@@ -114,15 +115,15 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(i
 
 ifneq ($(SLOW),)
 SBT_TEST := test
-else ifneq ($(JDK),)
-SBT_TEST := "jvm/testOnly $(JDK_SUITES)"
-PYTEST += $(JDK_TESTS)
 else ifneq ($(PATCH),)
 SBT_TEST := # they would run with the Spark that the jar is built for
 PYTEST += $(CHOSEN_TESTS)
 else ifneq ($(SPARK),$(DEFAULT))
 SBT_TEST := $(if $(CHOSEN_SUITES),"jvm/testOnly $(CHOSEN_SUITES)")
-PYTEST += $(CHOSEN_TESTS)
+PYTEST += $(CHOSEN_TESTS) $(if $(JDK),$(JDK_TESTS))
+else ifneq ($(JDK),)
+SBT_TEST := "jvm/testOnly $(JDK_SUITES)"
+PYTEST += $(CHOSEN_JDK) $(JDK_TESTS)
 else
 SBT_TEST := test
 endif

@@ -23,7 +23,7 @@ class StateBackend:
 
 @dataclass(frozen=True)
 class HashMapStateBackend(StateBackend):
-    """Working state on the executors' heap, in hash tables. The default."""
+    """Working state on the executors' heap, in hash tables, however much it is."""
 
     def conf(self) -> dict[str, str]:
         """The Spark settings that choose this backend."""
@@ -91,7 +91,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
 @dataclass(frozen=True)
 class AutoStateBackend(StateBackend):
-    """Working state on the executors' heap while there is room, else in RocksDB.
+    """Working state on the executors' heap while there is room, else in RocksDB. The default.
 
     Attributes:
         heap_share: how much of an executor's heap state may take before the largest stores move to

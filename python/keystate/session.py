@@ -151,7 +151,8 @@ def configure(
 
     Args:
         builder: as in ``keystate.configure(SparkSession.builder).getOrCreate()``.
-        state_backend: where working state is kept; on the heap by default.
+        state_backend: where working state is kept; by default on the heap while there is room,
+            else in RocksDB (``AutoStateBackend``).
         max_parallelism: default number of key groups for new checkpoints, 1 to 32768.
         conf: more settings; as names can't have dots here, use ``**{"spark.x.y": value}``.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import functions as F
 
 from tests.fault import many_stores_query as query
@@ -14,6 +16,7 @@ from tests.fault.drivers import Driver
 MEMORY, MB = 64, 1 << 20
 
 
+@pytest.mark.skipif("SLOW" not in os.environ, reason="takes minutes; set SLOW=1")
 def test_memory_of_many_stores(spark: Any, tmp_path: Path) -> None:
     """Native memory stays what the setting says, seen from outside; the state is all there."""
     assert query.BATCHES * query.KEYS * query.SIZE * 64 > 3 * MEMORY * MB

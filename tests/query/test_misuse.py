@@ -17,9 +17,11 @@ from keystate import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateTtlConfig,
+    StateTypeError,
     ValueStateDescriptor,
 )
 from keystate._spec import resolve_state
+from keystate.testing import KeyedProcessHarness
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import types as T
 
@@ -60,20 +62,33 @@ MISFITS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("inline", ["1000", "0"])
-def test_misfits_name_state_and_key(spark: Any, inline: str, settings: Callable[..., None]) -> None:
+@pytest.mark.parametrize("case", MISFITS)
+def test_misfits_name_state_and_key(case: str) -> None:
+    action, messages = MISFITS[case]
+    with KeyedProcessHarness(Does(action), "key string, x boolean", "key", "key string") as harness:
+        harness.process(("k0", False))
+        with pytest.raises(StateTypeError) as raised:
+            harness.process(("k1", True))
+    for message in messages:
+        assert message in str(raised.value)
+
+
+# What comes with the rows makes a difference to maps alone.
+@pytest.mark.parametrize(
+    "case, inline", [("list element", "1000"), ("map get", "1000"), ("map value", "0")]
+)
+def test_misfits_in_a_query(
+    spark: Any, case: str, inline: str, settings: Callable[..., None]
+) -> None:
     settings(**{"spark.keystate.worker.inlineEntries": inline})
+    action, messages = MISFITS[case]
     rows = [("k0", False), ("k1", True), ("k2", False)]
     df = spark.createDataFrame(rows, "key string, x boolean").coalesce(1)
-    for case, (action, messages) in MISFITS.items():
-        if inline == "0" and "map" not in case:
-            continue  # what comes with the rows makes no difference to the others
-        out = keystate.keyed(df, "key").process(Does(action), "key string")
-        with pytest.raises(PythonException) as failure:
-            out.collect()
-        assert "StateTypeError" in str(failure.value), case
-        for message in messages:
-            assert message in str(failure.value), case
+    with pytest.raises(PythonException) as failure:
+        keystate.keyed(df, "key").process(Does(action), "key string").collect()
+    assert "StateTypeError" in str(failure.value)
+    for message in messages:
+        assert message in str(failure.value)
 
 
 class Count(KeyedProcessFunction):

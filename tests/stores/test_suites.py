@@ -41,7 +41,7 @@ def run_suites(store: Any, suites: list[str], folder: Path) -> int:
     added += [Path(jar) for jar in settings.get("spark.jars", "").split(",") if jar]
     files = ", ".join(f'file("{path}")' for path in added)
     commands = [
-        f"set jvm / Test / unmanagedJars ++= Attributed.blankSeq(Seq({files}))",
+        f"set jvm / Test / fullClasspath ++= Attributed.blankSeq(Seq({files}))",
         f'set jvm / Test / envVars += "KEYSTATE_TEST_CHECKPOINTS" -> "{store.url}/suites"',
         f"jvm/testOnly {' '.join(suites)}",
     ]

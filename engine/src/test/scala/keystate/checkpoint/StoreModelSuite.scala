@@ -12,12 +12,14 @@ class StoreModelSuite extends AnyFunSuite with StoreFixture {
   private val atOnce = StoreSettings(minVersionsToRetain = 5, minVersionsToDelete = 2)
   private val onDemand = atOnce.copy(onDemandBytes = 0, pieceEntries = 30)
 
+  private val rounds = if (sys.env.contains("SLOW")) 16 else 4
+
   for (format <- Seq("v1", "v2"))
     test(s"$format: behaves like a map with versions") {
       val seed = System.nanoTime
       info(s"seed $seed")
       val failures =
-        withClue(s"seed $seed: ")((0 until 8).map { round =>
+        withClue(s"seed $seed: ")((0 until rounds).map { round =>
           run(seed + round, format == "v2", if (round % 2 == 0) atOnce else onDemand)
         }.sum)
       assert(failures > 0, "no failure was tried")

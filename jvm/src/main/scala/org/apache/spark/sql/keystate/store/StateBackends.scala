@@ -21,7 +21,7 @@ object StateBackends {
   def configured(
       backend: Option[String],
       withPrefix: String => Map[String, String]
-  ): StateBackendFactory = backend.getOrElse("hashmap") match {
+  ): StateBackendFactory = backend.getOrElse("auto") match {
     case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
     case "auto" =>
       val options = for {

@@ -55,6 +55,11 @@ trait RuntimeContext extends KeyedStateStore {
 
   /** Which attempt at its Spark task this is, from 0. */
   def getAttemptNumber: Int
+
+  /** The function's own metrics. A source has none (`KEYSTATE_DECLARATION`), and no function that
+    * had none when the query was planned.
+    */
+  def getMetricGroup: MetricGroup
 }
 
 /** Empty; functions written for Flink take it in `open`. */

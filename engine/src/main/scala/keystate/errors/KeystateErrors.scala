@@ -382,6 +382,15 @@ object KeystateErrors {
     s"State '$state': a source has no keyed state. Get operator state in initializeState."
   )
 
+  def metricsOfSource(): KeystateException = declaration("A source has no metrics of its own.")
+
+  def noMetricsPlanned(): KeystateException = declaration(
+    "There were no metrics when the query was planned. Get them in open, unconditionally."
+  )
+
+  def otherMetric(name: String, kind: String): KeystateException =
+    declaration(s"Metric '$name' is a $kind already.")
+
   def damagedSourceHeader(batch: Long, cause: Throwable): KeystateException =
     new KeystateException(
       ErrorCode.CorruptFile,

@@ -37,8 +37,11 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
     case _ => false
   }
 
-  /** The keyed states, and the operator state. */
-  val (states: Seq[DeclaredState], operatorState: DeclaredOperatorState) = discover()
+  private val discovered = discover()
+
+  /** The keyed states. */
+  def states: Seq[DeclaredState] = discovered.states
+  def operatorState: DeclaredOperatorState = discovered.operatorState
 
   /** The operator of this function. Throws if its states don't fit together or its settings are
     * wrong.
@@ -72,14 +75,13 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       keyed,
       broadcast = broadcast,
       subtaskState = Option.when(checkpointed)(SubtaskStateSpec(lists)),
-      // Of dropped rows: other metrics a function has only in Python.
-      metrics = takesLateRows,
+      metrics = discovered.metrics,
       takesLateRows = takesLateRows
     )
   }
 
-  /** The states that a copy of the function asks for when it is opened. */
-  private def discover(): (Seq[DeclaredState], DeclaredOperatorState) = {
+  /** What a copy of the function asks for when it is opened. */
+  private def discover(): Discovered = {
     val context = new DiscoveryContext(name)
     val calls = FunctionCalls(JvmFunction.deserialize(serialized).asInstanceOf[RichFunction])
     val copy = calls.function
@@ -96,7 +98,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
           throw e
       }
     onDriver("close")(copy.close())
-    (context.found.toSeq, operatorState)
+    Discovered(context.found.toSeq, operatorState, context.hasMetrics)
   }
 
   private def onDriver[T](method: String)(call: => T): T =
@@ -107,3 +109,14 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
         throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
     }
 }
+
+/** What a function asked for on the driver.
+  *
+  * @param metrics
+  *   whether it has metrics of its own
+  */
+private final case class Discovered(
+    states: Seq[DeclaredState],
+    operatorState: DeclaredOperatorState,
+    metrics: Boolean
+)

@@ -14,6 +14,7 @@ import keystate.{
   ListStateDescriptor,
   MapState,
   MapStateDescriptor,
+  MetricGroup,
   ReduceFunction,
   ReducingState,
   ReducingStateDescriptor,
@@ -145,6 +146,16 @@ private[keystate] final class DiscoveryContext(name: Option[String])
     extends JvmRuntimeContext(new CurrentKey) {
   val found = mutable.ArrayBuffer.empty[DeclaredState]
 
+  /** Whether it asked for its metrics. */
+  var hasMetrics = false
+
+  private val metrics = new JvmMetrics
+
+  override def getMetricGroup: MetricGroup = {
+    hasMetrics = true
+    metrics.group
+  }
+
   override protected def declared(
       name: String,
       declare: => DeclaredState
@@ -166,6 +177,13 @@ private[keystate] final class TaskRuntimeContext(
     cursor: CurrentKey,
     context: () => OperatorTaskContext
 ) extends JvmRuntimeContext(cursor) {
+
+  /** The metrics of the instance. */
+  val metrics = new JvmMetrics
+
+  override def getMetricGroup: MetricGroup =
+    if (context().spec.metrics) metrics.group else throw KeystateErrors.noMetricsPlanned()
+
   override protected def declared(
       name: String,
       declare: => DeclaredState

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate.jvm.sources
 
+import keystate.MetricGroup
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmRuntimeContext}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
@@ -17,4 +18,5 @@ private[sources] final class SourceRuntimeContext(name: String, index: Int, of: 
   override def getNumberOfParallelSubtasks: Int = of
   override def getMaxNumberOfParallelSubtasks: Int = of
   override def getAttemptNumber: Int = 0
+  override def getMetricGroup: MetricGroup = throw KeystateErrors.metricsOfSource()
 }

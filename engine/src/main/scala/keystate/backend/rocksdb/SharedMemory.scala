@@ -48,7 +48,7 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   }
 }
 
-private[keystate] object SharedMemory {
+object SharedMemory {
   // The cache itself finds out how large its entries are.
   private final val AnyCharge = 0L
   private final val ShardBytes = 32L << 20
@@ -82,5 +82,11 @@ private[keystate] object SharedMemory {
     (63 - java.lang.Long.numberOfLeadingZeros(Math.max(bytes / ShardBytes, 1))).min(MaxShardBits)
 
   /** Whether a store has it open. */
-  def isInUse: Boolean = synchronized(current != null)
+  private[keystate] def isInUse: Boolean = synchronized(current != null)
+
+  /** How many bytes of native memory blocks, indexes, filters and write buffers take. */
+  def usedBytes: Long = synchronized(if (current == null) 0 else current.cache.getUsage)
+
+  /** How many bytes they may take; 0 while no store has it open. */
+  def limitBytes: Long = synchronized(if (current == null) 0 else current.cacheBytes)
 }

@@ -24,6 +24,7 @@ import keystate.errors.MissingVersionException
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.metrics.NativeMemory
 import org.apache.spark.sql.keystate.shim.{RowEncoders, StateStoreProviderShim}
 
 /** Keystate's state store provider. It keeps state by key group, and commits it as
@@ -101,7 +102,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       keyStateEncoderSpec,
       useMultipleValuesPerKey
     )
-    ()
+    NativeMemory.report()
   }
 
   override def stateStoreId: StateStoreId = storeId
@@ -271,14 +272,17 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     versions.dropFamily(name)
   }
 
-  private[keystate] def metrics(snapshotForced: Boolean): StateStoreMetrics = StateStoreMetrics(
-    numKeys = versions.families
+  private[keystate] def metrics(snapshotForced: Boolean): StateStoreMetrics = {
+    val entries = versions.families
       .filterNot(_.properties.get(Internal).contains("true"))
       .map(family => versions.backend.count(family.id))
-      .sum,
-    memoryUsedBytes = versions.backend.memoryUsed,
-    customMetrics = StoreMetrics.of(versions, snapshotForced)
-  )
+      .sum
+    StateStoreMetrics(
+      numKeys = entries,
+      memoryUsedBytes = versions.backend.memoryUsed,
+      customMetrics = StoreMetrics.of(versions, entries, snapshotForced)
+    )
+  }
 
   /** Tells the coordinator of a commit. It fails a `foreachBatch` micro-batch if not all of its
     * stores committed. It also warns of stores without a recent snapshot. Each of Keystate's

@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.streaming.state.{
 }
 
 import keystate.checkpoint.VersionedStore
+import org.apache.spark.sql.keystate.metrics.LargestMetric
 
 /** The metrics of a store besides Spark's own. Spark takes the list of them from a provider that
   * was never initialised, and expects exactly these from each store.
@@ -30,6 +31,8 @@ private[keystate] object StoreMetrics {
     "keystateMerges",
     "Keystate: background merges since the store was opened here"
   )
+  private val largest =
+    LargestMetric("keystateLargestPartition", "Keystate: entries of the largest partition")
   private val onDisk = StateStoreCustomSumMetric(
     "keystateStoresOnDisk",
     "Keystate: stores that have their state in RocksDB, not on the heap"
@@ -59,6 +62,7 @@ private[keystate] object StoreMetrics {
     runs,
     runBytes,
     merges,
+    largest,
     onDisk,
     moves,
     puts,
@@ -67,7 +71,14 @@ private[keystate] object StoreMetrics {
     forceSnapshot
   )
 
-  def of(store: VersionedStore, snapshotForced: Boolean): Map[StateStoreCustomMetric, Long] = {
+  /** @param entries
+    *   of the store
+    */
+  def of(
+      store: VersionedStore,
+      entries: Long,
+      snapshotForced: Boolean
+  ): Map[StateStoreCustomMetric, Long] = {
     val load = store.loadStatistics
     val commit = store.commitStatistics
     Map(
@@ -79,6 +90,7 @@ private[keystate] object StoreMetrics {
       runs -> store.manifest.runs.size.toLong,
       runBytes -> store.manifest.runs.map(_.bytes).sum,
       merges -> store.compactions,
+      largest -> entries,
       onDisk -> (if (store.isOnDisk) 1L else 0L),
       moves -> store.moves,
       puts -> commit.requests.puts,

@@ -54,7 +54,8 @@ object SourceBridge {
     )
     val limits =
       AvailableNowLimits(settings.availableNowRows, settings.availableNowDuration.toMillis)
-    StatefulSource(name, output.schema, source, limits).toDF(classic).as[T](rowType.encoder)
+    // Rows that Python has collected may have nulls.
+    StatefulSource(name, output.schema.asNullable, source, limits).toDF(classic).as[T](rowType.encoder)
   }
 
   private def declaredBy(name: String, serialized: Array[Byte]): DeclaredOperatorState =

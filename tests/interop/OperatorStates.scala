@@ -8,6 +8,8 @@ import scala.jdk.CollectionConverters._
 import keystate._
 import org.apache.spark.sql.{DataFrame, Row, SparkSession}
 import org.apache.spark.sql.streaming.Trigger
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.jackson.{JsonMethods, Serialization}
 
 /** What Python has as a Row of plain data. */
 final case class Thing(
@@ -118,7 +120,46 @@ class Shards(until: Long) extends RichParallelSourceFunction[Shard] with Checkpo
     state.update(offsets.map { case (id, offset) => Shard(id, offset) })
 }
 
+/** Counts rows of a key in a map for each key group, which it writes as JSON. */
+class Sketches extends KeyedProcessFunction[String, Row, Long] with CheckpointedFunction {
+  private implicit val formats: Formats = DefaultFormats
+  @transient private var counts: Map[Int, Map[String, Long]] = _
+  @transient private var parts: Vector[Byte] = _
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    counts = context.getRawKeyedStateInputs.map { provider =>
+      val json = JsonMethods.parse(new String(provider.getStream.readAllBytes(), "UTF-8"))
+      provider.getKeyGroupId -> json.extract[Map[String, Long]]
+    }.toMap
+    parts = context.getRawOperatorStateInputs.map(_.getStream.read().toByte).toVector
+  }
+
+  override def processElement(row: Row, ctx: Context, out: Collector[Long]): Unit = {
+    val (key, group) = (ctx.getCurrentKey, getRuntimeContext.getKeyGroup(ctx.getCurrentKey))
+    val ofGroup = counts.getOrElse(group, Map.empty)
+    val n = ofGroup.getOrElse(key, 0L) + 1
+    counts += group -> (ofGroup + (key -> n))
+    parts :+= 1
+    out.collect(n)
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    val keyed = context.getRawKeyedOperatorStateOutput
+    counts.foreach { case (group, entries) =>
+      keyed.startNewKeyGroup(group)
+      keyed.write(Serialization.write(entries).getBytes("UTF-8"))
+    }
+    val raw = context.getRawOperatorStateOutput
+    parts.foreach { part =>
+      raw.startNewPartition()
+      raw.write(part.toInt)
+    }
+  }
+}
+
 object OperatorStates {
+  def sketches(rows: DataFrame): DataFrame = rows.keyed("key").process(new Sketches).toDF("n")
+
   def remembers(rows: DataFrame): DataFrame = rows.stream.process(new Remembers).toDF("size")
 
   /** Writes what there is, and ends. */
@@ -129,6 +170,16 @@ object OperatorStates {
       .trigger(Trigger.AvailableNow())
       .start()
       .awaitTermination()
+
+  /** Counts in two instances into the sink, and ends. */
+  def countIntoBuffer(
+      spark: SparkSession,
+      until: Long,
+      maxRows: Int,
+      threshold: Int,
+      file: String,
+      checkpoint: String
+  ): Unit = buffer(counter(spark, until, 2, maxRows), threshold, file, checkpoint)
 
   def counter(spark: SparkSession, until: Long, parallelism: Int, maxRows: Int): DataFrame =
     spark.addSource(new Counter(until), parallelism, maxRows).toDF("n")

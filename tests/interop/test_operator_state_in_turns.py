@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -12,6 +13,7 @@ import keystate
 import pytest
 from keystate import (
     CheckpointedFunction,
+    KeyedProcessFunction,
     ListCheckpointed,
     ListStateDescriptor,
     ProcessFunction,
@@ -173,6 +175,60 @@ def test_sinks_in_turns(
     lines = [list(map(int, line.split())) for line in Path(file).read_text().splitlines()]
     assert sorted(n for line in lines for n in line) == list(range(80))
     assert {4, 5} <= set(map(len, lines)), "nothing was kept back"
+
+
+class Sketches(KeyedProcessFunction, CheckpointedFunction):
+    """The function of the same name in OperatorStates.scala; emits its parts too."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.counts = {
+            provider.get_key_group_id(): json.load(provider.get_stream())
+            for provider in context.get_raw_keyed_state_inputs()
+        }
+        inputs = context.get_raw_operator_state_inputs()
+        self.parts = [provider.get_stream().read() for provider in inputs]
+
+    def open(self, ctx: Any) -> None:
+        self.group_of = ctx.get_key_group
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        counts = self.counts.setdefault(self.group_of(value.key), {})
+        counts[value.key] = counts.get(value.key, 0) + 1
+        self.parts.append(b"\x02")
+        yield counts[value.key], b"".join(self.parts).hex()
+
+    def snapshot_state(self, context: Any) -> None:
+        keyed = context.get_raw_keyed_operator_state_output()
+        for group, counts in self.counts.items():
+            keyed.start_new_key_group(group)
+            keyed.write(json.dumps(counts).encode())
+        raw = context.get_raw_operator_state_output()
+        for part in self.parts:
+            raw.start_new_partition()
+            raw.write(part)
+
+
+def test_raw_state_in_turns(
+    stream: Callable[..., Any], jvm: Any, spark: Any, settings: Callable[..., None]
+) -> None:
+    """Bytes that one language has written for a key group or a subtask the other one reads."""
+    fed = stream("key string")
+
+    def in_python(df: Any) -> Any:
+        return keystate.keyed(df, "key").process(Sketches(), "n long, parts string")
+
+    def in_scala(df: Any) -> Any:
+        return DataFrame(jvm.OperatorStates.sketches(df._jdf), spark)
+
+    keys = [(f"key {i}",) for i in range(20)]
+    turns = [(in_python, 2), (in_scala, 3), (in_scala, 2), (in_python, 1)]
+    for turn, (build, partitions) in enumerate(turns):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        fed.feed(keys)
+        rows = fed.run(build)
+        assert [row.n for row in rows] == [turn + 1] * len(keys)
+    parts = max((row.parts for row in rows), key=len)
+    assert (parts.count("02"), parts.count("01"), len(parts)) == (40, 40, 160)
 
 
 def run_to_end(df: DataFrame, checkpoint: Path) -> list[Any]:

@@ -90,6 +90,14 @@ trait FunctionInitializationContext {
     * calls that have a key.
     */
   def getKeyedStateStore: KeyedStateStore
+
+  /** The raw streams of the subtask's key groups, by ascending group. Can be read in
+    * `initializeState` only; without keys there are none, `KEYSTATE_DECLARATION`.
+    */
+  def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider]
+
+  /** The raw streams of the subtask. */
+  def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider]
 }
 
 /** What a [[CheckpointedFunction]] is told of the checkpoint that is taken. */
@@ -100,6 +108,14 @@ trait FunctionSnapshotContext {
 
   /** The micro-batch's time in milliseconds since the epoch. */
   def getCheckpointTimestamp: Long
+
+  /** Takes the raw streams of the subtask's key groups. What is not written is not kept. Without keys
+    * there are none, `KEYSTATE_DECLARATION`.
+    */
+  def getRawKeyedOperatorStateOutput: KeyedStateCheckpointOutputStream
+
+  /** Takes the subtask's raw streams. What is not written is not kept. */
+  def getRawOperatorStateOutput: OperatorStateCheckpointOutputStream
 }
 
 /** Gives a function its operator states, in `initializeState`. They can be used in every call of

@@ -382,6 +382,30 @@ object KeystateErrors {
     s"State '$state': a source has no keyed state. Get operator state in initializeState."
   )
 
+  def rawStateWithoutKeys(): KeystateException = declaration(
+    "Raw keyed state needs a key: use data.keyed or data.keyBy, or raw operator state."
+  )
+
+  def rawStateNotRestored(): KeystateException =
+    new KeystateException(ErrorCode.NotInCall, "Raw state can only be read in initializeState.")
+
+  def otherKeyGroup(group: Int, first: Int, last: Int): KeystateException = new KeystateException(
+    ErrorCode.RawStream,
+    s"Key group $group is not of this subtask, which has $first to $last."
+  )
+
+  def keyGroupBegunTwice(group: Int): KeystateException =
+    new KeystateException(ErrorCode.RawStream, s"The stream of key group $group was begun already.")
+
+  def noKeyGroupBegun(): KeystateException =
+    new KeystateException(ErrorCode.RawStream, "Call startNewKeyGroup before write.")
+
+  def keyGroupWithoutKeys(): KeystateException = declaration(
+    "A key group needs a key: use data.keyed or data.keyBy."
+  )
+
+  def keyGroupOfSource(): KeystateException = declaration("A source has no keys.")
+
   def metricsOfSource(): KeystateException = declaration("A source has no metrics of its own.")
 
   def noMetricsPlanned(): KeystateException = declaration(

@@ -37,6 +37,9 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
     case _ => false
   }
 
+  /** Whether it can write raw state. */
+  private def hasRawState = calls.user.isInstanceOf[CheckpointedFunction]
+
   private val discovered = discover()
 
   /** The keyed states. */
@@ -74,7 +77,8 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       calls.hasTimers,
       keyed,
       broadcast = broadcast,
-      subtaskState = Option.when(checkpointed)(SubtaskStateSpec(lists)),
+      subtaskState =
+        Option.when(checkpointed)(SubtaskStateSpec(lists, hasRawState && keys.nonEmpty)),
       metrics = discovered.metrics,
       takesLateRows = takesLateRows
     )

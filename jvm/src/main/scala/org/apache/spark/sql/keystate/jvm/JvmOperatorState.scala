@@ -25,7 +25,8 @@ private[keystate] final class JvmOperatorState(
     function,
     declared,
     opening.operatorState.get.restored(declared.unions.nonEmpty, opening.readOperatorStates),
-    keyed
+    keyed,
+    opening.rawKeyedState
   )
 
   /** Gives the function the restored state of its subtask. */
@@ -47,9 +48,10 @@ private[keystate] final class JvmOperatorState(
   /** Stores what an instance would be restored with. */
   def snapshot(context: OperatorTaskContext): Unit = {
     val batch = context.batch.id
-    val state = states.snapshot(batch, context.batch.processingTime.get)
+    val (state, rawKeyed) = states.snapshot(batch, context.batch.processingTime.get)
     tag = UUID.randomUUID.toString
     snapshotOf = Some(batch)
     context.operatorState.get.put(OperatorState.toJson(state), tag)
+    context.rawKeyedState.foreach(_.replace(rawKeyed))
   }
 }

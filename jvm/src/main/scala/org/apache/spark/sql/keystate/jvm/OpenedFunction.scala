@@ -56,7 +56,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private val calls = function.newInstance()
   private val user = calls.function
-  private val runtime = new TaskRuntimeContext(function.states, cursor, () => context)
+  private val runtime = new TaskRuntimeContext(function.states, cursor, function.key, () => context)
   user.setRuntimeContext(runtime)
 
   private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {

@@ -55,7 +55,9 @@ object SourceBridge {
     val limits =
       AvailableNowLimits(settings.availableNowRows, settings.availableNowDuration.toMillis)
     // Rows that Python has collected may have nulls.
-    StatefulSource(name, output.schema.asNullable, source, limits).toDF(classic).as[T](rowType.encoder)
+    StatefulSource(name, output.schema.asNullable, source, limits)
+      .toDF(classic)
+      .as[T](rowType.encoder)
   }
 
   private def declaredBy(name: String, serialized: Array[Byte]): DeclaredOperatorState =

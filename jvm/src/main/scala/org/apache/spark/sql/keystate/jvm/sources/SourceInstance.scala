@@ -44,7 +44,7 @@ private[sources] final class SourceInstance(
     with Logging {
   private val writer = output.writer(Some(name))
   private val format = new ArrowStreams("UTC", largeVarTypes = false)
-  private val states = new InstanceStates(function, declared, restored, context)
+  private val states = new InstanceStates(function, declared, restored, context, None)
   private var collected = ArrayBuffer.empty[InternalRow] // under the lock
   @volatile private var number = 0 // of these rows
   @volatile private var cancelled = false
@@ -84,7 +84,7 @@ private[sources] final class SourceInstance(
   def cut(batch: Long, now: Long): InstanceCut = {
     val (taken, after) = guard(lock.inside {
       val rows = collected
-      val state = states.snapshot(batch, now)
+      val (state, _) = states.snapshot(batch, now)
       collected = ArrayBuffer.empty
       number = 0
       (rows, state)

@@ -18,5 +18,6 @@ private[sources] final class SourceRuntimeContext(name: String, index: Int, of: 
   override def getNumberOfParallelSubtasks: Int = of
   override def getMaxNumberOfParallelSubtasks: Int = of
   override def getAttemptNumber: Int = 0
+  override def getKeyGroup(key: Any): Int = throw KeystateErrors.keyGroupOfSource()
   override def getMetricGroup: MetricGroup = throw KeystateErrors.metricsOfSource()
 }

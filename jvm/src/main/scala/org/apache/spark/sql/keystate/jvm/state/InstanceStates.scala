@@ -8,14 +8,19 @@ import keystate.{
   CheckpointedFunction,
   FunctionInitializationContext,
   FunctionSnapshotContext,
+  KeyGroupStatePartitionStreamProvider,
+  KeyedStateCheckpointOutputStream,
   KeyedStateStore,
   ListCheckpointed,
   ListState,
-  ListStateDescriptor
+  ListStateDescriptor,
+  OperatorStateCheckpointOutputStream,
+  StatePartitionStreamProvider
 }
 import keystate.checkpoint.{OperatorList, OperatorState}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.spec.StateKind
+import org.apache.spark.sql.keystate.state.RawKeyedState
 
 /** A list of operator state that a JVM function declared.
   *
@@ -82,6 +87,8 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
 
   override def isRestored: Boolean = false
   override def getRestoredCheckpointId: Option[Long] = None
+  override def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider] = Nil
+  override def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider] = Nil
 
   override protected def list(
       descriptor: ListStateDescriptor[_],
@@ -99,13 +106,18 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
   *
   * @param restored
   *   what the instance begins with
+  * @param rawKeyed
+  *   the raw keyed state that it begins with; None without keys
   */
 private[keystate] final class InstanceStates(
     function: AnyRef,
     declared: DeclaredOperatorState,
     restored: Option[OperatorState],
-    keyed: KeyedStateStore
+    keyed: KeyedStateStore,
+    rawKeyed: Option[RawKeyedState]
 ) extends JvmOperatorStates(keyed) {
+  private val rawInputs = rawKeyed.map(new RawKeyedInputs(_))
+  private val groups = rawKeyed.map(_.keyGroups)
   private val states = mutable.LinkedHashMap.empty[String, InstanceList]
   private val ownElements = declared.elements.map(new ListElements(_))
 
@@ -127,8 +139,19 @@ private[keystate] final class InstanceStates(
   private def elements(name: String): Seq[String] =
     restored.toSeq.flatMap(_.lists).filter(_.name == name).flatMap(_.elements)
 
+  override def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider] =
+    RawOutput.decode(elements(RawOutput.Name))
+
+  override def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider] =
+    rawInputs.getOrElse(throw KeystateErrors.rawStateWithoutKeys()).all
+
   /** Gives the function the restored state of its subtask. */
-  def initialize(): Unit = function match {
+  def initialize(): Unit = {
+    restore()
+    rawInputs.foreach(_.close())
+  }
+
+  private def restore(): Unit = function match {
     case own: CheckpointedFunction => own.initializeState(this)
     case own: ListCheckpointed[_] if isRestored =>
       own
@@ -137,30 +160,37 @@ private[keystate] final class InstanceStates(
     case _ =>
   }
 
-  /** What an instance would be restored with. Restored states that the function did not ask for stay
-    * as they are.
+  /** What an instance would be restored with, and the raw streams by key group. Restored states that
+    * the function did not ask for stay as they are.
     *
     * @param batch
     *   the micro-batch that the snapshot ends
     * @param time
     *   its time in ms
     */
-  def snapshot(batch: Long, time: => Long): OperatorState = {
+  def snapshot(batch: Long, time: => Long): (OperatorState, Map[Int, Array[Byte]]) = {
+    val rawKeyed = groups.map(new RawKeyedOutput(_))
     val own = function match {
       case own: CheckpointedFunction =>
+        val raw = new RawOutput
         own.snapshotState(new FunctionSnapshotContext {
           override def getCheckpointId: Long = batch
           override def getCheckpointTimestamp: Long = time
+          override def getRawOperatorStateOutput: OperatorStateCheckpointOutputStream = raw
+          override def getRawKeyedOperatorStateOutput: KeyedStateCheckpointOutputStream =
+            rawKeyed.getOrElse(throw KeystateErrors.rawStateWithoutKeys())
         })
-        states.map { case (name, list) =>
-          OperatorList(name, declared.unions(name), list.encoded)
-        }.toSeq
+        OperatorList(RawOutput.Name, union = false, raw.encoded) +:
+          states.map { case (name, list) =>
+            OperatorList(name, declared.unions(name), list.encoded)
+          }.toSeq
       case own: ListCheckpointed[_] =>
         val encoded = ownElements.get.encode(own.snapshotState(batch, time))
         Seq(OperatorList(ListElements.Name, union = false, encoded))
       case _ => Nil
     }
     val names = own.map(_.name).toSet
-    OperatorState(batch, restored.toSeq.flatMap(_.lists).filterNot(l => names(l.name)) ++ own)
+    val others = restored.toSeq.flatMap(_.lists).filterNot(list => names(list.name))
+    (OperatorState(batch, others ++ own), rawKeyed.fold(Map.empty[Int, Array[Byte]])(_.byGroup))
   }
 }

@@ -243,12 +243,12 @@ def run_to_end(df: DataFrame, checkpoint: Path) -> list[Any]:
 def test_counter_source_in_turns(spark: Any, jvm: Any, tmp_path: Path) -> None:
     def in_python(until: int) -> DataFrame:
         counter = CounterSource(until)
-        return keystate.source(spark, counter, "n long", parallelism=2, max_rows_per_batch=30)
+        return keystate.source(spark, counter, "n long", parallelism=2, max_rows_per_batch=60)
 
     def in_scala(until: int) -> DataFrame:
-        return DataFrame(jvm.OperatorStates.counter(spark._jsparkSession, until, 2, 30), spark)
+        return DataFrame(jvm.OperatorStates.counter(spark._jsparkSession, until, 2, 60), spark)
 
-    for turn, source in enumerate([in_python, in_scala, in_scala, in_python]):
+    for turn, source in enumerate([in_python, in_scala, in_python]):
         rows = run_to_end(source(100 * (turn + 1)), tmp_path)
         assert sorted(row.n for row in rows) == list(range(100 * turn, 100 * turn + 100))
     assert admin.verify(str(tmp_path)) == []
@@ -290,14 +290,14 @@ def test_shards_in_turns(spark: Any, jvm: Any, tmp_path: Path) -> None:
     def in_python(until: int, parallelism: int) -> DataFrame:
         schema = "id int, offset long"
         return keystate.source(
-            spark, Shards(until), schema, parallelism=parallelism, max_rows_per_batch=12
+            spark, Shards(until), schema, parallelism=parallelism, max_rows_per_batch=60
         )
 
     def in_scala(until: int, parallelism: int) -> DataFrame:
-        jdf = jvm.OperatorStates.shards(spark._jsparkSession, until, parallelism, 12)
+        jdf = jvm.OperatorStates.shards(spark._jsparkSession, until, parallelism, 60)
         return DataFrame(jdf, spark)
 
-    turns = [(in_python, 1), (in_scala, 3), (in_scala, 2), (in_python, 4)]
+    turns = [(in_python, 1), (in_scala, 3), (in_python, 2)]
     for turn, (source, parallelism) in enumerate(turns):
         rows = run_to_end(source(20 * turn + 20, parallelism), tmp_path)
         expected = [(shard, 20 * turn + n) for shard in range(5) for n in range(20)]

@@ -19,13 +19,14 @@ Query = Callable[..., Callable[[DataFrame], DataFrame]]
 
 
 @pytest.fixture(scope="session")
-def jvm(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The session's JVM with the programs of this folder and of the pages."""
+def scala_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jar of the programs of this folder and of the pages."""
     folder = tmp_path_factory.mktemp("scala")
     pages = folder / "Pages.scala"
     pages.write_text("".join(program_of(page, f"Page{i}") for i, page in enumerate(PAGES)))
     interpreter = ROOT / "jvm/src/test/scala/keystate/Interpreter.scala"
-    sources = map(str, [pages, Path(__file__).with_name("Interop.scala"), interpreter])
+    functions = sorted(Path(__file__).parent.glob("*.scala"))
+    sources = map(str, [pages, *functions, interpreter])
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
     compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]
     done = subprocess.run(
@@ -39,12 +40,18 @@ def jvm(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with zipfile.ZipFile(jar, "w") as archive:
         for path in folder.rglob("*.class"):
             archive.write(path, path.relative_to(folder))
+    return jar
+
+
+@pytest.fixture(scope="session")
+def jvm(spark: SparkSession, scala_jar: Path) -> Any:
+    """The session's JVM with the classes of that jar."""
     # For the tasks; the driver loads the classes itself.
     context: Any = spark.sparkContext
-    context._jsc.addJar(str(jar))
+    context._jsc.addJar(str(scala_jar))
     java = context._jvm.java
     urls = context._gateway.new_array(java.net.URL, 1)
-    urls[0] = java.io.File(str(jar)).toURI().toURL()
+    urls[0] = java.io.File(str(scala_jar)).toURI().toURL()
     thread = java.lang.Thread.currentThread()
     thread.setContextClassLoader(java.net.URLClassLoader(urls, thread.getContextClassLoader()))
     return context._jvm

@@ -1,5 +1,7 @@
 package keystate
 
+import java.util.{List => JList}
+
 /** A function with operator state, which belongs to a subtask and not to a key. Mix it into a
   * function on a keyed stream or on one without keys; a function of broadcast elements can't have
   * operator state (`KEYSTATE_DECLARATION`).
@@ -21,6 +23,38 @@ trait CheckpointedFunction {
     * what it writes there is not kept.
     */
   def snapshotState(context: FunctionSnapshotContext): Unit
+}
+
+/** A function with one list of operator state, which is dealt out as by
+  * [[OperatorStateStore.getListState]]. Mix it into a function or a source; it can't be a
+  * [[CheckpointedFunction]] too. It is called when a [[CheckpointedFunction]] is.
+  *
+  * Elements are plain data: numbers, strings, bytes, dates and times, and options, sequences, maps,
+  * tuples and case classes of these. Python reads them as such, and the other way round.
+  */
+trait ListCheckpointed[T] {
+
+  /** The state: a list of one element if it can't be spread. An element that does not fit its type
+    * is a [[KeystateException]], `KEYSTATE_STATE_TYPE`.
+    *
+    * @param checkpointId
+    *   the id of the micro-batch
+    * @param timestamp
+    *   the micro-batch's time in milliseconds since the epoch
+    */
+  def snapshotState(checkpointId: Long, timestamp: Long): JList[T]
+
+  /** Takes over this subtask's part of the state, which may be empty. Called before `open` when
+    * there is state of an earlier micro-batch. An element that Python stored and that is no T is a
+    * [[KeystateException]]: `KEYSTATE_STATE_CHANGED`, or `KEYSTATE_PICKLE_REFUSED` for an object of
+    * a Python class.
+    */
+  def restoreState(state: JList[T]): Unit
+
+  /** The type of the elements, if it can't be found in the function's class: because that has it as
+    * a type parameter, or is declared within a method.
+    */
+  def elementType: Option[TypeInformation[T]] = None
 }
 
 /** Told of checkpoints that count; to be mixed into a function. One of broadcast elements can't be
@@ -56,6 +90,14 @@ trait FunctionInitializationContext {
     * calls that have a key.
     */
   def getKeyedStateStore: KeyedStateStore
+
+  /** The raw streams of the subtask's key groups, by ascending group. Can be read in
+    * `initializeState` only; without keys there are none, `KEYSTATE_DECLARATION`.
+    */
+  def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider]
+
+  /** The raw streams of the subtask. */
+  def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider]
 }
 
 /** What a [[CheckpointedFunction]] is told of the checkpoint that is taken. */
@@ -66,6 +108,14 @@ trait FunctionSnapshotContext {
 
   /** The micro-batch's time in milliseconds since the epoch. */
   def getCheckpointTimestamp: Long
+
+  /** Takes the raw streams of the subtask's key groups. What is not written is not kept. Without keys
+    * there are none, `KEYSTATE_DECLARATION`.
+    */
+  def getRawKeyedOperatorStateOutput: KeyedStateCheckpointOutputStream
+
+  /** Takes the subtask's raw streams. What is not written is not kept. */
+  def getRawOperatorStateOutput: OperatorStateCheckpointOutputStream
 }
 
 /** Gives a function its operator states, in `initializeState`. They can be used in every call of

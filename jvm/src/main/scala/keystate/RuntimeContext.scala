@@ -55,6 +55,19 @@ trait RuntimeContext extends KeyedStateStore {
 
   /** Which attempt at its Spark task this is, from 0. */
   def getAttemptNumber: Int
+
+  /** The key group of a key, from 0; a key's group never changes. On the driver 0.
+    *
+    * @param key
+    *   as `getCurrentKey` has it; in a function without that, the value of the one key column, or a
+    *   Row
+    */
+  def getKeyGroup(key: Any): Int
+
+  /** The function's own metrics. A source has none (`KEYSTATE_DECLARATION`), and no function that
+    * had none when the query was planned.
+    */
+  def getMetricGroup: MetricGroup
 }
 
 /** Empty; functions written for Flink take it in `open`. */

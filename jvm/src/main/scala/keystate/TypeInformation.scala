@@ -43,6 +43,9 @@ object TypeInformation extends LowPriorityTypes {
   /** The type of a class that Spark has an encoder for from Java: boxed types, strings, beans. */
   def of[T](cls: Class[T]): TypeInformation[T] = make(() => Encodings.ofClass(cls))
 
+  /** Flink's way to name a type: `TypeInformation.of(new TypeHint[(String, Int)]() {})`. */
+  def of[T: TypeTag](hint: TypeHint[T]): TypeInformation[T] = derived[T]
+
   /** A case class of Keystate's own, some of whose fields are of the user's types. Each of them may
     * be null, also those of numbers.
     */
@@ -52,6 +55,9 @@ object TypeInformation extends LowPriorityTypes {
   private[keystate] def make[T](find: () => Encoder[T]): TypeInformation[T] =
     new TypeInformation(find)
 }
+
+/** Names a type for [[TypeInformation.of[T](hint*]]. */
+abstract class TypeHint[T]
 
 /** Finds types that no other implicit gives. */
 sealed trait LowPriorityTypes {

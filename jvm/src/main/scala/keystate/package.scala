@@ -1,15 +1,19 @@
 import scala.language.implicitConversions
 import scala.reflect.runtime.universe.TypeTag
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.{Dataset, SparkSession}
 
-/** Flink's keyed state for Spark's Datasets: `import keystate._`, then `data.keyBy(f)` or
-  * `data.keyed("column")`.
+/** Flink's keyed state for Spark's Datasets: `import keystate._`, then `data.keyBy(f)`,
+  * `data.keyed("column")` or `spark.addSource(function)`.
   */
 package object keystate {
 
   /** Adds `keyed`, `keyBy`, `stream` and `broadcast` to a Dataset. */
   implicit def keyedOps[T](data: Dataset[T]): stream.KeyedOps[T] = new stream.KeyedOps(data)
+
+  /** Adds `addSource` to a session. */
+  implicit def sourceOps(session: SparkSession): stream.SourceOps =
+    new stream.SourceOps(session)
 
   /** Flink's name for finding the type of values of T. */
   def createTypeInformation[T: TypeTag]: TypeInformation[T] = TypeInformation.derived[T]

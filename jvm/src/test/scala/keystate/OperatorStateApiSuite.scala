@@ -93,6 +93,39 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
     }
   }
 
+  test("raw streams over rescales: keyed ones go with their group, others are dealt out") {
+    val stream = new Stream[Long]("raw")
+    val keys = 0L until 40L
+    for ((n, run) <- Seq("1", "3", "2").zipWithIndex)
+      withSetting(partitions, n) {
+        val out = stream.run(_.keyBy(identity).process(new RawCounts))(keys)
+        assert(out.map(row => row.key -> row.n).sorted == keys.map(_ -> (run + 1L)))
+        assert(out.forall(row => row.subtask == row.group * n.toInt / 128))
+        assert(out.forall(_.late == "KEYSTATE_NOT_IN_CALL"))
+        val last = out.groupBy(_.subtask).values.map(_.maxBy(_.parts.size).parts)
+        assert(last.flatten.toSeq.sorted == keys.flatMap(Seq.fill(run + 1)(_)))
+      }
+  }
+
+  test("mistakes of raw state") {
+    def failure(write: KeyedStateCheckpointOutputStream => Unit): String = {
+      val stream = new Stream[Long](s"mistakes${System.nanoTime}")
+      intercept[Exception](
+        stream.run(_.keyBy(identity).flatMap(new RawMistakes(write)))(Seq(1L))
+      ).getMessage
+    }
+    assert(failure(_.startNewKeyGroup(128)).contains("KEYSTATE_RAW_STREAM"))
+    assert(failure { out =>
+      val group = out.getKeyGroupList.head
+      out.startNewKeyGroup(group)
+      out.startNewKeyGroup(group)
+    }.contains("was begun already"))
+    assert(failure(_.write(1)).contains("Call startNewKeyGroup before write"))
+    val without = spark.range(3).as[Long].stream.flatMap(new RawMistakes(_ => ()))
+    val message = intercept[Exception](without.collect()).getMessage
+    assert(message.contains("Raw keyed state needs a key"))
+  }
+
   test("streams without keys, of plain functions and in a batch") {
     val data = spark.range(0, 100, 1, 3).as[Long]
     assert(data.stream.map((n: Long) => n * 2).collect().sum == 9900)

@@ -1,5 +1,6 @@
 package keystate
 
+import java.io.{DataInputStream, DataOutputStream}
 import java.util.concurrent.ConcurrentLinkedQueue
 import java.util.concurrent.atomic.AtomicBoolean
 
@@ -109,4 +110,77 @@ class Does(
   override def initializeState(context: FunctionInitializationContext): Unit = initialize(context)
   override def processElement(value: Long, ctx: Context, out: Collector[Long]): Unit = process(ctx)
   override def snapshotState(context: FunctionSnapshotContext): Unit = ()
+}
+
+final case class RawCount(
+    key: Long,
+    n: Long,
+    group: Int,
+    subtask: Int,
+    parts: Seq[Long],
+    late: String
+)
+
+/** Counts rows a key in a map of its own, which it writes by key group, and notes all values in raw
+  * streams of its subtask.
+  */
+class RawCounts extends KeyedProcessFunction[Long, Long, RawCount] with CheckpointedFunction {
+  @transient private var counts: Map[Int, Map[Long, Long]] = _
+  @transient private var parts: Vector[Long] = _
+  @transient private var late: () => String = _
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    counts = context.getRawKeyedStateInputs.map { provider =>
+      val in = new DataInputStream(provider.getStream)
+      val entries = Seq.fill(in.readInt())(in.readLong() -> in.readLong())
+      provider.getKeyGroupId -> entries.toMap
+    }.toMap
+    parts = context.getRawOperatorStateInputs.map { provider =>
+      new DataInputStream(provider.getStream).readLong()
+    }.toVector
+    val inputs = context.getRawKeyedStateInputs
+    late = () =>
+      try inputs.size.toString
+      catch { case e: KeystateException => e.code }
+  }
+
+  override def processElement(value: Long, ctx: Context, out: Collector[RawCount]): Unit = {
+    val runtime = getRuntimeContext
+    val key = ctx.getCurrentKey
+    val group = runtime.getKeyGroup(key)
+    val ofGroup = counts.getOrElse(group, Map.empty)
+    val n = ofGroup.getOrElse(key, 0L) + 1
+    counts += group -> (ofGroup + (key -> n))
+    parts :+= value
+    out.collect(RawCount(key, n, group, runtime.getIndexOfThisSubtask, parts, late()))
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    val keyed = context.getRawKeyedOperatorStateOutput
+    assert(counts.keySet.subsetOf(keyed.getKeyGroupList.toSet))
+    val out = new DataOutputStream(keyed)
+    counts.foreach { case (group, entries) =>
+      keyed.startNewKeyGroup(group)
+      out.writeInt(entries.size)
+      entries.foreach { case (key, n) =>
+        out.writeLong(key)
+        out.writeLong(n)
+      }
+    }
+    val raw = context.getRawOperatorStateOutput
+    parts.foreach { value =>
+      raw.startNewPartition()
+      new DataOutputStream(raw).writeLong(value)
+    }
+  }
+}
+
+/** Writes raw keyed streams as it is told to. */
+class RawMistakes(write: KeyedStateCheckpointOutputStream => Unit)
+    extends RichFlatMapFunction[Long, Long]
+    with CheckpointedFunction {
+  override def initializeState(context: FunctionInitializationContext): Unit = ()
+  override def flatMap(value: Long, out: Collector[Long]): Unit = ()
+  override def snapshotState(context: FunctionSnapshotContext): Unit =
+    write(context.getRawKeyedOperatorStateOutput)
 }

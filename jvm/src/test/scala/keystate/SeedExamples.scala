@@ -1,5 +1,13 @@
 package keystate
 
+import java.util
+import java.util.Collections
+import java.util.concurrent.ConcurrentLinkedQueue
+
+import scala.annotation.nowarn
+import scala.collection.convert.ImplicitConversions._
+import scala.collection.mutable.ListBuffer
+
 /** The examples of Flink's documentation, in its spelling. */
 class CountWindowAverage extends RichFlatMapFunction[(Long, Long), (Long, Long)] {
   @transient private var sum: ValueState[(Long, Long)] = _
@@ -56,4 +64,82 @@ class CountWindowFirstEntry extends RichFlatMapFunction[(Long, Long), (Long, Lon
         classOf[java.lang.Long]
       )
     )
+}
+
+class BufferingSink(threshold: Int = 0)
+    extends SinkFunction[(String, Int)]
+    with CheckpointedFunction {
+  @transient private var checkpointedState: ListState[(String, Int)] = _
+
+  private val bufferedElements = ListBuffer[(String, Int)]()
+
+  override def invoke(value: (String, Int)): Unit = {
+    bufferedElements += value
+    if (bufferedElements.size == threshold) {
+      for (element <- bufferedElements) {
+        // send it to the sink
+        BufferingSink.sent.add(element)
+      }
+      bufferedElements.clear()
+    }
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    checkpointedState.clear()
+    for (element <- bufferedElements) {
+      checkpointedState.add(element)
+    }
+  }
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val descriptor = new ListStateDescriptor[(String, Int)](
+      "buffered-elements",
+      TypeInformation.of(new TypeHint[(String, Int)]() {})
+    )
+
+    checkpointedState = context.getOperatorStateStore.getListState(descriptor)
+
+    if (context.isRestored) {
+      for (element <- checkpointedState.get()) {
+        bufferedElements += element
+      }
+    }
+  }
+}
+
+object BufferingSink {
+
+  /** What the tests' sink got. */
+  val sent = new ConcurrentLinkedQueue[(String, Int)]
+}
+
+@nowarn("cat=deprecation") // of the import by which a list of Java can be gone through
+class CounterSource extends RichParallelSourceFunction[Long] with ListCheckpointed[Long] {
+  @volatile
+  private var isRunning = true
+
+  private var offset = 0L
+
+  override def run(ctx: SourceFunction.SourceContext[Long]): Unit = {
+    val lock = ctx.getCheckpointLock
+
+    while (isRunning) {
+      // output and state update are atomic
+      lock.synchronized({
+        ctx.collect(offset)
+
+        offset += 1
+      })
+    }
+  }
+
+  override def cancel(): Unit = isRunning = false
+
+  override def restoreState(state: util.List[Long]): Unit =
+    for (s <- state) {
+      offset = s
+    }
+
+  override def snapshotState(checkpointId: Long, timestamp: Long): util.List[Long] =
+    Collections.singletonList(offset)
 }

@@ -263,6 +263,28 @@ object KeystateErrors {
     cause
   )
 
+  def pickledElement(i: Int): KeystateException = new KeystateException(
+    ErrorCode.PickleRefused,
+    s"Element $i of the function's list in the checkpoint is a pickle of a Python class, or of an " +
+      "early build, which Scala does not read. Let the function return plain data in Python " +
+      "(numbers, strings, lists, dicts, Rows) and run a micro-batch there."
+  )
+
+  def otherElement(i: Int, declared: String, cause: Throwable): KeystateException =
+    new KeystateException(
+      ErrorCode.StateChanged,
+      s"Element $i of the function's list in the checkpoint is no $declared: ${cause.getMessage}. " +
+        "Declare the type that it has.",
+      cause
+    )
+
+  def damagedElement(i: Int, cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.CorruptFile,
+    s"Element $i of the function's list in the checkpoint can't be read: ${cause.getMessage}. Go " +
+      "on from an older checkpoint.",
+    cause
+  )
+
   def unknownSchema(state: String, found: Int, newest: Int): KeystateException =
     new KeystateException(
       ErrorCode.UnknownSchema,
@@ -349,6 +371,57 @@ object KeystateErrors {
       "Start the query again: it goes on from its last batch.",
     cause
   )
+
+  def sourceFailed(source: String, cause: Throwable): KeystateException = new KeystateException(
+    ErrorCode.FunctionFailed,
+    s"The function of source $source failed: $cause",
+    cause
+  )
+
+  def stateOfSource(state: String): KeystateException = declaration(
+    s"State '$state': a source has no keyed state. Get operator state in initializeState."
+  )
+
+  def rawStateWithoutKeys(): KeystateException = declaration(
+    "Raw keyed state needs a key: use data.keyed or data.keyBy, or raw operator state."
+  )
+
+  def rawStateNotRestored(): KeystateException =
+    new KeystateException(ErrorCode.NotInCall, "Raw state can only be read in initializeState.")
+
+  def otherKeyGroup(group: Int, first: Int, last: Int): KeystateException = new KeystateException(
+    ErrorCode.RawStream,
+    s"Key group $group is not of this subtask, which has $first to $last."
+  )
+
+  def keyGroupBegunTwice(group: Int): KeystateException =
+    new KeystateException(ErrorCode.RawStream, s"The stream of key group $group was begun already.")
+
+  def noKeyGroupBegun(): KeystateException =
+    new KeystateException(ErrorCode.RawStream, "Call startNewKeyGroup before write.")
+
+  def keyGroupWithoutKeys(): KeystateException = declaration(
+    "A key group needs a key: use data.keyed or data.keyBy."
+  )
+
+  def keyGroupOfSource(): KeystateException = declaration("A source has no keys.")
+
+  def metricsOfSource(): KeystateException = declaration("A source has no metrics of its own.")
+
+  def noMetricsPlanned(): KeystateException = declaration(
+    "There were no metrics when the query was planned. Get them in open, unconditionally."
+  )
+
+  def otherMetric(name: String, kind: String): KeystateException =
+    declaration(s"Metric '$name' is a $kind already.")
+
+  def damagedSourceHeader(batch: Long, cause: Throwable): KeystateException =
+    new KeystateException(
+      ErrorCode.CorruptFile,
+      s"The header of the source's file of batch $batch can't be understood: $cause. Restore the " +
+        "file, or start with a new checkpoint.",
+      cause
+    )
 
   def noCheckpoint(location: String): KeystateException = new KeystateException(
     ErrorCode.NoCheckpoint,

@@ -11,6 +11,7 @@ import keystate.{
   ReducingStateDescriptor,
   RichFunction,
   RuntimeContext,
+  SinkFunction,
   TypeInformation,
   ValueState,
   ValueStateDescriptor
@@ -45,6 +46,20 @@ private[keystate] final class FilterAdapter[T](function: FilterFunction[T])
     extends Adapter[T, T](function) {
   override def processElement(value: T, ctx: Context, out: Collector[T]): Unit =
     if (function.filter(value)) out.collect(value)
+}
+
+/** Emits nothing. */
+private[keystate] final class SinkAdapter[T](function: SinkFunction[T])
+    extends Adapter[T, Boolean](function) {
+  override def processElement(value: T, ctx: Context, out: Collector[Boolean]): Unit =
+    function.invoke(
+      value,
+      new SinkFunction.Context {
+        override def currentProcessingTime(): Long = ctx.timerService().currentProcessingTime()
+        override def currentWatermark(): Long = ctx.timerService().currentWatermark()
+        override def timestamp(): java.lang.Long = ctx.timestamp()
+      }
+    )
 }
 
 /** Keeps the result so far in a state named `_reduce`. */

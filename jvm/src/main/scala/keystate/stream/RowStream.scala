@@ -1,6 +1,7 @@
 package keystate.stream
 
 import org.apache.spark.sql.{Column, Dataset}
+import org.apache.spark.sql.streaming.DataStreamWriter
 
 import keystate.{
   Collector,
@@ -10,8 +11,10 @@ import keystate.{
   OutputTag,
   ProcessFunction,
   RichFunction,
+  SinkFunction,
   TypeInformation
 }
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.{
   KeyBy,
   KeyedData,
@@ -66,6 +69,24 @@ abstract class RowStream[T] private[keystate] (
   /** The elements for which the function is true. */
   def filter(function: FilterFunction[T]): Dataset[T] =
     applied(new FilterAdapter(function))(inputType)
+
+  /** Ends in a sink, which can be a [[keystate.CheckpointedFunction]] or
+    * [[keystate.ListCheckpointed]] too. What is returned is to be started: it needs a
+    * `checkpointLocation`, and may be given a trigger. A batch Dataset has no sink
+    * (`KEYSTATE_DECLARATION`): use its `write`.
+    */
+  def addSink(function: SinkFunction[T]): DataStreamWriter[_] = {
+    if (!data.isStreaming)
+      throw KeystateErrors.declaration(
+        "addSink needs a stream; write a batch Dataset with data.write."
+      )
+    applied(new SinkAdapter(function)).writeStream.format("noop").outputMode("append")
+  }
+
+  /** Ends in a function without state that takes each element. */
+  def addSink(function: T => Unit): DataStreamWriter[_] = addSink(new SinkFunction[T] {
+    override def invoke(value: T): Unit = function(value)
+  })
 
   private[keystate] def inputType: TypeInformation[T] = TypeInformation.of(data.encoder)
 

@@ -13,6 +13,7 @@ import keystate.{
   ListStateDescriptor,
   MapState,
   MapStateDescriptor,
+  MetricGroup,
   OutputTag,
   ProcessContext,
   ReducingState,
@@ -143,4 +144,6 @@ private[windows] final class FunctionStates(
   override def getNumberOfParallelSubtasks: Int = runtime.getNumberOfParallelSubtasks
   override def getMaxNumberOfParallelSubtasks: Int = runtime.getMaxNumberOfParallelSubtasks
   override def getAttemptNumber: Int = runtime.getAttemptNumber
+  override def getKeyGroup(key: Any): Int = runtime.getKeyGroup(key)
+  override def getMetricGroup: MetricGroup = runtime.getMetricGroup
 }

@@ -2,6 +2,7 @@ package keystate.windows
 
 import keystate.{
   Collector,
+  Counter,
   KeyedProcessFunction,
   OutputTag,
   ProcessContext,
@@ -37,6 +38,7 @@ private[keystate] abstract class WindowsFunction private[windows] (
     if (byEventTime) TimeDomain.EVENT_TIME else TimeDomain.PROCESSING_TIME
   @transient protected var at: CurrentWindow = _
   @transient private var context: FunctionContext = _
+  @transient private var dropped: Counter = _
 
   /** Whether the function has asked for states of windows. */
   @transient protected var hasWindowStates: Boolean = _
@@ -45,6 +47,7 @@ private[keystate] abstract class WindowsFunction private[windows] (
 
   override def open(runtime: RuntimeContext): Unit = {
     at = new CurrentWindow
+    dropped = runtime.getMetricGroup.counter("numLateRecordsDropped")
     val states =
       new FunctionStates(runtime, at, assigner.isInstanceOf[MergingWindowAssigner[_, _]])
     context = new FunctionContext(at, states)
@@ -93,7 +96,7 @@ private[keystate] abstract class WindowsFunction private[windows] (
   /** Emits an element that is too late. */
   protected def emitLate(element: Any, ctx: Context): Unit = lateOutput match {
     case Some(tag) => ctx.output(tag, element)
-    case None => late(ctx).dropped()
+    case None => dropped.inc()
   }
 
   /** The element for a function that may change it: what others see of it stays as it is. */

@@ -39,7 +39,7 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
-import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
+import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
 
@@ -154,7 +154,8 @@ object PythonBridge {
   ): DataFrame = {
     val rows = DataType.fromJson(schema).asInstanceOf[StructType]
     val limits = AvailableNowLimits(availableNowRows, availableNowMillis)
-    StatefulSource(name, rows, reader, limits).toDF(session.asInstanceOf[ClassicSparkSession])
+    val function = new PythonSource(name, rows, reader)
+    StatefulSource(name, rows, function, limits).toDF(session.asInstanceOf[ClassicSparkSession])
   }
 
   /** Changes a stopped query's number of partitions. Returns the number before. */

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.encoding
 
 import scala.reflect.ClassTag
-import scala.reflect.runtime.universe.TypeTag
+import scala.reflect.runtime.universe.{runtimeMirror, TypeTag}
 
 import org.apache.spark.sql.Encoder
 import org.apache.spark.sql.catalyst.{JavaTypeInference, ScalaReflection}
@@ -14,6 +14,15 @@ object Encodings {
   def ofTag[T: TypeTag]: Encoder[T] = ScalaReflection.encoderFor[T]
 
   def ofClass[T](cls: Class[T]): Encoder[T] = JavaTypeInference.encoderFor(cls)
+
+  /** The encoder of what a class gives a generic class or trait that it extends: of T, if `base` is a
+    * `Base[T]`. Scala's own reflection tells it, for of a primitive T Java has only Object.
+    */
+  def ofArgument(cls: Class[_], base: Class[_]): Encoder[_] = {
+    val mirror = runtimeMirror(cls.getClassLoader)
+    val extended = mirror.classSymbol(cls).toType.baseType(mirror.classSymbol(base))
+    ScalaReflection.encoderFor(extended.typeArgs.head)
+  }
 
   /** The encoder of a case class whose fields are of these types; all of them may be null. Relies on
     * Spark's encoder of a class, which takes the types of fields from the encoders that it is given.

@@ -6,8 +6,9 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-import keystate.{CheckpointListener, CheckpointedFunction, RichFunction}
+import keystate.{CheckpointListener, CheckpointedFunction, ListCheckpointed, RichFunction}
 import keystate.errors.{KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SubtaskStateSpec, TimeMode}
 
 /** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
@@ -32,12 +33,18 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
 
   /** Whether it takes part in checkpoints. */
   val checkpointed: Boolean = calls.user match {
-    case _: CheckpointedFunction | _: CheckpointListener => true
+    case _: CheckpointedFunction | _: ListCheckpointed[_] | _: CheckpointListener => true
     case _ => false
   }
 
-  /** The keyed states, and the lists of operator state. */
-  val (states: Seq[DeclaredState], operatorStates: Seq[DeclaredList]) = discover()
+  /** Whether it can write raw state. */
+  private def hasRawState = calls.user.isInstanceOf[CheckpointedFunction]
+
+  private val discovered = discover()
+
+  /** The keyed states. */
+  def states: Seq[DeclaredState] = discovered.states
+  def operatorState: DeclaredOperatorState = discovered.operatorState
 
   /** The operator of this function. Throws if its states don't fit together or its settings are
     * wrong.
@@ -58,7 +65,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       throw KeystateErrors.declaration(s"The time mode must be one of $known, not $timeMode.")
     }
     val keyed = states.map(_.spec)
-    val lists = operatorStates.map(_.state.spec)
+    val lists = operatorState.lists.map(_.state.spec)
     if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
     val names = (keyed ++ lists ++ broadcast).map(_.name)
     names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
@@ -70,38 +77,35 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       calls.hasTimers,
       keyed,
       broadcast = broadcast,
-      subtaskState = Option.when(checkpointed)(SubtaskStateSpec(lists)),
-      // Of dropped rows: other metrics a function has only in Python.
-      metrics = takesLateRows,
+      subtaskState =
+        Option.when(checkpointed)(SubtaskStateSpec(lists, hasRawState && keys.nonEmpty)),
+      metrics = discovered.metrics,
       takesLateRows = takesLateRows
     )
   }
 
-  /** The states that a copy of the function asks for when it is opened. */
-  private def discover(): (Seq[DeclaredState], Seq[DeclaredList]) = {
+  /** What a copy of the function asks for when it is opened. */
+  private def discover(): Discovered = {
     val context = new DiscoveryContext(name)
-    val operatorStates = new OperatorStateDiscovery(context)
-    val calls = FunctionCalls(JvmFunction.deserialize(serialized))
+    val calls = FunctionCalls(JvmFunction.deserialize(serialized).asInstanceOf[RichFunction])
     val copy = calls.function
     copy.setRuntimeContext(context)
-    try {
-      calls.user match {
-        case own: CheckpointedFunction =>
-          onDriver("initializeState")(own.initializeState(operatorStates))
-        case _ =>
+    val operatorState =
+      try {
+        val found = onDriver("initializeState")(DeclaredOperatorState.of(calls.user, context))
+        onDriver("open")(copy.open(context))
+        found
+      } catch {
+        case e: Throwable =>
+          try copy.close()
+          catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
+          throw e
       }
-      onDriver("open")(copy.open(context))
-    } catch {
-      case e: Throwable =>
-        try copy.close()
-        catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
-        throw e
-    }
     onDriver("close")(copy.close())
-    (context.found.toSeq, operatorStates.found.toSeq)
+    Discovered(context.found.toSeq, operatorState, context.hasMetrics)
   }
 
-  private def onDriver(method: String)(call: => Unit): Unit =
+  private def onDriver[T](method: String)(call: => T): T =
     try call
     catch {
       case e: KeystateException => throw e
@@ -109,3 +113,14 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
         throw KeystateErrors.declaration(s"The function's $method failed on the driver: $e", e)
     }
 }
+
+/** What a function asked for on the driver.
+  *
+  * @param metrics
+  *   whether it has metrics of its own
+  */
+private final case class Discovered(
+    states: Seq[DeclaredState],
+    operatorState: DeclaredOperatorState,
+    metrics: Boolean
+)

@@ -136,7 +136,4 @@ trait LateRowsContext {
 
   /** The element at hand as an object of its own: a function may change what it is given. */
   def elementAnew: Any
-
-  /** Counts an element that was dropped as too late, in the metric `numLateRecordsDropped`. */
-  def dropped(): Unit
 }

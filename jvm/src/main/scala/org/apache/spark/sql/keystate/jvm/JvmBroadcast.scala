@@ -18,6 +18,7 @@ import keystate.{
 }
 import keystate.backend.StoredKeys
 import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.operator.EventTimeReader
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 

@@ -4,6 +4,7 @@ import keystate.{BroadcastState, MapEntry}
 import keystate.backend.Entry
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, MapKeyCodec}
 
 /** A broadcast state of a JVM function. It reads and writes its entries directly.

@@ -11,6 +11,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.RichFunction
+import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
 import org.apache.spark.sql.keystate.operator.{
   FunctionRun,
   FunctionRunner,
@@ -29,8 +30,8 @@ import org.apache.spark.sql.keystate.state.Timer
   *   for each input, bound to the columns that the function sees of it
   * @param key
   *   bound to the key columns
-  * @param operatorStates
-  *   the lists of its operator state
+  * @param operatorState
+  *   its operator state
   * @param broadcast
   *   None if it takes no broadcast elements
   * @param late
@@ -42,7 +43,7 @@ private[keystate] final class JvmFunction(
     val key: ExpressionEncoder[Any],
     val outputs: Outputs,
     val states: Seq[DeclaredState],
-    val operatorStates: Seq[DeclaredList],
+    val operatorState: DeclaredOperatorState,
     val broadcast: Option[DeclaredBroadcast],
     val late: Seq[Option[String]]
 ) extends OperatorFunction
@@ -80,23 +81,25 @@ private[keystate] final class JvmFunction(
     key,
     outputs.copy(side = side),
     states,
-    operatorStates,
+    operatorState,
     broadcast,
     late
   )
 
-  def newInstance(): FunctionCalls = FunctionCalls(JvmFunction.deserialize(function))
+  def newInstance(): FunctionCalls = FunctionCalls(
+    JvmFunction.deserialize(function).asInstanceOf[RichFunction]
+  )
 }
 
 private[keystate] object JvmFunction {
-  def serialize(function: RichFunction): Array[Byte] = {
+  def serialize(function: AnyRef): Array[Byte] = {
     val buffer = SparkEnv.get.closureSerializer.newInstance().serialize(function)
     val bytes = new Array[Byte](buffer.remaining)
     buffer.get(bytes)
     bytes
   }
 
-  def deserialize(function: Array[Byte]): RichFunction =
+  def deserialize(function: Array[Byte]): AnyRef =
     SparkEnv.get.closureSerializer
       .newInstance()
       .deserialize(ByteBuffer.wrap(function), Utils.getContextOrSparkClassLoader)

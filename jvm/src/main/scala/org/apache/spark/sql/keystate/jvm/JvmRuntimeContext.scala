@@ -3,6 +3,12 @@ package org.apache.spark.sql.keystate.jvm
 import scala.annotation.nowarn
 import scala.collection.mutable
 
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Cast}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+
 import keystate.{
   AggregateFunction,
   AggregatingState,
@@ -14,6 +20,7 @@ import keystate.{
   ListStateDescriptor,
   MapState,
   MapStateDescriptor,
+  MetricGroup,
   ReduceFunction,
   ReducingState,
   ReducingStateDescriptor,
@@ -28,7 +35,8 @@ import keystate.{
 }
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
-import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.operator.{BatchInfo, KeyReader, OperatorTaskContext}
 import org.apache.spark.sql.keystate.spec.StateKind
 
 /** Gives a JVM function its states. */
@@ -144,6 +152,16 @@ private[keystate] final class DiscoveryContext(name: Option[String])
     extends JvmRuntimeContext(new CurrentKey) {
   val found = mutable.ArrayBuffer.empty[DeclaredState]
 
+  /** Whether it asked for its metrics. */
+  var hasMetrics = false
+
+  private val metrics = new JvmMetrics
+
+  override def getMetricGroup: MetricGroup = {
+    hasMetrics = true
+    metrics.group
+  }
+
   override protected def declared(
       name: String,
       declare: => DeclaredState
@@ -157,14 +175,55 @@ private[keystate] final class DiscoveryContext(name: Option[String])
   override def getNumberOfParallelSubtasks: Int = 1
   override def getMaxNumberOfParallelSubtasks: Int = 1
   override def getAttemptNumber: Int = 0
+  override def getKeyGroup(key: Any): Int = 0
+}
+
+/** Computes the groups of keys.
+  *
+  * @param key
+  *   the encoder of keys
+  * @param columns
+  *   the key columns
+  */
+private final class KeyGroupOf(
+    key: ExpressionEncoder[Any],
+    columns: Seq[Attribute],
+    batch: BatchInfo
+) {
+  if (columns.isEmpty) throw KeystateErrors.keyGroupWithoutKeys()
+  private val toRow = key.createSerializer()
+  private val isRow = key.clsTag.runtimeClass == classOf[Row]
+
+  // A key's object may be of a wider type than its column, by which the group goes.
+  private val reader = {
+    val fields = DataTypeUtils.toAttributes(key.schema)
+    val keys = fields.zip(columns).map { case (field, column) =>
+      NormalizeFloatingNumbers.normalize(Cast(field, column.dataType))
+    }
+    new KeyReader(keys, fields, batch.maxParallelism)
+  }
+
+  def of(key: Any): Int = reader.group(toRow(key match {
+    case row: Row => row
+    case value if isRow => Row(value)
+    case other => other
+  }))
 }
 
 /** The context of a function in a task. */
 private[keystate] final class TaskRuntimeContext(
     states: Seq[DeclaredState],
     cursor: CurrentKey,
+    key: ExpressionEncoder[Any],
     context: () => OperatorTaskContext
 ) extends JvmRuntimeContext(cursor) {
+
+  /** The metrics of the instance. */
+  val metrics = new JvmMetrics
+
+  override def getMetricGroup: MetricGroup =
+    if (context().spec.metrics) metrics.group else throw KeystateErrors.noMetricsPlanned()
+
   override protected def declared(
       name: String,
       declare: => DeclaredState
@@ -178,6 +237,9 @@ private[keystate] final class TaskRuntimeContext(
   override def getNumberOfParallelSubtasks: Int = context().batch.parallelism
   override def getMaxNumberOfParallelSubtasks: Int = context().batch.maxParallelism
   override def getAttemptNumber: Int = context().task.attemptNumber()
+
+  private lazy val groups = new KeyGroupOf(key, context().columns.grouping, context().batch)
+  override def getKeyGroup(key: Any): Int = groups.of(key)
 }
 
 private object TaskRuntimeContext {

@@ -21,7 +21,6 @@ import keystate.{
 }
 import keystate.errors.{KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.encoding.PlainValues
-import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
@@ -42,7 +41,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private var input = 0 // the index of its input
   private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
-  private var lateDropped = 0L // in this task
 
   private val element = new Element
   cursor.eventTime = () => element.eventTime
@@ -58,11 +56,11 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private val calls = function.newInstance()
   private val user = calls.function
-  private val runtime = new TaskRuntimeContext(function.states, cursor, () => context)
+  private val runtime = new TaskRuntimeContext(function.states, cursor, function.key, () => context)
   user.setRuntimeContext(runtime)
 
   private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {
-    new JvmOperatorState(calls.user, function.operatorStates, runtime, opening)
+    new JvmOperatorState(calls.user, function.operatorState, runtime, opening)
   }
   guard("initializeState")(operatorState.foreach(_.initialize()))
   guard("open")(user.open(runtime))
@@ -87,7 +85,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     this.context = context
     cursor.enter(context)
     row = null
-    lateDropped = 0
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     val live = Option.when(context.batch.realTime) {
       val timers = context.timers.map(new LiveTimers(_, due, context.lease))
@@ -154,8 +151,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       ended = true
       live.foreach(rows => context.addMetrics(rows.metrics))
       guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
-      if (lateDropped > 0)
-        context.addMetrics(MetricValues(sums = Map("numLateRecordsDropped" -> lateDropped)))
+      if (runtime.metrics.nonEmpty)
+        guard("metrics")(context.addMetrics(runtime.metrics.report()))
     }
 
     override def next(): InternalRow = {
@@ -274,8 +271,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
 
     override def elementAnew: Any = if (plainInput(input)) value else toInput(input)(row)
-
-    override def dropped(): Unit = lateDropped += 1
 
     override def registerEventTimeTimer(time: Long): Unit = {
       if (context.timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)

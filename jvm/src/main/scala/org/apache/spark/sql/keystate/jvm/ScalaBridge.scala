@@ -7,13 +7,14 @@ import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.internal.StaticSQLConf
 
 import keystate.{RichFunction, TypeInformation}
-import keystate.errors.KeystateErrors
+import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.store.RealTimeSession
@@ -66,7 +67,7 @@ object ScalaBridge {
         keyEncoder(keyType.getOrElse(TypeInformation.row), keys, first.analyzer),
         outputs,
         declared.states,
-        declared.operatorStates,
+        declared.operatorState,
         broadcast,
         taken.map(_.late)
       ),
@@ -94,7 +95,7 @@ object ScalaBridge {
   /** A Dataset as an operator reads it, in a session that was checked and prepared for one. */
   private def prepared[T](data: KeyedData[T]): Rows = {
     val df = classic(data.data)
-    checkExtension(df)
+    checkExtension(df.sparkSession)
     RealTimeSession.prepare(df.sparkSession)
     val input = data.by match {
       case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns, data.order)
@@ -112,9 +113,11 @@ object ScalaBridge {
 
   private[jvm] def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {
     case classic: ClassicDataset[T] => classic
-    case _ =>
-      throw KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
+    case _ => throw notClassic()
   }
+
+  private[jvm] def notClassic(): KeystateException =
+    KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
 
   private def declare(inputs: BroadcastData, rows: Rows): DeclaredBroadcast = {
     if (inputs.descriptors.isEmpty)
@@ -144,9 +147,9 @@ object ScalaBridge {
     )
   }
 
-  private def checkExtension(df: ClassicDataset[_]): Unit = {
+  private[jvm] def checkExtension(session: ClassicSparkSession): Unit = {
     val extension = Settings.ExtensionClass
-    val loaded = df.sparkSession.sessionState.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS)
+    val loaded = session.sessionState.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS)
     if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)
   }
 

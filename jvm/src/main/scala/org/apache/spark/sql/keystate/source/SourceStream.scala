@@ -1,14 +1,10 @@
 package org.apache.spark.sql.keystate.source
 
-import java.io.IOException
-import java.nio.channels.ClosedChannelException
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
-import net.razorvine.pickle.Unpickler
 import org.apache.hadoop.fs.Path
 import org.json4s._
-import org.json4s.jackson.JsonMethods.{compact, parse, parseOpt, render}
+import org.json4s.jackson.JsonMethods.{compact, parseOpt, render}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
@@ -20,25 +16,19 @@ import org.apache.spark.sql.connector.read.streaming.{
   SupportsTriggerAvailableNow
 }
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset
-import org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner
 import org.apache.spark.util.SerializableConfiguration
 
 import keystate.checkpoint.{SegmentName, SourceSegments}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
-import org.apache.spark.sql.keystate.shim.SourceShim
 
-/** A stateful source in a query. From the first micro-batch on, its function runs in a Python
-  * process next to the driver. `latestOffset` takes what was collected since the last call, and
-  * writes it to the source's log together with the state after it. Tasks read the log.
+/** A stateful source in a query. From the first micro-batch on, its function runs next to the driver.
+  * `latestOffset` takes what was collected since the last call, and writes it to the source's log
+  * together with the state after it. Tasks read the log.
   *
   * An offset is the name of a file in the log: a batch number and an id. The id is there because
   * another driver on the checkpoint may write that batch too. A file that no offset names is not
   * read: the function does that batch again, from the state before it.
-  *
-  * Relies on `PythonStreamingSourceRunner`, which starts the process and calls the methods of a
-  * `DataSourceStreamReader` in it. Here their arguments and results carry more than offsets; see
-  * `keystate/_worker/sources/process.py`.
   */
 private[keystate] final class SourceStream(source: StatefulSource, location: String)
     extends MicroBatchStream
@@ -50,7 +40,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   private val conf = session.sessionState.newHadoopConf()
   private val sharedConf = session.sparkContext.broadcast(new SerializableConfiguration(conf))
   private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
-  private var runner: Option[PythonStreamingSourceRunner] = None
+  private var run: Option[SourceRun] = None
 
   /** What Spark committed last in this run. None before the first commit. */
   private var committed: Option[SegmentName] = None
@@ -75,7 +65,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
 
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     val from = segment(start)
-    if (runner.isEmpty) begin(from)
+    if (run.isEmpty) begin(from)
     if (from == newest) collect()
     offset(newest)
   }
@@ -83,41 +73,27 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   /** Writes what the function has collected as a new batch, if it has collected anything. */
   private def collect(): Unit =
     if (!availableNow.exists(_.isSpent)) {
-      var answer = ask(JObject())
-      while (answer.rows == 0 && !answer.waiting && availableNow.exists(!_.isSpent))
-        answer = ask(JObject())
-      if (answer.rows > 0) {
+      var collected = run.get.await()
+      while (collected.rows == 0 && !collected.waiting && availableNow.exists(!_.isSpent))
+        collected = run.get.await()
+      if (collected.rows > 0) {
         newest = write(newest.batch + 1)
-        availableNow.foreach(_.took(answer.rows))
+        availableNow.foreach(_.took(collected.rows))
       }
     }
 
   private def begin(from: SegmentName): Unit = {
-    val restored =
-      if (from == Beginning) JNull else JString(new String(segments.read(from).header, UTF_8))
     newest = from
-    val started = new PythonStreamingSourceRunner(source.reader, source.rows)
-    runner = Some(started)
-    started.init()
-    val _ = ask(JObject("begin" -> JInt(from.batch), "restored" -> restored))
-  }
-
-  private def ask(request: JObject): Answer = {
-    val answer = parse(calling(SourceShim.ask(_, compact(render(request)))))
-    (answer \ "rows", answer \ "waiting") match {
-      case (JInt(rows), JBool(waiting)) => Answer(rows.toLong, waiting)
-      case _ => throw new IllegalStateException(s"Source ${source.name} answered $answer")
-    }
+    val header = Option.when(from != Beginning)(segments.read(from).header)
+    val started = source.function.create()
+    run = Some(started)
+    started.begin(from.batch, header)
   }
 
   private def write(number: Long): SegmentName = {
     val name = SegmentName(number, Some(UUID.randomUUID.toString))
-    val next = compact(render(JObject("batch" -> JInt(number))))
-    val unpickler = new Unpickler
-    val parts = calling(_.partitions("{}", next))._1.toSeq.map { pickled =>
-      unpickler.loads(pickled).asInstanceOf[Array[Byte]]
-    }
-    segments.write(name, parts.head, parts.tail)
+    val cut = run.get.cut(number)
+    segments.write(name, cut.header, cut.chunks)
     name
   }
 
@@ -146,19 +122,11 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     val before = committed.fold(segments.list().filter(_.batch <= last.batch))(Seq(_))
     before.filterNot(_ == last).foreach(segments.delete)
     committed = Some(last)
-    if (runner.nonEmpty) calling(_.commit(end.json))
+    run.foreach(_.committed(last.batch))
   }
 
-  private def calling[T](call: PythonStreamingSourceRunner => T): T =
-    try call(runner.get)
-    catch {
-      // When the query is stopped, this thread is interrupted, and so the channel is closed.
-      case e: ClosedChannelException => throw e
-      case e: IOException => throw KeystateErrors.sourceDied(source.name, e)
-    }
-
   override def stop(): Unit = {
-    runner.foreach(_.stop())
+    run.foreach(_.stop())
     sharedConf.destroy()
   }
 
@@ -190,11 +158,6 @@ private[keystate] object SourceStream {
       }
     }
 }
-
-/** What the function's process has: the number of rows for the next batch, and whether it is
-  * waiting because every subtask has ended or is idle.
-  */
-private final case class Answer(rows: Long, waiting: Boolean)
 
 private final class Budget(limits: AvailableNowLimits) {
   private lazy val deadline = System.nanoTime() + limits.millis * 1000000L

@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate.source
 
 import java.util.{EnumSet, Set => JSet}
 
-import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
@@ -13,17 +12,13 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A stateful source written in Python, as a table to stream from. Spark's own table for Python
-  * data sources is not used, because it does not pass on the checkpoint's place, which is needed
-  * for the log.
-  *
-  * @param reader
-  *   a pickled `pyspark.sql.datasource.DataSource`
+/** A stateful source, as a table to stream from. Spark's own table for Python data sources is not
+  * used, because it does not pass on the checkpoint's place, which is needed for the log.
   */
 private[keystate] final case class StatefulSource(
     name: String,
     rows: StructType,
-    reader: PickledFunction,
+    function: SourceFactory,
     limits: AvailableNowLimits
 ) extends Table
     with SupportsRead

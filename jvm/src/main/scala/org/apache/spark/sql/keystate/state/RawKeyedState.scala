@@ -18,6 +18,9 @@ private[keystate] final class RawKeyedState(
 ) {
   import RawKeyedState._
 
+  /** The key groups of the subtask. */
+  def keyGroups: Range = groups.first to groups.last
+
   /** The first stream of this group or a later one, with its group. None if there is none. */
   def next(from: Int): Option[(Int, Array[Byte])] =
     (math.max(from, groups.first) to groups.last).iterator

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.jvm
+package org.apache.spark.sql.keystate.jvm.state
 
 import scala.annotation.nowarn
 import scala.util.control.NonFatal

@@ -1,0 +1,282 @@
+package org.apache.spark.sql.keystate.encoding
+
+import java.io.{ByteArrayOutputStream, DataOutputStream}
+import java.math.{BigDecimal => JBigDecimal, BigInteger}
+import java.nio.{BufferUnderflowException, ByteBuffer}
+import java.nio.charset.StandardCharsets.UTF_8
+import java.time.{Duration, LocalDate, LocalDateTime, LocalTime, ZoneId, ZoneOffset}
+import java.util.UUID
+
+/** Plain data as bytes: what elements of a `ListCheckpointed` function are stored as, in Python and
+  * here. docs/file-format.md lists the tags. Values are null, Boolean, BigInteger, Double, String,
+  * bytes, java.math.BigDecimal, LocalDate, LocalTime, Duration, UUID, and the classes below.
+  *
+  * Whoever can write into a checkpoint chooses these bytes. So nothing is made of them but these
+  * values, and each length is compared with what is there.
+  */
+private[keystate] object PlainData {
+
+  /** A list, or whatever else Python has of values one after the other.
+    *
+    * @param isTuple
+    *   whether it is written as a tuple, or as a list
+    */
+  final case class Items(values: Seq[Any], isTuple: Boolean = false)
+
+  /** Keys and their values. */
+  final case class Pairs(entries: Seq[(Any, Any)])
+
+  /** Values with names: Python's Row. */
+  final case class Named(names: Seq[String], values: Seq[Any])
+
+  /** A date with a time; None for the zone if Python has it without one. */
+  final case class Moment(local: LocalDateTime, zone: Option[ZoneId])
+
+  /** Bytes that are not plain data; the message says why. */
+  final class Unreadable(message: String) extends Exception(message)
+
+  /** The bytes are a pickle. */
+  final class Pickled extends Exception
+
+  private val Format: Byte = 1
+  private val Pickle: Byte = 0x80.toByte
+  private val Depth = 100
+  private val MostDigits = 1000
+
+  // The proleptic Gregorian day before 1 January of the year 1 is day 0 in Python.
+  private val DayZero = LocalDate.of(1, 1, 1).minusDays(1).toEpochDay
+
+  def encode(value: Any): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream
+    bytes.write(Format.toInt)
+    new Writer(new DataOutputStream(bytes)).write(value)
+    bytes.toByteArray
+  }
+
+  /** Throws [[Pickled]] or [[Unreadable]] if the bytes are something else. */
+  def decode(bytes: Array[Byte]): Any = {
+    val in = ByteBuffer.wrap(bytes)
+    try {
+      in.get() match {
+        case Format =>
+        case Pickle => throw new Pickled
+        case other => throw new Unreadable(s"it begins with the byte $other")
+      }
+      val value = new Reader(in).read(Depth)
+      if (in.hasRemaining) throw new Unreadable("there is more than one value")
+      value
+    } catch {
+      case _: BufferUnderflowException => throw new Unreadable("it ends too early")
+      case e @ (_: ArithmeticException | _: java.time.DateTimeException | _: NumberFormatException |
+          _: java.nio.charset.CharacterCodingException) =>
+        throw new Unreadable(e.toString)
+    }
+  }
+
+  private final class Writer(out: DataOutputStream) {
+    def write(value: Any): Unit = value match {
+      case null => out.write('N')
+      case true => out.write('T')
+      case false => out.write('F')
+      case int: BigInteger => sized('i', int.toByteArray.reverse)
+      case double: Double =>
+        out.write('d')
+        out.writeDouble(double)
+      case text: String => sized('s', text.getBytes(UTF_8))
+      case bytes: Array[Byte] => sized('b', bytes)
+      case decimal: JBigDecimal => sized('D', decimal.toString.getBytes(UTF_8))
+      case date: LocalDate =>
+        out.write('1')
+        out.writeInt(Math.toIntExact(date.toEpochDay - DayZero))
+      case Moment(local, zone) =>
+        out.write('2')
+        out.writeShort(local.getYear)
+        out.write(local.getMonthValue)
+        out.write(local.getDayOfMonth)
+        clock(local.toLocalTime)
+        zone.fold(write(null))(of => offset(of.asInstanceOf[ZoneOffset]))
+      case time: LocalTime =>
+        out.write('3')
+        clock(time)
+        write(null)
+      case duration: Duration =>
+        out.write('4')
+        val days = Math.floorDiv(duration.getSeconds, SecondsOfDay)
+        out.writeInt(Math.toIntExact(days))
+        out.writeInt(Math.floorMod(duration.getSeconds, SecondsOfDay).toInt)
+        out.writeInt(duration.getNano / 1000)
+      case Items(values, isTuple) => all(if (isTuple) 't' else 'l', values)
+      case Pairs(entries) =>
+        out.write('m')
+        out.writeInt(entries.size)
+        entries.foreach { case (key, of) =>
+          write(key)
+          write(of)
+        }
+      case Named(names, values) =>
+        all('R', values)
+        all('t', names)
+      case other => throw new IllegalArgumentException(s"${other.getClass} is not plain data")
+    }
+
+    private def all(tag: Char, values: Seq[Any]): Unit = {
+      out.write(tag.toInt)
+      out.writeInt(values.size)
+      values.foreach(write)
+    }
+
+    private def sized(tag: Char, bytes: Array[Byte]): Unit = {
+      out.write(tag.toInt)
+      var left = bytes.length
+      while (left > 0x7f) {
+        out.write(left & 0x7f | 0x80)
+        left >>= 7
+      }
+      out.write(left)
+      out.write(bytes)
+    }
+
+    private def clock(time: LocalTime): Unit = {
+      out.write(time.getHour)
+      out.write(time.getMinute)
+      out.write(time.getSecond)
+      out.writeInt(time.getNano / 1000)
+      out.write(0) // of two equal times in autumn the first
+    }
+
+    private def offset(zone: ZoneOffset): Unit = {
+      out.write('5')
+      write(Duration.ofSeconds(zone.getTotalSeconds.toLong))
+      write(null)
+    }
+  }
+
+  private final val SecondsOfDay = 24 * 60 * 60L
+
+  private final class Reader(in: ByteBuffer) {
+    def read(depth: Int): Any = {
+      if (depth == 0) throw new Unreadable(s"it is nested more than $Depth deep")
+      val inner = depth - 1
+      in.get().toChar match {
+        case 'N' => null
+        case 'T' => true
+        case 'F' => false
+        case 'i' => int()
+        case 'd' => in.getDouble()
+        case 's' => text()
+        case 'b' | 'B' => bytes()
+        case 'l' | 'e' | 'z' => Items(all(inner))
+        case 't' => Items(all(inner), isTuple = true)
+        case 'q' =>
+          val values = all(inner)
+          in.getLong() // its greatest length
+          Items(values)
+        case 'm' | 'o' | 'n' => pairs(inner)
+        case 'f' =>
+          val found = pairs(inner)
+          skipClass()
+          found
+        case 'R' => named(inner)
+        case 'D' =>
+          val digits = text()
+          // Java takes the square of their number.
+          if (digits.length > MostDigits)
+            throw new Unreadable("a Decimal is longer than any type's")
+          new JBigDecimal(digits)
+        case 'u' => new UUID(in.getLong(), in.getLong())
+        case '1' => LocalDate.ofEpochDay(in.getInt() + DayZero)
+        case '2' =>
+          val date = LocalDate.of(in.getShort().toInt, in.get().toInt, in.get().toInt)
+          Moment(LocalDateTime.of(date, clock()), zone(inner))
+        case '3' =>
+          val time = clock()
+          if (zone(inner).nonEmpty) throw new Unreadable("Scala has no type for a time with a zone")
+          time
+        case '4' => duration()
+        case 'c' => throw new Unreadable("Scala has no type for a complex number")
+        case 'r' => throw new Unreadable("Scala has no type for a Fraction")
+        case 'a' | 'g' => throw new Unreadable("Scala has no type for what NumPy has made")
+        case 'k' => throw new Unreadable("Scala has no type for a class of Python")
+        case other => throw new Unreadable(s"there is no type '$other'")
+      }
+    }
+
+    private def size(): Int = {
+      var n = 0L
+      var shift = 0
+      var byte = 0x80
+      while (byte >= 0x80) {
+        if (shift > 56) throw new Unreadable("it has a length without end")
+        byte = in.get() & 0xff
+        n |= (byte & 0x7fL) << shift
+        shift += 7
+      }
+      if (n > in.remaining) throw new BufferUnderflowException
+      n.toInt
+    }
+
+    private def bytes(): Array[Byte] = {
+      val taken = new Array[Byte](size())
+      in.get(taken)
+      taken
+    }
+
+    private def text(): String =
+      UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes())).toString
+
+    private def int(): BigInteger = bytes() match {
+      case Array() => BigInteger.ZERO
+      case little => new BigInteger(little.reverse)
+    }
+
+    private def count(): Int = {
+      val n = in.getInt()
+      if (n < 0 || n > in.remaining) throw new Unreadable(s"it is too short for $n values")
+      n
+    }
+
+    private def all(depth: Int): Seq[Any] = Vector.fill(count())(read(depth))
+
+    private def pairs(depth: Int): Pairs = Pairs(Vector.fill(count())((read(depth), read(depth))))
+
+    private def named(depth: Int): Named = {
+      val values = all(depth)
+      read(depth) match {
+        case Items(names, true) if names.forall(_.isInstanceOf[String]) =>
+          if (names.size != values.size) throw new Unreadable("a Row has other names than values")
+          Named(names.map(_.asInstanceOf[String]), values)
+        case _ => throw new Unreadable("a Row has no names")
+      }
+    }
+
+    private def skipClass(): Unit = in.get().toChar match {
+      case 'N' =>
+      case 'k' =>
+        val _ = bytes()
+      case other => throw new Unreadable(s"there is '$other', which does not belong there")
+    }
+
+    private def clock(): LocalTime = {
+      val (hour, minute, second) = (in.get().toInt, in.get().toInt, in.get().toInt)
+      val micros = in.getInt()
+      in.get() // which of two equal times in autumn
+      LocalTime.of(hour, minute, second, Math.multiplyExact(micros, 1000))
+    }
+
+    private def duration(): Duration = {
+      val (days, seconds, micros) = (in.getInt(), in.getInt(), in.getInt())
+      Duration.ofDays(days.toLong).plusSeconds(seconds.toLong).plusNanos(micros * 1000L)
+    }
+
+    private def zone(depth: Int): Option[ZoneId] = in.get().toChar match {
+      case 'N' => None
+      case '5' =>
+        if (in.get().toChar != '4') throw new Unreadable("a time zone has no offset")
+        val offset = ZoneOffset.ofTotalSeconds(Math.toIntExact(duration().getSeconds))
+        read(depth) // its name
+        Some(offset)
+      case '6' => Some(ZoneId.of(text()))
+      case other => throw new Unreadable(s"there is '$other', which does not belong there")
+    }
+  }
+}

@@ -1,0 +1,279 @@
+package keystate
+
+import java.nio.file.{Files, Path}
+import java.util.concurrent.{ConcurrentLinkedQueue, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.streaming.{StreamingQuery, Trigger}
+
+class SourcesSuite extends AnyFunSuite with SessionFixture {
+
+  /** Runs queries over a source, one after the other on one checkpoint. */
+  private final class Queries[T](name: String) {
+    val checkpoint: Path = folder.resolve(name)
+    var batches: Map[Long, Seq[T]] = Map.empty
+
+    def start(data: Dataset[T], trigger: Trigger = Trigger.AvailableNow()): StreamingQuery = {
+      batches = Map.empty
+      data.writeStream
+        .foreachBatch { (batch: Dataset[T], id: Long) =>
+          batches += id -> batch.collect().toSeq
+        }
+        .option("checkpointLocation", checkpoint.toString)
+        .trigger(trigger)
+        .start()
+    }
+
+    def toEnd(data: Dataset[T]): Seq[T] = {
+      start(data).awaitTermination()
+      all
+    }
+
+    def all: Seq[T] = batches.toSeq.sortBy(_._1).flatMap(_._2)
+
+    def files: Seq[String] = {
+      val listed = Files.list(checkpoint.resolve("sources/0"))
+      try listed.iterator.asScala.map(_.getFileName.toString).filter(_.endsWith(".source")).toSeq
+      finally listed.close()
+    }
+  }
+
+  private def waitUntil(what: String)(condition: => Boolean): Unit = {
+    val deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60)
+    while (!condition) {
+      assert(System.nanoTime() < deadline, s"waited in vain until $what")
+      Thread.sleep(5)
+    }
+  }
+
+  test("the documents' CounterSource counts on, whatever ends its query") {
+    val queries = new Queries[Long]("counter")
+    var seen = Seq.empty[Long]
+    for (_ <- 1 to 3) {
+      val counter =
+        spark.addSource(new CounterSource, maxRowsPerBatch = 1000, availableNowRows = 3000)
+      seen ++= queries.toEnd(counter)
+    }
+    assert(seen == (0L until seen.size.toLong) && seen.size >= 9000)
+    assert(queries.files.size == 2, "those of the batches before are gone")
+    assert(queries.batches.values.forall(_.size == 1000))
+  }
+
+  test("a bounded source ends, and its batches are full") {
+    val queries = new Queries[Long]("bounded")
+    def numbers(until: Long) = spark.addSource(new Numbers(until), maxRowsPerBatch = 100)
+    assert(queries.toEnd(numbers(250)) == (0L until 250L))
+    assert(queries.batches.values.map(_.size).toSeq.sorted == Seq(50, 100, 100))
+    assert(queries.toEnd(numbers(260)) == (250L until 260L))
+    assert(queries.toEnd(numbers(260)) == Nil)
+  }
+
+  test("a pending batch has the same rows") {
+    val queries = new Queries[Long]("pending")
+    val numbers = spark.addSource(new Numbers(50), maxRowsPerBatch = 20)
+    var first = Seq.empty[Long]
+    val failing = numbers.writeStream
+      .foreachBatch { (batch: Dataset[Long], id: Long) =>
+        if (id == 1) {
+          first = batch.collect().toSeq
+          throw new IllegalStateException("sink failed")
+        }
+      }
+      .option("checkpointLocation", queries.checkpoint.toString)
+      .trigger(Trigger.AvailableNow())
+      .start()
+    assert(intercept[Exception](failing.awaitTermination()).getMessage.contains("sink failed"))
+    assert(first == (20L until 40L))
+    assert(queries.toEnd(numbers) == (20L until 50L) && queries.batches(1) == first)
+  }
+
+  test("blocks stay together, list state is dealt out anew, and a union list is everybody's") {
+    val queries = new Queries[(Int, Long)]("shards")
+    var seen = Seq.empty[(Int, Long)]
+    def run(parallelism: Int, until: Long) = {
+      val shards = spark.addSource(new Shards(until), parallelism, maxRowsPerBatch = 40)
+      seen ++= queries.toEnd(shards)
+      // Pairs are collected in a block.
+      queries.batches.values.foreach { batch =>
+        batch.groupBy(_._1).values.foreach(rows => assert(rows.size % 2 == 0, rows))
+      }
+    }
+    run(parallelism = 2, until = 40)
+    run(parallelism = 3, until = 80)
+    run(parallelism = 1, until = 120)
+    val expected = for {
+      shard <- 0 until Shards.Number
+      n <- 0L until 120L
+    } yield (shard, n)
+    assert(seen.sorted == expected)
+    assert(Shards.restoredBy.asScala.toSeq == Seq.fill(3)(2) ++ Seq(3))
+  }
+
+  test("a source is cancelled when its query stops, told of batches, and ended by idleness") {
+    val queries = new Queries[Long]("endless")
+    val endless = spark.addSource(new Endless(Long.MaxValue), 2, maxRowsPerBatch = 10)
+    Endless.calls.clear()
+    val query = queries.start(endless, Trigger.ProcessingTime(0))
+    waitUntil("there are batches")(queries.batches.size > 3)
+    query.stop()
+    // Nothing is in a block, so a batch has no row too many.
+    assert(queries.batches.values.forall(_.size <= 10), queries.batches)
+    val calls = Endless.calls.asScala.toSeq
+    assert(calls.count(_ == "close 0") == 1 && calls.count(_ == "close 1") == 1)
+    assert(calls.count(_ == "complete 2 of 0") == 1)
+    val idle = spark.addSource(new Endless(7))
+    assert(new Queries[Long]("idle").toEnd(idle) == (0L until 7L))
+  }
+
+  test("errors of a source") {
+    def failure[T](name: String, data: Dataset[T]): String =
+      intercept[Exception](new Queries[T](name).toEnd(data)).getMessage
+    val broken = failure("broken", spark.addSource(new Numbers(100, failAt = 60)))
+    assert(
+      broken.contains("[KEYSTATE_FUNCTION_FAILED] The function of source Numbers (1/1) failed")
+    )
+    assert(broken.contains("no number 60"))
+    assert(failure("nulls", spark.addSource(new Nulls)).contains("KEYSTATE_RESULT_TYPE"))
+    assert(failure("keyed", spark.addSource(new Keyed)).contains("a source has no keyed state"))
+    def declared(make: => Any) = intercept[KeystateException](make).getMessage
+    assert(declared(spark.addSource(new Numbers(1), 2)).contains("not a ParallelSourceFunction"))
+    assert(declared(spark.addSource(new CounterSource, 0)).contains("at least 1"))
+    assert(declared(spark.addSource(new CounterSource, 3, 2)).contains("for every instance"))
+    assert(
+      declared(spark.addSource(new CounterSource, maxBatchDuration = Time.seconds(0)))
+        .contains("maxBatchDuration must be positive")
+    )
+    assert(
+      declared(spark.addSource(new CounterSource, availableNowRows = 0))
+        .contains("availableNowRows")
+    )
+  }
+}
+
+/** Counts to a number. */
+class Numbers(until: Long, failAt: Long = -1)
+    extends SourceFunction[Long]
+    with CheckpointedFunction {
+  @transient private var offsets: ListState[Long] = _
+  @volatile private var running = true
+  private var next = 0L
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    offsets = context.getOperatorStateStore.getListState(ListStateDescriptor[Long]("offset"))
+    offsets.get().foreach(next = _)
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = offsets.update(Seq(next))
+
+  override def run(ctx: SourceFunction.SourceContext[Long]): Unit =
+    while (running && next < until) {
+      ctx.getCheckpointLock.synchronized {
+        if (next == failAt) throw new IllegalStateException(s"no number $next")
+        ctx.collect(next)
+        next += 1
+      }
+    }
+
+  override def cancel(): Unit = running = false
+}
+
+/** Collects pairs of some shards, whose offsets are dealt out. */
+class Shards(until: Long)
+    extends RichParallelSourceFunction[(Int, Long)]
+    with CheckpointedFunction {
+  @transient private var state: ListState[(Int, Long)] = _
+  @transient private var instances: ListState[Int] = _
+  @volatile private var running = true
+  private var offsets = Map.empty[Int, Long]
+  private var restored = false
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val store = context.getOperatorStateStore
+    state = store.getListState(ListStateDescriptor[(Int, Long)]("shards"))
+    instances = store.getUnionListState(ListStateDescriptor[Int]("instances"))
+    restored = context.isRestored
+    offsets = state.get().toMap
+    if (restored) {
+      val _ = Shards.restoredBy.add(instances.get().size)
+    }
+  }
+
+  override def open(ctx: RuntimeContext): Unit = if (!restored)
+    offsets = (0 until Shards.Number)
+      .filter(_ % ctx.getNumberOfParallelSubtasks == ctx.getIndexOfThisSubtask)
+      .map(_ -> 0L)
+      .toMap
+
+  override def run(ctx: SourceFunction.SourceContext[(Int, Long)]): Unit =
+    while (running && offsets.values.exists(_ < until))
+      offsets.keys.filter(offsets(_) < until).foreach { shard =>
+        // As Java does it.
+        (ctx.getCheckpointLock: AnyRef).synchronized {
+          val at = offsets(shard)
+          ctx.collect((shard, at))
+          Thread.`yield`()
+          offsets += shard -> (at + 2)
+          ctx.collect((shard, at + 1))
+        }
+      }
+
+  override def cancel(): Unit = running = false
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = {
+    state.update(offsets)
+    instances.update(Seq(getRuntimeContext.getIndexOfThisSubtask))
+  }
+}
+
+object Shards {
+  final val Number = 5
+  val restoredBy = new ConcurrentLinkedQueue[Int]
+}
+
+/** Collects numbers without the lock, and is idle after some. */
+class Endless(idleAfter: Long) extends RichParallelSourceFunction[Long] with CheckpointListener {
+  @volatile private var running = true
+
+  private def tell(what: String): Unit = {
+    val _ = Endless.calls.add(what)
+  }
+
+  private def index = getRuntimeContext.getIndexOfThisSubtask
+
+  override def run(ctx: SourceFunction.SourceContext[Long]): Unit = {
+    var n = 0L
+    while (running)
+      if (n == idleAfter) {
+        ctx.markAsTemporarilyIdle()
+        Thread.sleep(5)
+      } else {
+        ctx.collect(n)
+        n += 1
+      }
+  }
+
+  override def cancel(): Unit = running = false
+  override def close(): Unit = tell(s"close $index")
+  override def notifyCheckpointComplete(id: Long): Unit = tell(s"complete $id of $index")
+}
+
+object Endless {
+  val calls = new ConcurrentLinkedQueue[String]
+}
+
+class Nulls extends SourceFunction[(Long, Long)] {
+  override def run(ctx: SourceFunction.SourceContext[(Long, Long)]): Unit = ctx.collect(null)
+  override def cancel(): Unit = ()
+}
+
+class Keyed extends RichSourceFunction[Long] {
+  override def open(ctx: RuntimeContext): Unit = {
+    val _ = ctx.getState(ValueStateDescriptor("n", 0L))
+  }
+  override def run(ctx: SourceFunction.SourceContext[Long]): Unit = ()
+  override def cancel(): Unit = ()
+}

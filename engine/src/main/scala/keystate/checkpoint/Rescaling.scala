@@ -91,6 +91,42 @@ object Rescaling {
     }
   }
 
+  /** Writes version 0 for a new number of partitions. It is empty, and has no file as a rule: this is
+    * for a query of which nothing is committed, and whose first batch was begun with another number.
+    * With checkpoint format v1 the first versions then have the new number in their names, see
+    * [[VersionedStore]]. Else a late attempt in the old partitioning would replace one of them.
+    */
+  def runEmpty(
+      storage: CheckpointStorage,
+      operator: Long,
+      store: String,
+      maxParallelism: Int,
+      parallelism: Int
+  ): Unit = {
+    Concurrently.map(0 until parallelism) { partition =>
+      VersionFile.write(
+        storage,
+        StoreLocation(operator, partition, store),
+        Manifest(
+          version = 0,
+          id = None,
+          baseId = None,
+          maxParallelism = maxParallelism,
+          parallelism = Some(parallelism),
+          partition = partition,
+          rescaledAt = Some(0),
+          groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism),
+          numKeys = 0,
+          nextFamilyId = 0,
+          families = Nil,
+          entryCounts = Map.empty,
+          runs = Nil
+        )
+      )
+    }
+    ()
+  }
+
   /** The manifest of a new partition; `common` has what all new ones have. Operator state is not in
     * it yet.
     */

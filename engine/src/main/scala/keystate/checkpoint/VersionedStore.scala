@@ -296,7 +296,7 @@ final class VersionedStore(
       id = id,
       baseId = base.id,
       hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
-      rescaledAt = base.rescaledAt.orElse(Option.when(replacesRescaled(version, id))(0L)),
+      rescaledAt = base.rescaledAt.orElse(Option.when(beganOtherwise(version, id))(0L)),
       numKeys = entryCounts.valuesIterator.map(_.total).sum,
       nextFamilyId = nextFamilyId,
       families = families.toSeq,
@@ -305,14 +305,13 @@ final class VersionedStore(
     )
   }
 
-  /** Whether this first version takes the place of one that a rescale made while the first batch was
-    * pending. That would be read instead of a file with the plain name, and is another one: operator
-    * state was dealt out anew for it. Only with checkpoint format v1; later versions have the name of
-    * the version they were made from.
+  /** Whether the first batch was begun with another number of partitions, see `Rescaling.runEmpty`. Only
+    * of interest for the first version with checkpoint format v1: later ones have the name of the
+    * version they were made from.
     */
-  private def replacesRescaled(version: Long, id: Option[String]): Boolean =
+  private def beganOtherwise(version: Long, id: Option[String]): Boolean =
     version == 1 && id.isEmpty && settings.partitions.exists { n =>
-      storage.exists(VersionFile.path(location, version, Some(VersionFile.partitionsName(n))))
+      storage.exists(VersionFile.path(location, 0, Some(VersionFile.partitionsName(n))))
     }
 
   private def tellOfCommit(

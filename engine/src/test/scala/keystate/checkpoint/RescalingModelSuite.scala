@@ -89,7 +89,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     } finally store.close()
   }
 
-  test("v1: a first batch that is run again counts, and not what a rescale made of its first run") {
+  test("v1: a first batch that is run again counts, not a rescale or a late attempt of its first run") {
     val storage = new MemoryStorage
     def commit(partitions: Int, value: String): Unit = (0 until partitions).foreach { partition =>
       val settings = StoreSettings(Some(maxParallelism), Some(partitions))
@@ -103,8 +103,10 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       } finally store.close()
     }
     commit(2, "pending")
+    Rescaling.runEmpty(storage, 0, StoreLocation.DefaultStore, maxParallelism, 3)
     rescale(storage, 1, Seq(None, None), 3)
     commit(3, "again")
+    commit(2, "late")
     (0 until 3).foreach { partition =>
       val settings = StoreSettings(Some(maxParallelism), Some(3))
       val at = StoreLocation(0, partition, StoreLocation.DefaultStore)

@@ -135,6 +135,7 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
         commit.foreach(rescaleStores(_, current, partitions))
       }
       if (current != partitions || pinned.exists(_ != partitions)) {
+        if (commit.isEmpty) rescaleNothing(partitions)
         if (!commit.contains(latest)) rescalePending(latest, partitions)
         entries.foreach(replace(_, partitions))
         story.reach("a rescale ends")
@@ -156,6 +157,14 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
       QueryLogs.write(out, Commit(Some(ids.flatten)))
     }
   }
+
+  private def rescaleNothing(partitions: Int): Unit = Rescaling.runEmpty(
+    storage.view,
+    0,
+    StoreLocation.DefaultStore,
+    world.maxParallelism,
+    partitions
+  )
 
   private def rescalePending(batch: Long, partitions: Int): Unit = {
     val counts = logs.complete(batch + 1)

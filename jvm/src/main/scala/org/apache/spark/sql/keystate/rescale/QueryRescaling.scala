@@ -101,6 +101,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
         committed.foreach { case (id, commit) => rescaleStores(id, commit, current, partitions) }
       }
       if (current != partitions || pinned.exists(_ != partitions)) {
+        if (committed.isEmpty) rescaleNothing(partitions)
         if (!committed.exists(_._1 == latest)) rescalePending(latest, partitions)
         dropMetadataOf(committed.fold(-1L)(_._1) + 1 to latest)
         entries.foreach(id =>
@@ -192,6 +193,21 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     () => UUID.randomUUID.toString,
     local
   )
+
+  /** The first micro-batch is pending: late attempts at it must not replace what it writes with the
+    * new number of partitions.
+    */
+  private def rescaleNothing(partitions: Int): Unit = {
+    checkOperators(partitions)
+    for (operator <- operators.all; record <- operators.record(operator))
+      Rescaling.runEmpty(
+        operators.storage(operator),
+        operator,
+        StateStoreId.DEFAULT_STORE_NAME,
+        record.maxParallelism,
+        partitions
+      )
+  }
 
   /** If a pending micro-batch has written all of its version, gives that version the wanted number
     * of partitions too.

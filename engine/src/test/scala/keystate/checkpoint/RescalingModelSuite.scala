@@ -89,7 +89,9 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     } finally store.close()
   }
 
-  test("v1: a first batch that is run again counts, not a rescale or a late attempt of its first run") {
+  test(
+    "v1: a first batch that is run again counts, not a rescale or a late attempt of its first run"
+  ) {
     val storage = new MemoryStorage
     def commit(partitions: Int, value: String): Unit = (0 until partitions).foreach { partition =>
       val settings = StoreSettings(Some(maxParallelism), Some(partitions))

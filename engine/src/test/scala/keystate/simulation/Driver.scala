@@ -57,6 +57,9 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
       .getOrElse(logs.latestCommit.fold(0L)(_ + 1))
     var ids =
       if (batch == 0) Seq.fill(partitions)(None) else logs.ids(batch - 1, partitions)
+    // Another driver's commit came since: Spark finds too few ids, and the next start rescales again.
+    if (ids.size != partitions)
+      throw world.taskError(s"there are ${ids.size} ids for $partitions partitions")
     while (committed < batches) {
       val planned = logs.offsets(batch).getOrElse {
         val entry = Offsets(random.nextInt(1000000).toLong, partitions)

@@ -2,6 +2,8 @@ package keystate.simulation
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.rocksdb.SharedMemory
+
 /** Seeds of the simulation; `make simulate` runs more of them. */
 class SimulationSuite extends AnyFunSuite {
 
@@ -52,6 +54,7 @@ class SimulationSuite extends AnyFunSuite {
       s"${report.seeds} seeds, ${report.steps} steps, ${report.millis / 3600000} simulated hours"
     )
     assert(reached.filterNot(report.reached.contains) == Nil)
+    assert(!SharedMemory.isInUse, "a store was not closed")
   }
 
   test("a seed always does the same") {

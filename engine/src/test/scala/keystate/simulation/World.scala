@@ -76,32 +76,30 @@ final class World(seed: Long, val kind: StorageKind, mutation: Option[Mutation])
       settings: QuerySettings,
       partitions: Int,
       partition: Int
-  ): VersionedStore = new VersionedStore(
-    StoreLocation(0, partition, StoreLocation.DefaultStore),
-    storage,
-    settings.store.copy(
-      minVersionsToRetain =
-        settings.store.minVersionsToRetain - (if (has(Mutation.KeepsFewer)) 3 else 0),
-      maxParallelism = Some(maxParallelism),
-      parallelism = Some(partitions)
-    ),
-    if (settings.isOnDisk) World.onDisk else World.onHeap,
-    newLocalFolder()
-  )
-
-  private val localFolders = mutable.ArrayBuffer.empty[LocalFolder]
-
-  private def newLocalFolder(): LocalFolder = {
-    val folder = new LocalFolder(() => World.scratch())
-    localFolders += folder
-    folder
+  ): VersionedStore = {
+    val store = new VersionedStore(
+      StoreLocation(0, partition, StoreLocation.DefaultStore),
+      storage,
+      settings.store.copy(
+        minVersionsToRetain =
+          settings.store.minVersionsToRetain - (if (has(Mutation.KeepsFewer)) 3 else 0),
+        maxParallelism = Some(maxParallelism),
+        parallelism = Some(partitions)
+      ),
+      if (settings.isOnDisk) World.onDisk else World.onHeap,
+      new LocalFolder(() => World.scratch())
+    )
+    stores += store
+    store
   }
 
-  /** Deletes the local files of processes that died. */
-  def close(): Unit = localFolders.foreach(_.close())
+  private val stores = mutable.ArrayBuffer.empty[VersionedStore]
+
+  /** Closes what processes that died have left open in this one, which is real. */
+  def close(): Unit = stores.foreach(_.close())
 
   def withLocalFolder[T](body: LocalFolder => T): T = {
-    val local = newLocalFolder()
+    val local = new LocalFolder(() => World.scratch())
     try body(local)
     finally local.close()
   }

@@ -24,6 +24,7 @@ from keystate.backends import (
     StateBackend,
 )
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from keystate.elasticity import ElasticQuery, Rescale, elastic
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -63,6 +64,7 @@ from keystate.metrics import Counter, Distribution, Meter, MetricGroup
 from keystate.replays import replay_letters, with_replays
 from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
 from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.scaling import ScalingPolicy
 from keystate.session import configure, jar_path, server_settings, versions
 from keystate.side_outputs import ResultDataFrame
 from keystate.sinks import FileSink, TableSink
@@ -137,6 +139,7 @@ __all__ = [
     "DeadLetters",
     "DeclarationError",
     "Distribution",
+    "ElasticQuery",
     "EmbeddedRocksDBStateBackend",
     "ExponentialBackoffDelayRetryStrategy",
     "FileSink",
@@ -181,11 +184,13 @@ __all__ = [
     "ReducingState",
     "ReducingStateDescriptor",
     "Replay",
+    "Rescale",
     "ResultDataFrame",
     "RichParallelSourceFunction",
     "RichSourceFunction",
     "RocksDBStateBackend",
     "RuntimeContext",
+    "ScalingPolicy",
     "SinkFunction",
     "SortedMapState",
     "SortedMapStateDescriptor",
@@ -207,6 +212,7 @@ __all__ = [
     "configure",
     "dead_letter_schema",
     "dead_letters",
+    "elastic",
     "jar_path",
     "keyed",
     "replay",

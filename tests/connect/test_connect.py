@@ -18,6 +18,7 @@ from keystate import (
     ListCheckpointed,
     MapStateDescriptor,
     OutputTag,
+    ScalingPolicy,
     SourceFunction,
     ValueStateDescriptor,
     admin,
@@ -85,6 +86,34 @@ def test_a_stream_restarts_with_other_partitions(
     assert (same["same"], same["added"], same["removed"], same["changed"]) == (30, 0, 0, 0)
     admin.report(copy, str(tmp_path / "report.html"))
     assert "total" in (tmp_path / "report.html").read_text()
+
+
+def test_an_elastic_query(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    fed = stream(SCHEMA)
+    settings(**{"spark.sql.shuffle.partitions": "2"})
+
+    def start() -> Any:
+        writer = totals(fed.source()).writeStream.format("noop")
+        return writer.option("checkpointLocation", str(fed.checkpoint)).start()
+
+    with pytest.raises(ConfigurationError, match="max_partitions"):
+        keystate.elastic(start, ScalingPolicy(), spark=spark)
+    query = keystate.elastic(start, ScalingPolicy(max_partitions=4), spark=spark)
+    try:
+        fed.feed([(1, 5), (2, 6)])
+        query.processAllAvailable()
+        assert query.rescale(3).before == 2
+        with pytest.raises(CheckpointError, match="KEYSTATE_PARALLELISM_TOO_HIGH"):
+            query.rescale(1000)
+        fed.feed([(1, 5)])
+        query.processAllAvailable()
+        assert query.isActive and query.partitions == 3
+    finally:
+        query.stop()
+    read = admin.read_state(spark, str(fed.checkpoint), state="total")
+    assert tuples(read.select("key.key", "value.value")) == [(1, 10), (2, 6)]
 
 
 def test_checkpoints_are_made_and_changed(

@@ -98,6 +98,23 @@ def test_gauges_are_the_last_progress(
     assert (found["query.starts"], found["query.running"], found["query.fenced"]) == (2, 0, 0)
 
 
+def test_another_query_of_the_same_name(spark: Any, stream: Callable[..., Any]) -> None:
+    """Its source goes on: monitoring knows a query by its name."""
+    for starts in (1, 2):
+        fed = stream("key long")
+        fed.feed([(1,)])
+        counted = keystate.keyed(fed.source(), "key").process(Count(), "key long, count long")
+        writer = counted.writeStream.queryName("again").format("noop")
+        writer = writer.option("checkpointLocation", str(fed.checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        deadline = time.monotonic() + 30
+        while "operator0.seen.rows" not in (found := gauges(spark, "again")):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+        assert found["query.starts"] == starts
+
+
 def test_gauges_while_it_runs(spark: Any, stream: Any, running: list[Any]) -> None:
     fed = stream("key long")
     fed.feed([(key,) for key in range(10)])

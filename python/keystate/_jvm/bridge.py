@@ -153,6 +153,11 @@ def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
     return before
 
 
+def check_start(session: SparkSession, query_id: str) -> None:
+    """Raises what the start of a running query failed with."""
+    _of_checkpoint(session, "checkStart", query_id)
+
+
 def operation(session: SparkSession, name: str, *checkpoints: str) -> Any:
     """What an operation that only reads finds."""
     return json.loads(_of_checkpoint(session, name, *checkpoints))

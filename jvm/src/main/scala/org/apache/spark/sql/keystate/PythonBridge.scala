@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-import java.util.{List => JList}
+import java.util.{List => JList, UUID}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Using
@@ -172,6 +172,16 @@ object PythonBridge {
     CheckpointOwner.take(root, conf, run)
     try rescaling.run(Some(partitions))
     finally CheckpointOwner.release(root, run)
+  }
+
+  /** Throws what the start of a running query failed with. The query itself ends with that only when
+    * its next micro-batch begins.
+    */
+  def checkStart(session: SparkSession, query: String): Unit = {
+    val running = session.asInstanceOf[ClassicSparkSession].sharedState.activeStreamingQueries
+    Option(running.get(UUID.fromString(query))).foreach { started =>
+      CheckpointOwner.check(new Path(started.resolvedCheckpointRoot))
+    }
   }
 
   // What these do: see CheckpointReader.

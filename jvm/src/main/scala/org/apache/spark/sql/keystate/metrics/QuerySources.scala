@@ -4,48 +4,61 @@ import java.util.UUID
 
 import scala.collection.mutable
 
+import com.codahale.metrics.MetricFilter
+
 import org.apache.spark.SparkEnv
 import org.apache.spark.metrics.MetricsSystem
 import org.apache.spark.sql.streaming.StreamingQueryProgress
 
 /** The sources of this driver's queries in Spark's metrics system, whose sinks show them: servlet for
-  * Prometheus, JMX, Graphite, StatsD. A query is known by its id, so one that starts again goes on
-  * with its source. Thread-safe.
+  * Prometheus, JMX, Graphite, StatsD. A query that starts again goes on with its source, and so does
+  * another one with its name. Thread-safe.
   *
-  * Relies on `SparkEnv.metricsSystem`, which takes and gives up sources at any time.
+  * Relies on `SparkEnv.metricsSystem`, which takes sources at any time.
   */
 private[keystate] object QuerySources {
 
   /** Of queries that have ended no more than this are kept. */
   private val Kept = 100
 
-  private val sources = mutable.LinkedHashMap.empty[UUID, QuerySource]
+  /** By the query's name, or its id if it has none; the one that started last is the last. */
+  private val sources = mutable.LinkedHashMap.empty[String, QuerySource]
+  private val names = mutable.HashMap.empty[UUID, String]
   private var system: Option[MetricsSystem] = None
 
   /** @param name
-    *   null if it has none; then it is named by its id
+    *   null if it has none
     */
   def started(id: UUID, name: String): Unit = synchronized {
     val current = Option(SparkEnv.get).map(_.metricsSystem)
-    // Sources of a Spark that was stopped went with it.
-    if (current != system) sources.clear()
-    system = current
-    val source = sources.remove(id).getOrElse {
-      val made = new QuerySource(Option(name).getOrElse(id.toString))
+    if (current != system) {
+      // Sources of a Spark that was stopped went with it.
+      sources.clear()
+      names.clear()
+      system = current
+    }
+    val key = Option(name).getOrElse(id.toString)
+    val source = sources.remove(key).getOrElse {
+      val made = new QuerySource(key)
       current.foreach(_.registerSource(made))
       made
     }
     source.started()
-    sources(id) = source
-    sources.filterNot(_._2.isRunning).dropRight(Kept).foreach { case (old, source) =>
-      sources.remove(old)
-      current.foreach(_.removeSource(source))
-    }
+    sources(key) = source
+    names(id) = key
+    sources.filterNot(_._2.isRunning).keys.toSeq.dropRight(Kept).foreach(remove)
   }
 
   def progressed(progress: StreamingQueryProgress): Unit =
-    synchronized(sources.get(progress.id)).foreach(_.progressed(progress))
+    of(progress.id).foreach(_.progressed(progress))
 
-  def ended(id: UUID, error: Option[String]): Unit =
-    synchronized(sources.get(id)).foreach(_.ended(error))
+  def ended(id: UUID, error: Option[String]): Unit = of(id).foreach(_.ended(error))
+
+  private def of(id: UUID): Option[QuerySource] = synchronized(names.get(id).flatMap(sources.get))
+
+  private def remove(key: String): Unit = {
+    // Not by `removeSource`, which takes away all whose names begin with this one's.
+    sources.remove(key).foreach(_.metricRegistry.removeMatching(MetricFilter.ALL))
+    val _ = names.filterInPlace((_, name) => name != key)
+  }
 }

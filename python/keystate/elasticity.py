@@ -1,0 +1,408 @@
+"""Queries whose partitions change while they run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from keystate._jvm import bridge
+from keystate.errors import ConfigurationError
+from keystate.scaling import Load, ScalingPolicy
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+ON_RESTART = "spark.keystate.rescale.onRestart"
+
+#: After this many seconds without an end or a micro-batch a query is taken to run.
+SURE_SECONDS = 30.0
+
+log = logging.getLogger("keystate")
+
+# The number of partitions is a setting of the session, so queries start one after the other.
+_starting = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """A change of a query's partitions.
+
+    Attributes:
+        before: how many there were.
+        after: how many there should be.
+        reason: why.
+        batch_id: the last micro-batch before it; -1 if there was none.
+        seconds: from when the query was told to stop until it had started again; None of a change
+            that was only reported.
+        error: why it was undone; None if it was not.
+    """
+
+    before: int
+    after: int
+    reason: str
+    batch_id: int
+    seconds: float | None = None
+    error: str | None = None
+
+
+class ElasticQuery:
+    """A streaming query that can change its partitions; :func:`elastic` makes it.
+
+    It has the methods of Spark's ``StreamingQuery``. A change ends the query behind it and starts
+    another one on its checkpoint, so ``runId`` changes and ``id`` does not.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Any],
+        spark: SparkSession,
+        policy: ScalingPolicy | None,
+        dry_run: bool,
+        poll_seconds: float,
+    ) -> None:
+        self._start = start
+        self._spark = spark
+        self._policy = policy
+        self._dry_run = dry_run
+        self._poll = poll_seconds
+        self._changes = threading.RLock()
+        self._stopping = threading.Event()
+        self._rescales: list[Rescale] = []
+        self._earlier: list[Any] = []
+        self._known: int | None = None
+        self._query = self._begin(None)
+        self._thread: threading.Thread | None = None
+        if policy is not None:
+            self._thread = threading.Thread(
+                target=self._follow, name="keystate-elastic", daemon=True
+            )
+            self._thread.start()
+
+    # What it has besides a StreamingQuery.
+
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions its state has; None before the first micro-batch has told."""
+        if self._known is None:
+            progress = self._query.lastProgress
+            if progress is not None and progress.stateOperators:
+                self._known = progress.stateOperators[0].numShufflePartitions
+        return self._known
+
+    @property
+    def rescales(self) -> list[Rescale]:
+        """What was changed, or with ``dry_run`` would have been; the oldest first."""
+        return list(self._rescales)
+
+    def rescale(self, partitions: int, *, border_seconds: float = 60.0) -> Rescale:
+        """Changes the number of partitions, between two micro-batches.
+
+        If the query does not start with the new number, it is started with the old one.
+
+        Args:
+            partitions: how many it gets, from 1 to the operators' max parallelism.
+            border_seconds: how long to wait for the end of the micro-batch that runs. After that it
+                is cut off, and runs again with the new number.
+
+        Returns:
+            What was done.
+
+        Raises:
+            ValueError: the number is not positive.
+            Exception: what the new start failed with; the query goes on with the old number.
+        """
+        if partitions < 1:
+            raise ValueError(f"the number of partitions must be at least 1, got {partitions}")
+        return self._change(partitions, "asked for", border_seconds)
+
+    # What a StreamingQuery has.
+
+    @property
+    def id(self) -> str:
+        """What all starts from its checkpoint have in common."""
+        return str(self._query.id)
+
+    @property
+    def runId(self) -> str:
+        """Tells its starts apart: another one after each change."""
+        return str(self._query.runId)
+
+    @property
+    def name(self) -> str | None:
+        """Its name, if it was given one."""
+        name: str | None = self._query.name
+        return name
+
+    @property
+    def isActive(self) -> bool:
+        """Whether it runs; a change does not end it."""
+        query = self._query
+        if query.isActive:
+            return True
+        with self._changes:
+            return bool(self._query.isActive)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it does right now."""
+        status: dict[str, Any] = self._query.status
+        return status
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """The last hundred micro-batches, those before changes too."""
+        return [*self._earlier, *self._query.recentProgress][-100:]
+
+    @property
+    def lastProgress(self) -> Any:
+        """The last micro-batch; None before the first one has ended."""
+        return next(reversed(self.recentProgress), None)
+
+    def exception(self) -> Any:
+        """Why it ended; None if it runs or was stopped."""
+        with self._changes:
+            return self._query.exception()
+
+    def explain(self, extended: bool = False) -> None:
+        """Prints the plans of the last micro-batch."""
+        self._query.explain(extended)
+
+    def processAllAvailable(self) -> None:
+        """Waits until all that the source has is processed. For tests."""
+        while True:
+            query = self._query
+            query.processAllAvailable()
+            with self._changes:
+                if query is self._query:
+                    return
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Waits until it ends.
+
+        Args:
+            timeout: for how many seconds; None: for ever.
+
+        Returns:
+            With a timeout, whether it has ended.
+
+        Raises:
+            StreamingQueryException: it ended with an error.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            query = self._query
+            left = 1.0 if deadline is None else min(1.0, max(deadline - time.monotonic(), 0.001))
+            if query.awaitTermination(left):
+                # Ended for a change? Then there is another one when the change is done.
+                with self._changes:
+                    if query is self._query:
+                        return None if timeout is None else True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def stop(self) -> None:
+        """Ends it; its checkpoint keeps the number of partitions that it has."""
+        self._stopping.set()
+        with self._changes:
+            self._query.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # How it changes.
+
+    def _begin(self, partitions: int | None) -> Any:
+        """Starts the query; None: with as many partitions as its checkpoint has."""
+        if partitions is None:
+            settings = {ON_RESTART: "off"}
+        else:
+            settings = {PARTITIONS: str(partitions), ON_RESTART: "auto"}
+        conf = self._spark.conf
+        with _starting:
+            before = {key: conf.get(key, None) for key in settings}
+            try:
+                for key, value in settings.items():
+                    conf.set(key, value)
+                # The settings are taken over before it returns.
+                return self._start()
+            finally:
+                for key, old in before.items():
+                    if old is None:
+                        conf.unset(key)
+                    else:
+                        conf.set(key, old)
+
+    def _change(self, partitions: int, reason: str, border_seconds: float) -> Rescale:
+        with self._changes:
+            if self._stopping.is_set() or not self._query.isActive:
+                raise ConfigurationError(
+                    "the query has ended; start it with another spark.sql.shuffle.partitions, or "
+                    "use keystate.rescale on its checkpoint",
+                    code="KEYSTATE_QUERY_HAS_ENDED",
+                )
+            self._wait_for_border(border_seconds)
+            before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
+            batch = -1 if self.lastProgress is None else self.lastProgress.batchId
+            if partitions == before:
+                return Rescale(before, before, reason, batch, 0.0)
+            began = time.monotonic()
+            old = self._query
+            old.stop()
+            self._earlier = [*self._earlier, *old.recentProgress][-100:]
+            error: Exception | None = None
+            try:
+                self._query, started = self._running(partitions)
+                self._known = partitions
+            except Exception as e:
+                error = e
+                self._query = self._begin(before)
+                started = time.monotonic()
+                self._known = before
+            seconds = started - began
+            told = None if error is None else f"{type(error).__name__}: {error}"
+            done = Rescale(before, partitions, reason, batch, seconds, told)
+            self._rescales.append(done)
+            if error is not None:
+                log.warning(
+                    "Query %s goes on with %d partitions, for it does not start with %d: %s",
+                    self.name or self.id,
+                    before,
+                    partitions,
+                    error,
+                )
+                raise error
+            log.info(
+                "Query %s went from %d to %d partitions after micro-batch %d in %.2f s: %s",
+                self.name or self.id,
+                before,
+                partitions,
+                batch,
+                seconds,
+                reason,
+            )
+            return done
+
+    def _running(self, partitions: int) -> tuple[Any, float]:
+        """The query, once it has looked at its checkpoint and not failed; and when it started."""
+        query = self._begin(partitions)
+        started = time.monotonic()
+        try:
+            while query.lastProgress is None and time.monotonic() < started + SURE_SECONDS:
+                if query.awaitTermination(0.02):  # raises what it failed with
+                    break
+                if query.status["message"].startswith("Waiting"):
+                    break
+            # Without rows it would not fail yet.
+            bridge.check_start(self._spark, str(query.id))
+        except Exception:
+            query.stop()
+            raise
+        return query, started
+
+    def _wait_for_border(self, seconds: float) -> None:
+        """Until a micro-batch has just ended, or none runs."""
+        query = self._query
+        ended = _last_batch(query)
+        deadline = time.monotonic() + seconds
+        while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == ended:
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(0.01)
+
+    # How it follows the load.
+
+    def _follow(self) -> None:
+        assert self._policy is not None
+        loads: list[Load] = []
+        changed: float | None = None
+        seen = ""
+        while not self._stopping.wait(self._poll):
+            if not self.isActive:
+                return
+            try:
+                for progress in self._query.recentProgress:
+                    if progress.timestamp > seen and progress.stateOperators:
+                        seen = progress.timestamp
+                        loads = [*loads, Load.of(progress)][-100:]
+                if not loads:
+                    continue
+                wanted = self._policy.wanted(loads, changed, self._cores())
+                if wanted != loads[-1].partitions:
+                    self._decide(wanted, loads[-1])
+                    changed = time.time()
+            except Exception:
+                # The query goes on, or has an error of its own to tell.
+                log.warning("The partitions of %s stay as they are", self.id, exc_info=True)
+                changed = time.time()
+
+    def _decide(self, wanted: int, last: Load) -> None:
+        assert self._policy is not None
+        reason = (
+            f"micro-batches take {last.seconds:.1f} s, {last.seconds_to_catch_up():.1f} s with "
+            f"what waits, and {self._policy.target_seconds:g} s is the target"
+        )
+        if self._dry_run:
+            batch = self.lastProgress.batchId
+            self._rescales.append(Rescale(last.partitions, wanted, reason, batch))
+            log.info("Query %s should have %d partitions: %s", self.name, wanted, reason)
+        else:
+            self._change(wanted, reason, 10 * self._policy.target_seconds)
+
+    def _cores(self) -> int:
+        """How many partitions there may be without a bound: as many as the executors have cores."""
+        assert self._policy is not None
+        if self._policy.max_partitions is not None:
+            return self._policy.max_partitions
+        return int(self._spark.sparkContext.defaultParallelism)
+
+
+def elastic(
+    start: Callable[[], Any],
+    policy: ScalingPolicy | None = None,
+    *,
+    spark: SparkSession | None = None,
+    dry_run: bool = False,
+    poll_seconds: float = 1.0,
+) -> ElasticQuery:
+    """Starts a query whose partitions change while it runs: when asked, and by a policy.
+
+    Args:
+        start: makes the query and starts it, as ``lambda: writer.start()`` does. It is called at
+            each change, on a thread of its own if a policy asks for it. It should leave
+            ``spark.sql.shuffle.partitions`` alone.
+        policy: when the query changes by itself; None: only :meth:`ElasticQuery.rescale` changes
+            it.
+        spark: the session; by default the active one.
+        dry_run: what the policy wants is only told, in the log and in
+            :attr:`ElasticQuery.rescales`.
+        poll_seconds: how often the policy looks at the query's progress.
+
+    Returns:
+        The query. The first start takes as many partitions as the checkpoint has, and for a new one
+        as many as ``spark.sql.shuffle.partitions`` says.
+
+    Raises:
+        ConfigurationError: there is no active session, or it is a Spark Connect session and the
+            policy has no ``max_partitions``.
+    """
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(
+            "keystate.elastic needs a Spark session: create one, or pass spark=",
+            code="KEYSTATE_NO_SESSION",
+        )
+    if policy and policy.max_partitions is None and not hasattr(session, "_jsparkSession"):
+        raise ConfigurationError(
+            "through Spark Connect a policy needs max_partitions: the client does not see how many "
+            "cores there are",
+            code="KEYSTATE_BAD_SETTING",
+        )
+    return ElasticQuery(start, session, policy, dry_run, poll_seconds)
+
+
+def _last_batch(query: Any) -> tuple[str, int] | None:
+    progress = query.lastProgress
+    return None if progress is None else (progress.timestamp, progress.batchId)

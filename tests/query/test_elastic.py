@@ -1,0 +1,205 @@
+"""Queries whose partitions change while they run: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keystate
+import pytest
+from keystate import (
+    CheckpointError,
+    ConfigurationError,
+    ElasticQuery,
+    KeyedProcessFunction,
+    ScalingPolicy,
+    ValueStateDescriptor,
+)
+from keystate.elasticity import ON_RESTART, PARTITIONS
+from pyspark.errors import StreamingQueryException
+
+KEYS = 10
+
+
+class Count(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.key < 0:
+            raise ValueError("negative")
+        self.count.update(self.count.value() + 1)
+        yield row.key, self.count.value()
+
+
+class Counting:
+    """A query that counts keys, and what its micro-batches gave; the last run of each counts."""
+
+    def __init__(self, fed: Any) -> None:
+        self.fed = fed
+        self.batches: dict[int, list[tuple[int, int]]] = {}
+        self.started_with: list[str | None] = []
+        self.fails_with: str | None = None
+
+    def start(self) -> Any:
+        partitions = self.fed._spark.conf.get(PARTITIONS)
+        self.started_with.append(partitions)
+        if partitions == self.fails_with:
+            raise OSError("no such queue")
+
+        def take(df: Any, batch: int) -> None:
+            self.batches[batch] = [tuple(row) for row in df.collect()]
+
+        counted = keystate.keyed(self.fed.source(), "key").process(Count(), "key long, count long")
+        writer = counted.writeStream.foreachBatch(take).queryName("counting")
+        return writer.option("checkpointLocation", str(self.fed.checkpoint)).start()
+
+    def feed(self, rounds: int) -> None:
+        self.fed.feed(*([(key,) for key in range(KEYS)] for _ in range(rounds)))
+
+    def check(self, rounds: int) -> None:
+        """Each count of each key came once, in order."""
+        rows = [row for batch in sorted(self.batches) for row in self.batches[batch]]
+        for key in range(KEYS):
+            assert [count for k, count in rows if k == key] == list(range(1, rounds + 1)), key
+
+
+@pytest.fixture
+def counting(stream: Any, settings: Callable[..., None]) -> Counting:
+    settings(**{PARTITIONS: "2"})
+    return Counting(stream("key long"))
+
+
+@pytest.fixture
+def elastic(spark: Any, counting: Counting) -> Iterator[Callable[..., ElasticQuery]]:
+    made: list[ElasticQuery] = []
+
+    def start(*arguments: Any, **options: Any) -> ElasticQuery:
+        made.append(keystate.elastic(counting.start, *arguments, spark=spark, **options))
+        return made[-1]
+
+    yield start
+    for query in made:
+        query.stop()
+
+
+def test_partitions_change_while_rows_come(
+    spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    feeding = threading.Event()
+
+    def feed() -> None:
+        for _ in range(20):
+            counting.feed(1)
+            time.sleep(0.1)
+        feeding.set()
+
+    query = elastic()
+    waiting = threading.Thread(target=query.awaitTermination)
+    waiting.start()
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    first_run, first_id = query.runId, query.id
+    after = [3, 1, 4]
+    for partitions in after:
+        time.sleep(0.4)
+        assert query.rescale(partitions).seconds is not None
+        assert query.isActive and query.partitions == partitions and query.name == "counting"
+    feeder.join()
+    query.processAllAvailable()
+    counting.check(20)
+    done = query.rescales
+    assert [(one.before, one.after) for one in done] == [(2, 3), (3, 1), (1, 4)]
+    assert all(one.error is None and one.reason == "asked for" for one in done)
+    assert query.id == first_id and query.runId != first_run
+    progress = query.recentProgress
+    seen = [p.stateOperators[0].numShufflePartitions for p in progress if p.numInputRows]
+    assert [n for i, n in enumerate(seen) if i == 0 or seen[i - 1] != n] == [2, 3, 1, 4]
+    assert sum(p.numInputRows for p in progress) == 20 * KEYS
+    # The settings are the session's, and stay.
+    assert counting.started_with == ["2", "3", "1", "4"]
+    assert spark.conf.get(PARTITIONS) == "2" and spark.conf.get(ON_RESTART, None) is None
+    assert query.rescale(4).before == 4 and len(query.rescales) == 3
+    # Changes have not ended it for those who wait for its end.
+    assert waiting.is_alive() and query.awaitTermination(0.1) is False
+    query.stop()
+    waiting.join(30)
+    assert not waiting.is_alive() and not query.isActive and query.exception() is None
+    assert query.awaitTermination(1) is True
+    with pytest.raises(ConfigurationError, match="KEYSTATE_QUERY_HAS_ENDED"):
+        query.rescale(2)
+
+    # Another start goes on with as many as there were, whatever the session says.
+    counting.feed(1)
+    again = elastic()
+    again.processAllAvailable()
+    assert again.partitions == 4
+    counting.check(21)
+
+
+def test_a_change_that_fails_is_undone(
+    counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    query = elastic()
+    counting.feed(1)
+    query.processAllAvailable()
+    # What starts it fails.
+    counting.fails_with = "3"
+    with pytest.raises(OSError, match="no such queue"):
+        query.rescale(3)
+    counting.feed(1)
+    query.processAllAvailable()
+    # The query can't have so many.
+    with pytest.raises(CheckpointError, match="KEYSTATE_PARALLELISM_TOO_HIGH"):
+        query.rescale(1000)
+    counting.feed(1)
+    query.processAllAvailable()
+    counting.check(3)
+    assert [one.error and one.error.split(":")[0] for one in query.rescales] == [
+        "OSError",
+        "CheckpointError",
+    ]
+    assert query.partitions == 2 and query.isActive
+    with pytest.raises(ValueError, match="at least 1"):
+        query.rescale(0)
+
+
+def test_an_error_of_the_function_ends_it(
+    counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    query = elastic(ScalingPolicy())
+    counting.fed.feed([(-1,)])
+    with pytest.raises(StreamingQueryException, match="negative"):
+        query.awaitTermination()
+    assert not query.isActive and "negative" in str(query.exception())
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_it_follows_the_load(
+    dry_run: bool, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    policy = ScalingPolicy(
+        target_seconds=0.01, max_partitions=4, micro_batches=2, cool_down_seconds=60
+    )
+    query = elastic(policy, dry_run=dry_run, poll_seconds=0.1)
+    deadline = time.monotonic() + 60
+    rounds = 0
+    while not query.rescales:
+        assert time.monotonic() < deadline
+        counting.feed(1)
+        rounds += 1
+        query.processAllAvailable()
+    (change, *_) = query.rescales
+    assert (change.before, change.after) == (2, 4) and "0.01 s is the target" in change.reason
+    assert (change.seconds is None) == dry_run
+    query.processAllAvailable()
+    counting.check(rounds)
+    assert query.partitions == (2 if dry_run else 4)
+
+
+def test_without_a_session(monkeypatch: Any) -> None:
+    monkeypatch.setattr("keystate.elasticity.SparkSession.getActiveSession", lambda: None)
+    with pytest.raises(ConfigurationError, match="needs a Spark session"):
+        keystate.elastic(lambda: None)

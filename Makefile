@@ -3,7 +3,7 @@
 # SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test sanitize lint format bench docs docs-tables dist release-check smoke clean
+.PHONY: install venv jar jars demo quick test simulate sanitize lint format bench docs docs-tables dist release-check smoke clean
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -148,6 +148,14 @@ test: install
 	    $(LOGS)/scalatest.log; \
 	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
 	exit $$status
+
+# The store in a simulated world, by seed (docs/simulation.md): so many seeds, from this one on. With
+# MUTATIONS=all how many seeds it takes to find each fault that is put into the protocol on purpose.
+SEEDS ?= 1000
+FIRST ?= 0
+MUTATIONS ?=
+simulate:
+	./sbt "engine/Test/runMain keystate.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
 
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
 # at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.

@@ -141,13 +141,15 @@ private[checkpoint] object CleanUp {
       isFinal: Boolean
   )
 
-  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run))\..+\.tmp""".r
+  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run|pin))\..+\.tmp""".r
 
-  /** Whether Spark's CheckpointFileManager gives this name to a version or run file that is not
+  /** Whether Spark's CheckpointFileManager gives this name to a version, run or pin file that is not
     * complete: `.<name>.<anything>.tmp`.
     */
   def isTemporary(name: String): Boolean = name match {
-    case Temporary(of) => VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined
+    case Temporary(of) =>
+      VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined ||
+      PinnedVersions.parse(of).isDefined
     case _ => false
   }
 }

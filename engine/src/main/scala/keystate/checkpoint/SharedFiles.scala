@@ -16,6 +16,9 @@ import keystate.version.{Manifest, PinnedVersions, VersionFile}
   * have replaced any of them by one made of other files.
   *
   * Once nothing is left of a rescale, the folders are not looked at again.
+  *
+  * A state that was never rescaled may have files of a rescale that was given up half-way, or of a
+  * first batch that was begun with more partitions: only folders of partitions that it does not have.
   */
 private[checkpoint] final class SharedFiles(location: StoreLocation, storage: CheckpointStorage) {
   import SharedFiles._
@@ -43,8 +46,21 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
     }
 
   private def unneeded(oldest: Long, rescale: Rescale, own: Seq[StoredFile]): Seq[String] = {
+    val partitions = storage.folders().flatMap(_.toIntOption)
+    if (rescale.at == Rescale.Never && partitions.forall(_ < rescale.partitions)) {
+      done = Some(rescale)
+      Nil
+    } else unneeded(oldest, rescale, own, partitions)
+  }
+
+  private def unneeded(
+      oldest: Long,
+      rescale: Rescale,
+      own: Seq[StoredFile],
+      partitions: Seq[Int]
+  ): Seq[String] = {
     val (owners, gone) = Concurrently
-      .map(storage.folders().flatMap(_.toIntOption)) { partition =>
+      .map(partitions) { partition =>
         val here = location.copy(partition = partition)
         new Folder(here, oldest, if (here == location) own else storage.list(here.folder))
       }
@@ -106,15 +122,17 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
 private[checkpoint] object SharedFiles {
   final case class Found(path: String, file: StoredFile)
 
-  /** The last rescale that a version knows of: the version that the partitioning before it ended with,
-    * and the number of partitions since.
+  /** The last rescale that a version knows of: the version that the partitioning before it ended with
+    * (`Never` if there was none), and the number of partitions since.
     */
   final case class Rescale(at: Long, partitions: Int)
 
   object Rescale {
-    def of(manifest: Manifest): Option[Rescale] = for {
-      at <- manifest.rescaledAt
-      partitions <- manifest.partitions
-    } yield Rescale(at, partitions)
+
+    /** When a state was rescaled that never was: before it had anything. */
+    final val Never = 0L
+
+    def of(manifest: Manifest): Option[Rescale] =
+      manifest.partitions.map(Rescale(manifest.rescaledAt.getOrElse(Never), _))
   }
 }

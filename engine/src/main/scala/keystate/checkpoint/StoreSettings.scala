@@ -16,6 +16,8 @@ import keystate.run.SectionedRun
   *   how many of the newest versions must stay loadable
   * @param minVersionsToDelete
   *   how many deletable versions are worth a clean-up
+  * @param inlineBytes
+  *   the most bytes of inline runs in a version file
   * @param sectionBytes
   *   how long the sections of a run file are at least, in bytes before compression
   * @param onDemandBytes
@@ -30,6 +32,7 @@ final case class StoreSettings(
     hashPartitions: Option[Int] = None,
     minVersionsToRetain: Int = 100,
     minVersionsToDelete: Long = 30,
+    inlineBytes: Long = StoreSettings.InlineBytes,
     sectionBytes: Int = SectionedRun.SectionBytes,
     onDemandBytes: Long = StoreSettings.OnDemandBytes,
     pieceEntries: Long = StoreSettings.PieceEntries
@@ -40,6 +43,9 @@ final case class StoreSettings(
 }
 
 object StoreSettings {
+
+  /** A file of so many bytes takes no longer to write than an empty one. */
+  final val InlineBytes = 64L * 1024
 
   /** So many bytes of small entries are loaded in 10 ms. */
   final val OnDemandBytes = 512L * 1024

@@ -56,7 +56,7 @@ import keystate.version.{
   * nothing is loaded, and the next load reads the files.
   *
   * A version file carries all inline runs, so it needs no other version file. When they grow above
-  * `InlineLimit`, the older ones become a run file.
+  * `StoreSettings.inlineBytes`, the older ones become a run file.
   *
   * The factory may want another kind of backend for the store (see [[MovesStores]]). Then the version
   * is loaded again, into that: when no transaction is open, by `load` or `moveIfDue`, or when the
@@ -296,6 +296,7 @@ final class VersionedStore(
       id = id,
       baseId = base.id,
       hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
+      rescaledAt = base.rescaledAt.orElse(Option.when(replacesRescaled(version, id))(0L)),
       numKeys = entryCounts.valuesIterator.map(_.total).sum,
       nextFamilyId = nextFamilyId,
       families = families.toSeq,
@@ -303,6 +304,16 @@ final class VersionedStore(
       runs = runs
     )
   }
+
+  /** Whether this first version takes the place of one that a rescale made while the first batch was
+    * pending. That would be read instead of a file with the plain name, and is another one: operator
+    * state was dealt out anew for it. Only with checkpoint format v1; later versions have the name of
+    * the version they were made from.
+    */
+  private def replacesRescaled(version: Long, id: Option[String]): Boolean =
+    version == 1 && id.isEmpty && settings.partitions.exists { n =>
+      storage.exists(VersionFile.path(location, version, Some(VersionFile.partitionsName(n))))
+    }
 
   private def tellOfCommit(
       start: Long,
@@ -489,7 +500,7 @@ final class VersionedStore(
   private def changesRun(file: => File, version: Long, id: Option[String]): Option[Run] =
     Option.when(backend.changeCount > 0) {
       InlineRun
-        .encode(backend.writeChanges, InlineLimit, version, id)
+        .encode(backend.writeChanges, settings.inlineBytes, version, id)
         .getOrElse(
           if (takesSst) files.writeSst(file, backend.writeChanges, version, id)
           else files.write(backend.writeChanges, version, id)
@@ -507,7 +518,8 @@ final class VersionedStore(
       id: Option[String]
   ): Seq[Run] = {
     val inlineBytes = (older ++ newest).map(_.inlineBytes).sum
-    val kept = if (inlineBytes <= InlineLimit) older else withoutInline(older.toList, version, id)
+    val kept =
+      if (inlineBytes <= settings.inlineBytes) older else withoutInline(older.toList, version, id)
     kept ++ newest
   }
 
@@ -537,7 +549,4 @@ final class VersionedStore(
 
 private object VersionedStore {
   private val log = LoggerFactory.getLogger(classOf[VersionedStore])
-
-  /** The most bytes of inline runs in a version file. */
-  final val InlineLimit = 64L * 1024
 }

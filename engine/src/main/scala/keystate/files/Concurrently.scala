@@ -43,11 +43,24 @@ object Concurrently {
     pool
   }
 
+  /** Whether this thread does all of its work itself. */
+  private val alone = ThreadLocal.withInitial[Boolean](() => false)
+
+  /** Does work in which nothing is done side by side: each item comes after the one before it, in
+    * this thread. So a simulation can say in which order requests are made.
+    */
+  private[keystate] def oneByOne[T](work: => T): T = {
+    val before = alone.get
+    alone.set(true)
+    try work
+    finally alone.set(before)
+  }
+
   /** The results of all items, in their order. If one fails, those that have not begun are left
     * out, and this throws once none is under way.
     */
   def map[A, B](items: Seq[A])(work: A => B): Seq[B] =
-    if (items.size <= 1) items.map(work)
+    if (items.size <= 1 || alone.get) items.map(work)
     else {
       val pool = Executors.newFixedThreadPool(Math.min(items.size, Requests), daemons)
       val begun = items.map(item => new Begun(pool.submit(_), () => work(item)))
@@ -62,7 +75,7 @@ object Concurrently {
     * are made. If anything fails, what was made and not used is given up.
     */
   def foreach[A, B](items: Seq[A])(make: A => B)(giveUp: B => Unit)(use: B => Unit): Unit =
-    if (items.size <= 1) items.foreach(item => use(make(item)))
+    if (items.size <= 1 || alone.get) items.foreach(item => use(make(item)))
     else {
       val waiting = items.iterator
       val made = mutable.Queue.empty[Begun[B]]

@@ -39,18 +39,26 @@ object PinnedVersions {
       .filter(file => parse(file.name).isDefined)
       .partition(now - _.modified <= LeaseMillis)
 
-  /** Pins a version until this is closed. Any thread may call it. */
-  final class Pin(storage: CheckpointStorage, location: StoreLocation, version: Long)
-      extends AutoCloseable {
+  /** Pins a version until this is closed. Any thread may call it.
+    *
+    * @param nanos
+    *   the time, as `System.nanoTime` has it
+    */
+  final class Pin(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      nanos: () => Long = () => System.nanoTime
+  ) extends AutoCloseable {
     private var path = write()
-    private var writtenAt = System.nanoTime
+    private var writtenAt = nanos()
 
     /** To be called again and again while the pin is needed. */
     def renew(): Unit = synchronized {
-      if (System.nanoTime - writtenAt > MILLISECONDS.toNanos(LeaseMillis / 3)) {
+      if (nanos() - writtenAt > MILLISECONDS.toNanos(LeaseMillis / 3)) {
         val before = path
         path = write()
-        writtenAt = System.nanoTime
+        writtenAt = nanos()
         storage.delete(before)
       }
     }

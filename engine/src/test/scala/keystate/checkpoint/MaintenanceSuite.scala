@@ -62,7 +62,8 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
           "1-orphan.lz4",
           "5_zombie.keystate",
           ".2.keystate.0a1b.tmp",
-          ".2-run.sst.0a1b.tmp"
+          ".2-run.sst.0a1b.tmp",
+          ".2-some.pin.0a1b.tmp"
         )
           .map(name => s"3/$name")
       left.filterNot(storage.exists).foreach(storage(_) = Array[Byte](1))

@@ -89,6 +89,34 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     } finally store.close()
   }
 
+  test("v1: a first batch that is run again counts, and not what a rescale made of its first run") {
+    val storage = new MemoryStorage
+    def commit(partitions: Int, value: String): Unit = (0 until partitions).foreach { partition =>
+      val settings = StoreSettings(Some(maxParallelism), Some(partitions))
+      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+      val store = newStore(storage, settings, at)
+      try {
+        store.load(0, None)
+        register(store)
+        change(store, "p", store.manifest.groups.first, "key", value)
+        store.commit(None)
+      } finally store.close()
+    }
+    commit(2, "pending")
+    rescale(storage, 1, Seq(None, None), 3)
+    commit(3, "again")
+    (0 until 3).foreach { partition =>
+      val settings = StoreSettings(Some(maxParallelism), Some(3))
+      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+      val store = newStore(storage, settings, at)
+      try {
+        store.load(1, None)
+        register(store)
+        assert(content(store).values.toSet == Set("again"))
+      } finally store.close()
+    }
+  }
+
   private def run(seed: Long, withIds: Boolean, settings: StoreSettings): Unit = {
     val random = new Random(seed)
     val storage = new MemoryStorage

@@ -154,6 +154,39 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
     }
   }
 
+  for (format <- Seq("v1", "v2"))
+    test(
+      s"$format: what a rescale left that was given up goes, though the query was never rescaled"
+    ) {
+      val storage = new MemoryStorage
+      val settings =
+        StoreSettings(Some(K), Some(2), minVersionsToRetain = 2, minVersionsToDelete = 1)
+      val stores = (0 until 2).map { partition =>
+        newStore(storage, settings, StoreLocation(0, partition, StoreLocation.DefaultStore))
+      }
+      def batch(version: Long): Seq[Option[String]] = stores.map { store =>
+        store.load(version, Option.when(version > 0)(store.manifest.id).flatten)
+        register(store)
+        change(store, "p", store.manifest.groups.first, s"$version", large(version, 70000))
+        store.commit(if (format == "v2") newId() else None).id
+      }
+      def ofOthers = storage.paths.filterNot(path => path.startsWith("0/") || path.startsWith("1/"))
+      try {
+        (0L until 3).foreach(batch)
+        rescale(storage, 4, batch(3), 4)
+        storage("3/.4-a.lz4.0.tmp") = Array[Byte](1)
+        assert(ofOthers.size == 3)
+        (4L until 6).foreach(batch)
+        stores.foreach(_.maintain())
+        assert(ofOthers.size == 3, "it may go on yet")
+        (6L until 12).foreach { version =>
+          batch(version)
+          stores.foreach(_.maintain())
+        }
+        assert(ofOthers.isEmpty)
+      } finally stores.foreach(_.close())
+    }
+
   test("v1: what a late attempt put in a version's place keeps the files that it lists") {
     using(new Rescaled("v1")) { query =>
       query.batches(1)

@@ -1,0 +1,162 @@
+package keystate.simulation
+
+import scala.collection.mutable
+import scala.util.Using
+
+import keystate.checkpoint.{OperatorState, StoreReader, StoreSettings}
+import keystate.errors.KeystateException
+import keystate.files.StoreLocation
+import keystate.keygroup.KeyGroups
+import keystate.version.{VersionFile, VersionFinder}
+
+/** What must hold, looked at without a request of an actor. */
+final class Checks(world: World) {
+  import world.{model, storage}
+
+  private val logs = new QueryLogs(storage.snapshot)
+  private val settings = QuerySettings(withIds = false, StoreSettings(), 1, 0, 0, 1)
+
+  /** How many of the newest committed versions have to be readable. */
+  var retained = Int.MaxValue
+
+  private def retainedVersions: Seq[Long] =
+    Math.max(1, model.newest - retained + 1) to model.newest
+
+  def isRetained(version: Long): Boolean = retainedVersions.contains(version)
+
+  /** A log's entry has appeared. */
+  def written(path: String): Unit = path match {
+    case s"commits/$batch" =>
+      val version = batch.toLong + 1
+      if (version > model.newest) {
+        model.commit(version, logs.offsets(batch.toLong).get.input)
+        readsBack(version)
+      } else if (version == model.newest) readsBack(version) // rescaled
+    case _ =>
+  }
+
+  /** Nobody deletes what a retained version needs. */
+  def deleted(path: String): Unit =
+    if (path.endsWith(".keystate") || isRun(path))
+      retainedVersions.find(needed(_).contains(path)).foreach { version =>
+        throw new Violation(s"$path is deleted, which version $version needs")
+      }
+
+  private def isRun(path: String) = path.endsWith(".lz4") || path.endsWith(".sst")
+
+  /** All files of a committed version. */
+  private def needed(version: Long): Set[String] = {
+    val partitions = logs.partitions(version - 1)
+    logs
+      .ids(version - 1, partitions)
+      .zipWithIndex
+      .flatMap { case (id, partition) =>
+        val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+        val manifest = VersionFinder.read(storage.snapshot, at, version, id, Some(partitions))
+        StoreReader.files(manifest) :+
+          VersionFinder.file(storage.snapshot, at, version, id, Some(partitions))
+      }
+      .toSet
+  }
+
+  /** The newest version that a driver was told of as committed. */
+  private var acknowledged = 0L
+
+  /** How many batches a driver committed after another one had come. */
+  private val late = mutable.HashMap.empty[Driver, Int].withDefaultValue(0)
+
+  /** A driver knows that its batch is committed. One that another has come after may commit the
+    * batch that it is in, and no more.
+    */
+  def acknowledge(driver: Driver, batch: Long): Unit = {
+    acknowledged = Math.max(acknowledged, batch + 1)
+    if (storage.get(s"owners/${driver.owner + 1}").isDefined) {
+      late(driver) += 1
+      if (late(driver) > 1) throw new Violation(s"${driver.name} goes on, though another has come")
+    }
+  }
+
+  /** What was committed is there, but for what nobody was told of yet. */
+  def powerLost(): Unit = {
+    val newest = logs.latestCommit.fold(0L)(_ + 1)
+    if (newest < acknowledged)
+      throw new Violation(s"version $acknowledged is lost, $newest is the newest")
+    model.forgetAfter(newest)
+    retainedReadBack()
+  }
+
+  def retainedReadBack(): Unit = retainedVersions.foreach(readsBack)
+
+  /** A committed version has what was committed, in all of its partitions. */
+  def readsBack(version: Long): Unit = try {
+    val partitions = logs.partitions(version - 1)
+    val content = mutable.HashMap.empty[Model.Place, String]
+    val elements = mutable.ArrayBuffer.empty[String]
+    val expected = model.content(version)
+    val operatorGroup = KeyGroups.operatorGroup(world.maxParallelism)
+    val broadcast = expected.filter(_._1._2 == operatorGroup)
+    logs.ids(version - 1, partitions).zipWithIndex.foreach { case (id, partition) =>
+      Using.resource(world.newStore(storage.snapshot, settings, partitions, partition)) { store =>
+        store.load(version, id)
+        val own = mutable.HashMap.empty[Model.Place, String]
+        for {
+          family <- store.families if Model.Families.contains(family.name)
+          group <- store.manifest.ownGroups
+          entry <- store.backend.scan(family.id, group, null, null)
+        } own((family.name, group, world.keyOf(family.name, entry.key))) =
+          new String(entry.value, "UTF-8")
+        val (subtask, keyed) = own.partition(_._1._2 == operatorGroup)
+        same(version, s"broadcast state of partition $partition", broadcast, subtask)
+        content ++= keyed
+        store.family(OperatorState.FamilyName).foreach { family =>
+          Option(store.backend.get(family.id, operatorGroup, OperatorState.StateKey))
+            .foreach(elements ++= OperatorState.fromJson(_).lists.flatMap(_.elements))
+        }
+      }
+    }
+    same(version, "keyed state", expected -- broadcast.keys, content)
+    if (elements.sorted != model.elements(version))
+      throw new Violation(
+        s"version $version has list elements ${elements.sorted}, not ${model.elements(version)}"
+      )
+  } catch {
+    case e: KeystateException => throw new Violation(s"version $version is not readable: $e", e)
+  }
+
+  private def same(
+      version: Long,
+      what: String,
+      expected: collection.Map[Model.Place, String],
+      found: collection.Map[Model.Place, String]
+  ): Unit = if (expected != found) {
+    val wrong = (expected.keySet ++ found.keySet).filter(k => expected.get(k) != found.get(k))
+    val shown = wrong.take(3).map(k => s"$k: ${found.get(k)} instead of ${expected.get(k)}")
+    throw new Violation(s"$what of version $version differs: ${shown.mkString("; ")}")
+  }
+
+  /** The files of the state that no version needs which is kept, and that are not new. After enough
+    * batches in peace there are none.
+    */
+  def left(kept: Int): Seq[String] = {
+    val versions = storage.paths.flatMap { path =>
+      val parts = path.split('/')
+      for {
+        partition <- parts(0).toIntOption
+        (version, id) <- VersionFile.parse(parts.last)
+      } yield (path, partition, version, id)
+    }
+    val oldest = model.newest - kept
+    val needed = versions
+      .collect {
+        case (path, partition, version, id) if version >= oldest =>
+          val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+          path +: StoreReader.files(VersionFile.read(storage.snapshot, at, version, id))
+      }
+      .flatten
+      .toSet
+    val inState = storage.paths.filter(path => path.head.isDigit)
+    inState.filterNot(needed).filterNot { path =>
+      isRun(path) && path.split('/').last.takeWhile(_.isDigit).toLong >= oldest
+    }
+  }
+}

@@ -1,0 +1,52 @@
+package keystate.simulation
+
+import java.io.File
+
+/** `make simulate`: runs seeds, tells the story of those that fail, and what all of them reached.
+  *
+  * Arguments: how many seeds; the first one; for how many seeds find a mutation, names of mutations
+  * with commas between, or `all`.
+  */
+object Simulate {
+  def main(args: Array[String]): Unit = {
+    // Run by sbt it is a folder that only tests make.
+    new File(System.getProperty("java.io.tmpdir")).mkdirs()
+    val count = args.headOption.fold(1000L)(_.toLong)
+    val from = args.lift(1).fold(0L)(_.toLong)
+    val isFine = args.lift(2) match {
+      case None => seeds(from, count)
+      case Some("all") => mutations(Mutation.all, from, count)
+      case Some(names) =>
+        val chosen = names.split(',').toSet
+        mutations(Mutation.all.filter(mutation => chosen(mutation.toString)), from, count)
+    }
+    System.exit(if (isFine) 0 else 1)
+  }
+
+  private def seeds(from: Long, count: Long): Boolean = {
+    val start = System.nanoTime
+    val report = Seeds.run((from until from + count).iterator, mostFailures = 20)
+    val seconds = (System.nanoTime - start) / 1e9
+    report.failed.headOption.foreach(failure => println(failure.story))
+    report.reached.foreach { case (kind, times) => println(f"$times%12d $kind") }
+    report.failed.foreach(failure => println(s"seed ${failure.seed}: ${failure.cause}"))
+    println(
+      f"${report.seeds} seeds, ${report.steps} steps, ${report.millis / 3600000.0}%.1f simulated hours " +
+        f"in $seconds%.0f s; ${report.failed.size} failed"
+    )
+    report.failed.isEmpty
+  }
+
+  private def mutations(chosen: Seq[Mutation], from: Long, count: Long): Boolean = {
+    val found = chosen.map { mutation =>
+      val report = Seeds.run((from until from + count).iterator, Some(mutation))
+      report.failed.headOption match {
+        case Some(failure) =>
+          println(s"| ${mutation.text} | ${report.seeds} | ${failure.cause.getMessage.take(100)} |")
+        case None => println(s"| ${mutation.text} | not in ${report.seeds} | |")
+      }
+      report.failed.nonEmpty
+    }
+    found.forall(identity)
+  }
+}

@@ -1,0 +1,86 @@
+package keystate.simulation
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** Seeds of the simulation; `make simulate` runs more of them. */
+class SimulationSuite extends AnyFunSuite {
+
+  /** What each must have happened, or the seeds see too little. */
+  private val reached = Seq(
+    "a batch is committed",
+    "a copy of an older version",
+    "a copy of the newest version",
+    "a driver is fenced",
+    "a function throws",
+    "a pending version is rescaled",
+    "a request fails",
+    "a request is late",
+    "a request is repeated",
+    "a rescale begins",
+    "a rescale ends",
+    "a second driver starts",
+    "a store is closed, for another executor has its partition",
+    "a task is taken for lost",
+    "a task is tried again",
+    "an answer is lost",
+    "driver dies",
+    "error KEYSTATE_FENCED",
+    "error KEYSTATE_MISSING_VERSION",
+    "executor dies",
+    "files are looked for that nobody needs",
+    "maintenance",
+    "runs are merged",
+    "runs on hdfs",
+    "runs on local",
+    "runs on local, synced",
+    "runs on objects",
+    "savepoint dies",
+    "stores are on disk",
+    "the format changes",
+    "the power fails",
+    "two attempts at once"
+  )
+
+  test("whatever happens, what was committed is there, once, and nothing else stays") {
+    val report = Seeds.run((1000L until 1250L).iterator)
+    report.failed.foreach { failure =>
+      println(failure.story)
+      fail(s"seed ${failure.seed}: ${failure.cause}", failure.cause)
+    }
+    report.reached.foreach { case (kind, times) => info(s"$times $kind") }
+    info(
+      s"${report.seeds} seeds, ${report.steps} steps, ${report.millis / 3600000} simulated hours"
+    )
+    assert(reached.filterNot(report.reached.contains) == Nil)
+  }
+
+  test("a seed always does the same") {
+    Seq(3L, 6L).foreach { seed =>
+      val stories = Seq.fill(2) {
+        val simulation = new Simulation(seed)
+        simulation.run()
+        simulation.world.story.text
+      }
+      assert(stories.head.linesIterator.size > 100)
+      assert(stories.head == stories(1))
+    }
+  }
+
+  // Each found something once. They say less the more the simulation changes; so what they found has
+  // a test of its own too.
+  for {
+    (what, seeds) <- Seq(
+      "a first batch that was rescaled while it was pending" -> Seq(1049L, 1532L),
+      "files of a rescale that was given up" -> Seq(52L, 661L),
+      "a pin whose writer died" -> Seq(400L)
+    )
+    seed <- seeds
+  } test(s"seed $seed: $what")(new Simulation(seed).run())
+
+  test("a fault in the protocol is found") {
+    Seq(Mutation.RunsComeLater, Mutation.NeverLooks, Mutation.CommitsTooSoon).foreach { mutation =>
+      val report = Seeds.run((0L until 100L).iterator, Some(mutation))
+      assert(report.failed.nonEmpty, mutation.text)
+    }
+  }
+}

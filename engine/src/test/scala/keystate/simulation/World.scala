@@ -1,0 +1,159 @@
+package keystate.simulation
+
+import java.io.File
+import java.nio.ByteBuffer
+import java.nio.file.{FileAlreadyExistsException, Files}
+import java.util.UUID
+
+import scala.collection.mutable
+import scala.util.Random
+
+import keystate.backend.heap.HeapStateBackendFactory
+import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.checkpoint.{StoreSettings, VersionedStore}
+import keystate.errors.KeystateException
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+
+/** What a query is started with.
+  *
+  * @param speculation
+  *   how likely a task has two attempts at once
+  * @param taskFails
+  *   how likely a function throws
+  */
+final case class QuerySettings(
+    withIds: Boolean,
+    store: StoreSettings,
+    executors: Int,
+    speculation: Double,
+    taskFails: Double,
+    maintenanceMillis: Int,
+    isOnDisk: Boolean = false
+)
+
+/** A cluster with its storage, made by a seed. */
+final class World(seed: Long, val kind: StorageKind, mutation: Option[Mutation]) {
+  val random = new Random(seed)
+  val story = new Story
+  val maxParallelism: Int = 4 + random.nextInt(5)
+  val longestTick: Int = Seq(2, 50, 2000)(random.nextInt(3))
+  val scheduler: Scheduler = new Scheduler(
+    random,
+    stickiness = Seq(0.0, 0.5, 0.8, 0.95)(random.nextInt(4)),
+    longestTick,
+    mostSteps = 100000
+  )
+
+  /** From now on all goes well. */
+  var isPeaceful = false
+
+  /** After how many ms somebody is taken for lost. */
+  def patience(): Long =
+    if (isPeaceful) Long.MaxValue / 8 else longestTick * (5L + random.nextInt(300))
+
+  val storage = new SimulatedStorage(kind, scheduler, random, story, mutation)
+  val model = new Model(maxParallelism)
+
+  /** All that were begun. */
+  val processes: mutable.ArrayBuffer[Process] = mutable.ArrayBuffer.empty[Process]
+  private var executorCount = 0
+
+  def has(other: Mutation): Boolean = mutation.contains(other)
+
+  /** A driver knows that a batch is committed. */
+  var acknowledged: (Driver, Long) => Unit = (_, _) => ()
+
+  /** Whether a version is one of those that have to be readable. */
+  var mustBeReadable: Long => Boolean = _ => false
+
+  def newExecutor(driver: Process, settings: QuerySettings, partitions: Int): Executor = {
+    executorCount += 1
+    new Executor(this, driver, settings, partitions, executorCount)
+  }
+
+  def newStore(
+      storage: CheckpointStorage,
+      settings: QuerySettings,
+      partitions: Int,
+      partition: Int
+  ): VersionedStore = new VersionedStore(
+    StoreLocation(0, partition, StoreLocation.DefaultStore),
+    storage,
+    settings.store.copy(
+      minVersionsToRetain =
+        settings.store.minVersionsToRetain - (if (has(Mutation.KeepsFewer)) 3 else 0),
+      maxParallelism = Some(maxParallelism),
+      parallelism = Some(partitions)
+    ),
+    if (settings.isOnDisk) World.onDisk else World.onHeap,
+    newLocalFolder()
+  )
+
+  private val localFolders = mutable.ArrayBuffer.empty[LocalFolder]
+
+  private def newLocalFolder(): LocalFolder = {
+    val folder = new LocalFolder(() => World.scratch())
+    localFolders += folder
+    folder
+  }
+
+  /** Deletes the local files of processes that died. */
+  def close(): Unit = localFolders.foreach(_.close())
+
+  def withLocalFolder[T](body: LocalFolder => T): T = {
+    val local = newLocalFolder()
+    try body(local)
+    finally local.close()
+  }
+
+  /** The id of an attempt. */
+  def newId(): String = new UUID(random.nextLong(), random.nextLong()).toString
+
+  def entryKey(family: String, key: String): Array[Byte] =
+    if (family == "p") key.getBytes("UTF-8")
+    else
+      ByteBuffer
+        .allocate(5 + key.length)
+        .putInt(1)
+        .put("k".getBytes("UTF-8"))
+        .put(key.getBytes("UTF-8"))
+        .array
+
+  def keyOf(family: String, entryKey: Array[Byte]): String =
+    new String(if (family == "p") entryKey else entryKey.drop(5), "UTF-8")
+
+  /** An error of Spark's, or of the user's function. */
+  def taskError(message: String): RuntimeException = new World.TaskError(message)
+
+  /** Throws unless this is how things may fail: with a code, as the seed wants it, or as Spark does. */
+  def expected(error: Throwable): Unit = error match {
+    case violation: Violation => throw violation
+    case e: KeystateException => story.reach(s"error ${e.code}")
+    case _: StorageFault | _: World.TaskError | _: FileAlreadyExistsException =>
+    case other if Option(other.getCause).exists(_.isInstanceOf[StorageFault]) =>
+    case other => throw new Violation(s"an error without a code: $other", other)
+  }
+}
+
+object World {
+  private final class TaskError(message: String) extends RuntimeException(message)
+
+  private val onHeap = new HeapStateBackendFactory
+
+  private lazy val onDisk = {
+    val factory = new RocksDBStateBackendFactory
+    factory.configure(Map("memoryMB" -> "64"))
+    factory
+  }
+
+  private lazy val folder: File = {
+    val shared = new File("/dev/shm")
+    val made =
+      if (shared.canWrite) Files.createTempDirectory(shared.toPath, "keystate-simulation")
+      else Files.createTempDirectory("keystate-simulation")
+    made.toFile.deleteOnExit()
+    made.toFile
+  }
+
+  private def scratch(): File = Files.createTempDirectory(folder.toPath, "store").toFile
+}

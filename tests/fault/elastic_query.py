@@ -1,0 +1,37 @@
+"""An elastic query that changes its partitions again and again, to be killed.
+
+python elastic_query.py FOLDER FORMAT BACKEND SEED
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import keystate
+from keystate.session import FORMAT_KEY
+
+from tests.fault import restart_query, sessions
+from tests.fault.drivers import committed
+
+
+def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
+    rng = random.Random(seed)
+    settings = {FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend}
+    spark = sessions.create("local[2]", 2, **settings)
+    query = keystate.elastic(
+        lambda: restart_query.start(spark, folder, processingTime="0 seconds"), spark=spark
+    )
+    while committed(folder) < restart_query.FILES:
+        (folder / "rescales").touch()
+        query.rescale(rng.randint(1, 6), border_seconds=rng.choice((0, 60)))
+        (folder / "rescales").unlink()
+        time.sleep(rng.uniform(0, 0.3))
+    query.stop()
+    print(f"changed {len(query.rescales)} times")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

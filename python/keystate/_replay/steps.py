@@ -180,27 +180,24 @@ class Replay:
         Args:
             spark: the session; by default the active one.
         """
-        session = spark or SparkSession.getActiveSession()
-        if session is None:
-            raise ConfigurationError(
-                "to_df needs a Spark session: create one, or pass spark=",
-                code="KEYSTATE_NO_SESSION",
-            )
-        rows = [
+        return as_frame(self.as_rows(), COLUMNS, spark)
+
+    def as_rows(self) -> list[tuple[Any, ...]]:
+        """The steps as :meth:`to_df` has them."""
+        return [
             (
                 step.batch,
                 i,
                 step.input,
-                None if step.timer else _json(step.row),
+                None if step.timer else json_of(step.row),
                 _json_of_timers([step.timer])[0] if step.timer else None,
                 json.dumps({n: to_json(value) for n, value in step.before.items()}),
                 json.dumps({n: to_json(value) for n, value in step.after.items()}),
                 _json_of_timers(step.timers_after),
-                [_json(row) for row in step.emitted],
+                [json_of(row) for row in step.emitted],
             )
             for i, step in enumerate(self.steps)
         ]
-        return session.createDataFrame(rows, _COLUMNS)
 
     def __str__(self) -> str:
         return f"{text([(self._title(), _HEADS, self._lines())])}\n\n{self.verdict()}"
@@ -227,13 +224,30 @@ class Replay:
 
 
 _HEADS = ["batch", "row or timer", "what changed", "emitted"]
-_COLUMNS = (
+COLUMNS = (
     "batch long, step long, input int, row string, timer string, before string, after string, "
     "timers array<string>, emitted array<string>"
 )
 
 
-def _json(value: Any) -> str:
+def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | None) -> DataFrame:
+    """Rows as a DataFrame.
+
+    Args:
+        rows: the rows.
+        columns: their columns, as DDL.
+        spark: the session; ``None`` for the active one.
+    """
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(
+            "to_df needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
+        )
+    return session.createDataFrame(rows, columns)
+
+
+def json_of(value: Any) -> str:
+    """A key, row or state as JSON."""
     return json.dumps(to_json(value))
 
 

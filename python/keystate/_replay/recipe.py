@@ -10,12 +10,12 @@ from pyspark.sql import types as T
 
 from keystate._checkpoint.history import value_of
 from keystate._operators.declared import Operator, Side
-from keystate._replay.literals import Literals
 from keystate._spec import DELAY_KEY, resolve_schema
 from keystate._worker.calls.plan import Style
 from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
 from keystate.testing._job import Clock
+from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
 
 

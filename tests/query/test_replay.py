@@ -29,7 +29,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, Rich, Totals
+from tests.query.replayed import LARGE, RATES, Paid, Rich, Totals
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
 BATCHES = 10
@@ -227,6 +227,41 @@ def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]
     with pytest.raises(CheckpointError, match=r"000000\.parquet, which is gone") as error:
         keystate.replay(query, str(fed.checkpoint), key=("ann", 1), batch=0)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+
+
+def test_broadcast_state(spark: Any, stream_class: Any, tmp_path: Path) -> None:
+    rows = stream_class(spark, tmp_path / "rows", "key string, value long, currency string")
+    rates = stream_class(spark, tmp_path / "rates", "currency string, rate long")
+
+    def build(fn: Any) -> Any:
+        return (
+            keystate.keyed(rows.source(), "key")
+            .connect(keystate.broadcast(rates.source(), RATES))
+            .process(fn, "key string, value long")
+        )
+
+    rows.feed(
+        [("ann", 1, "EUR"), ("bob", 1, "USD")],
+        [("ann", 2, "EUR"), ("bob", 2, "USD")],
+        [("ann", 3, "EUR"), ("ann", 4, "USD")],
+    )
+    rates.feed([("EUR", 10)], [("USD", 20)], [("GBP", 0), ("EUR", 30)])
+    emitted = rows.micro_batches(build(Paid()))
+    assert sorted(map(tuple, emitted[1])) == [("ann", 30), ("bob", 41)]
+    checkpoint = str(rows.checkpoint)
+    for batch in range(3):
+        made = keystate.replay(build(Paid()), checkpoint, key="ann", batch=batch)
+        assert made.same, str(made)
+        assert [row for step in made for row in step.emitted] == [
+            row for row in emitted[batch] if row.key == "ann"
+        ]
+    # The elements took what she had, before the rows.
+    assert made[0].what() == "broadcast elements" and made[0].before == {"sum": 30}
+    assert made[0].after == {} and made.to_df().first().row is None
+    everyone = keystate.replay(build(Paid(more=1)), checkpoint, batch=1)
+    assert set(everyone) == set(everyone.differences) == {"ann", "bob"}
+    with pytest.raises(DeclarationError, match="one input or two with keys"):
+        made.as_test(str(tmp_path / "test_ann.py"))
 
 
 class Numbers(SourceFunction):

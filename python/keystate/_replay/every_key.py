@@ -37,6 +37,10 @@ def run_all(target: Target, most: int) -> list[Replay]:
     keys = Keys(target.setup)
     codec = struct_codec(target.operator.rows.key_type)
     given = {batch: target.input_of(batch, None, MOST_ROWS) for batch in target.batches}
+    elements = {
+        batch: [arrays.pop()] if target.operator.broadcast is not None else []
+        for batch, arrays in given.items()
+    }
     by_key: dict[Any, _Input] = {}
     for batch, arrays in given.items():
         for i, array in enumerate(arrays):
@@ -54,7 +58,11 @@ def run_all(target: Target, most: int) -> list[Replay]:
     replays = []
     for key, mine in by_key.items():
         (row,) = codec.decode(keys.encode([key]))
-        replays.append(target.run(tuple(row), lambda batch, of=mine: of.get(batch, nothing)))  # type: ignore[misc]
+
+        def input_of(batch: int, mine: _Input = mine) -> list[pa.Array]:
+            return [*mine.get(batch, nothing), *elements[batch]]
+
+        replays.append(target.run(tuple(row), input_of))
     return replays
 
 

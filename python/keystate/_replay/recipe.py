@@ -18,6 +18,8 @@ from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
 
+_OTHERS = (Side.INITIAL, Side.BROADCAST)
+
 
 @dataclass
 class Recipe:
@@ -81,9 +83,10 @@ class Recipe:
         """The harness's."""
         operator, right = self.operator, self.operator.right
         plan = operator.plan
-        if plan.style is not Style.PROCESS or (right and right.side is Side.INITIAL):
+        if plan.style is not Style.PROCESS or (right and right.side in _OTHERS):
             raise DeclarationError(
-                "as_test() is for functions of process() of one input or two, without initial state"
+                "as_test() is for functions of process() of one input or two with keys, without "
+                "initial state"
             )
         if plan.dead_letters is not None:
             raise DeclarationError("as_test() is for functions without on_error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +13,14 @@ from keystate._checkpoint.history import KeyReader, value_of
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._operators.declared import Side
-from keystate._replay.held import take_up
+from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_inputs
 from keystate._replay.steps import Difference, Replay, Step, Timers
 from keystate._replay.target import in_harness, operator_of, streamed
 from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain
+from keystate.testing._broadcast import Copy
 from keystate.testing._job import Clock
 from keystate.testing._rows import InputRows, Rows
 from keystate.testing._steps import SteppingJob
@@ -61,12 +63,24 @@ class Target:
             self.operator, tags, self.first["partitions"], self.reader.max_parallelism
         )
 
+    @cached_property
+    def broadcast(self) -> Copy:
+        """The broadcast states before the first batch."""
+        if self.operator.broadcast is None or self.batches[0] == 0:
+            return {}
+        return broadcast_states(
+            self.session, self.checkpoint, self.reader.operator, self.batches[0]
+        )
+
     def clock(self, batch: int) -> dict[str, Any]:
         """The recorded clock of a batch."""
         return bridge.clock(self.session, self.checkpoint, batch)
 
     def input_of(self, batch: int, key: Sequence[Any] | None, most: int | None) -> list[pa.Array]:
-        """The rows that each input had in a batch; ``None`` for those of all keys."""
+        """The rows that each input had in a batch; ``None`` for those of all keys.
+
+        Broadcast elements are the last input.
+        """
         return read_inputs(self.checkpoint, batch, streamed(self.operator), key, most)
 
     def run(self, key: Any, inputs: Callable[[int], list[pa.Array]] | None = None) -> Replay:
@@ -114,7 +128,7 @@ class _Run:
         batches, first = self._target.batches, self._target.first
         before = self._clock(batches[0] - 1, first, "watermark_before")
         stored = self._stored(batches[0]) if batches[0] > 0 else None
-        take_up(self._job, self._own, stored, before)
+        take_up(self._job, self._own, stored, self._target.broadcast, before)
         recipe = Recipe(self._operator, self._job.setup, self._values, stored, before)
         steps: list[Step] = []
         differences: list[Difference] = []
@@ -153,20 +167,22 @@ class _Run:
     # -- one batch -------------------------------------------------------------------------------
 
     def _batch(self, batch: int, clock: Clock, before: Clock, recipe: Recipe) -> Iterator[Step]:
-        arrays = [self._mine(i, array) for i, array in enumerate(self._read(batch))]
+        given = self._read(batch)
+        elements = given.pop() if self._operator.broadcast is not None else None
+        arrays = [self._mine(i, array) for i, array in enumerate(given)]
         recipe.batches.append(
             (clock, [each.decode(rows) for each, rows in zip(self._inputs, arrays)])
         )
         rows, order = self._arranged(arrays, before.watermark)
         decoded = [each.decode(array) for each, array in zip(self._inputs, rows.arrays)]
-        for ran in self._job.steps(self._own, rows, len(order), clock, before):
+        for ran in self._job.steps(self._own, rows, len(order), clock, before, elements):
             main, side = self._split(ran.results)
             places = [order[place] for place in ran.rows]
             found = [decoded[of][at] for of, at in places]
             yield Step(
                 batch,
                 places[0][0] if places else 0,
-                None if ran.timer else (found if self._job.takes_many else found[0]),
+                found if self._job.takes_many and places else next(iter(found), None),
                 None if ran.timer is None else (TimeDomain(ran.timer.domain), ran.timer.time),
                 ran.before[0],
                 ran.after[0],
@@ -199,7 +215,7 @@ class _Run:
                 for each, rows in zip(self._inputs, arrays)
             ]
             order.sort(key=lambda place: times[place[0]][place[1]])
-        if right is None:
+        if right is None or right.side is Side.BROADCAST:
             return Rows(arrays), order
         if right.side is Side.INITIAL:
             nothing = InputRows.of(self._job.setup.inputs[1], "").encode([])

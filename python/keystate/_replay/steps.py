@@ -22,13 +22,17 @@ Timers = list[tuple[TimeDomain, int]]
 
 @dataclass(frozen=True)
 class Step:
-    """A row that the function was given, or a timer that fired.
+    """A row that the function was given, a timer that fired, or broadcast elements.
+
+    The broadcast elements of a batch, which come before its rows, are a step if they changed what
+    the key has.
 
     Attributes:
         batch: the micro-batch.
         input: the index of the input, 0 or 1, that the row is of.
-        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer.
-        timer: the timer's domain and its time in ms; ``None`` of a row.
+        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer and of
+            broadcast elements.
+        timer: the timer's domain and its time in ms; else ``None``.
         before: by name what each state had; what has nothing is not there.
         after: what each state has then.
         timers_before: the timers that were set: domains and times in ms.
@@ -59,6 +63,8 @@ class Step:
 
     def what(self) -> str:
         """The row or the timer, in one line."""
+        if self.timer is None and self.row is None:
+            return "broadcast elements"
         if self.timer is None:
             which = f"input {self.input + 1}: " if self.input else ""
             return f"{which}{shorten(self.row)}"
@@ -189,7 +195,7 @@ class Replay:
                 step.batch,
                 i,
                 step.input,
-                None if step.timer else json_of(step.row),
+                None if step.row is None else json_of(step.row),
                 _json_of_timers([step.timer])[0] if step.timer else None,
                 json.dumps({n: to_json(value) for n, value in step.before.items()}),
                 json.dumps({n: to_json(value) for n, value in step.after.items()}),

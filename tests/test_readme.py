@@ -90,7 +90,7 @@ def test_pytest_examples_pass(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text("\n".join(code for code, _ in examples))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "4 passed" in run.stdout, run.stdout
+    assert "5 passed" in run.stdout, run.stdout
 
 
 def test_every_setting_is_documented() -> None:

@@ -112,7 +112,7 @@ class AircraftLegs(KeyedBroadcastProcessFunction):
             gap = flight.minute - minute
             if air_time is not None:
                 slack = flight.scheduled - minute - 2 * air_time
-        carried = carried_delay(prev_arr_delay, gap, flight.dep_delay)
+        carried = self.carried_delay(prev_arr_delay, gap, flight.dep_delay)
         leg, chain = leg + 1, chain + 1 if carried else 0
         self.previous.update((leg, flight.minute, flight.air_time, flight.arr_delay, chain))
 
@@ -128,11 +128,12 @@ class AircraftLegs(KeyedBroadcastProcessFunction):
         delays = (prev_arr_delay, flight.dep_delay, flight.arr_delay, carried, chain)
         yield (*about, status, leg, route_nth, gap, slack, *delays, *statistics)
 
-
-def carried_delay(prev_arr_delay: int | None, gap: int | None, dep_delay: int) -> int | None:
-    """See ``carried`` in ``LEGS``."""
-    if prev_arr_delay is None or gap is None:
-        return None
-    if gap > ROTATION:
-        return 0
-    return max(0, min(prev_arr_delay, dep_delay))
+    def carried_delay(
+        self, prev_arr_delay: int | None, gap: int | None, dep_delay: int
+    ) -> int | None:
+        """See ``carried`` in ``LEGS``."""
+        if prev_arr_delay is None or gap is None:
+            return None
+        if gap > ROTATION:
+            return 0
+        return max(0, min(prev_arr_delay, dep_delay))

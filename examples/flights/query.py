@@ -24,8 +24,8 @@ def flights(spark: SparkSession, workspace: Workspace) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, workspace: Workspace) -> StreamingQuery:
-    """Starts the query, or resumes it from its checkpoint; it ends when all input is taken."""
+def legs(spark: SparkSession, workspace: Workspace, function: AircraftLegs) -> DataFrame:
+    """The keyed operator, which ``keystate.replay`` takes."""
     arriving = (
         spark.readStream.schema(FLIGHTS)
         .option("maxFilesPerTrigger", 1)  # see prepare.py: the files are in order of departure
@@ -36,12 +36,18 @@ def start(spark: SparkSession, workspace: Workspace) -> StreamingQuery:
         .option("maxFilesPerTrigger", 2)
         .parquet(str(workspace.weather))
     )
-    legs = (
+    return (
         keystate.keyed(arriving, "tailnum", order_by=ORDER)
         .connect(keystate.broadcast(weather, VISIBILITY))
-        .process(AircraftLegs(), LEGS, name="aircraft-legs")
+        .process(function, LEGS, name="aircraft-legs")
     )
-    observed = legs.observe(
+
+
+def start(
+    spark: SparkSession, workspace: Workspace, function: AircraftLegs | None = None
+) -> StreamingQuery:
+    """Starts the query, or resumes it from its checkpoint; it ends when all input is taken."""
+    observed = legs(spark, workspace, function or AircraftLegs()).observe(
         "legs",
         sf.count("*").alias("flights"),
         sf.max("minute").alias("minute"),

@@ -59,7 +59,7 @@ from keystate.functions import (
     TimeDomain,
     TimerService,
 )
-from keystate.key_replays import Replay, replay
+from keystate.key_replays import Replay, Replays, replay
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
 from keystate.replays import replay_letters, with_replays
 from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
@@ -184,6 +184,7 @@ __all__ = [
     "ReducingState",
     "ReducingStateDescriptor",
     "Replay",
+    "Replays",
     "Rescale",
     "ResultDataFrame",
     "RichParallelSourceFunction",

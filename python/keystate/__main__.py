@@ -180,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--folder", help="where to keep the checkpoint; by default it is deleted at the end"
     )
+    show.add_argument(
+        "--replay", metavar="USER", help="run the last batch of the --folder again for a user"
+    )
     return parser
 
 
@@ -335,10 +338,18 @@ def _examine(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _show(spark: SparkSession, given: argparse.Namespace) -> int:
+    if given.replay:
+        if not given.folder:
+            raise ValueError("--replay needs the --folder of a demo before it")
+        print(demo.again(spark, given.folder, given.replay))
+        return 0
     with tempfile.TemporaryDirectory(prefix="keystate-demo-") as folder:
         well = demo.run(spark, given.folder or folder, given.seconds)
     if given.folder:
         print(f"Look into it: keystate inspect {given.folder}/checkpoint")
+    again = f"keystate demo --folder {given.folder or 'FOLDER'} --replay ann"
+    kept = "" if given.folder else ", if its checkpoint was kept with --folder FOLDER"
+    print(f"Its last batch once more for one user, row by row{kept}: {again}")
     return 0 if well else 1
 
 

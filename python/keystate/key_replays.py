@@ -1,4 +1,4 @@
-"""Runs micro-batches of a query again for one key, in this process: to see why it is as it is.
+"""Runs micro-batches of a query again, in this process: to see why a key is as it is.
 
 >>> out = keystate.keyed(df, "user").process(Sessions(), "user string, clicks long")
 >>> print(keystate.replay(out, "/data/query/checkpoint", batch=7, key="ann"))
@@ -7,17 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from pyspark.sql import DataFrame
 
-from keystate._replay.run import run
+from keystate._replay.all_keys import Replays
+from keystate._replay.every_key import run_all
+from keystate._replay.run import Target
 from keystate._replay.steps import Difference, Replay, Step
 from keystate.functions import OutputTag
 
-__all__ = ["Difference", "Replay", "Step", "replay"]
+__all__ = ["Difference", "Replay", "Replays", "Step", "replay"]
+
+_ALL = object()  # None is a key
 
 
+@overload
 def replay(
     query: DataFrame,
     checkpoint: str,
@@ -27,8 +32,34 @@ def replay(
     batches: Iterable[int] | None = None,
     operator: int | None = None,
     side_outputs: Sequence[OutputTag] = (),
-) -> Replay:
-    """Runs a micro-batch of a query again for one key, with the function as it is now.
+) -> Replay: ...
+
+
+@overload
+def replay(
+    query: DataFrame,
+    checkpoint: str,
+    *,
+    batch: int | None = None,
+    batches: Iterable[int] | None = None,
+    operator: int | None = None,
+    side_outputs: Sequence[OutputTag] = (),
+    max_keys: int = 100,
+) -> Replays: ...
+
+
+def replay(
+    query: DataFrame,
+    checkpoint: str,
+    *,
+    key: Any = _ALL,
+    batch: int | None = None,
+    batches: Iterable[int] | None = None,
+    operator: int | None = None,
+    side_outputs: Sequence[OutputTag] = (),
+    max_keys: int = 100,
+) -> Replay | Replays:
+    """Runs a micro-batch of a query again for a key, with the function as it is now.
 
     The function gets the state and the timers that the key had before the batch, the rows that the
     batch read for it, and the batch's recorded clock and watermark. It runs in this process, row by
@@ -41,22 +72,27 @@ def replay(
         query: the operator as the application makes it: what a stream makes of a function.
         checkpoint: the query's checkpoint location.
         key: the values of the key columns as a tuple, a dictionary or a Row; for one column also
-            the bare value.
+            the bare value. Without it all keys that have rows or due timers in the batches, one
+            after the other: for small batches, as the driver reads all their rows, and for each key
+            its state from files.
         batch: the micro-batch. One that was begun and not committed, as it fails, is possible too.
         batches: several that follow each other, such as ``range(3, 8)``: each goes on from what the
             function made of the one before.
         operator: the operator's number; may be left out if there is one of Keystate's, or if it has
             a name.
         side_outputs: the side outputs whose rows are wanted.
+        max_keys: without ``key``, how many keys there may be. Of rows there may be 100,000 in a
+            batch.
 
     Returns:
         What happened: rows and timers one by one, and whether the key then has what it has in the
-        checkpoint.
+        checkpoint. Without ``key`` that by key.
 
     Raises:
-        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]`` when the input can't be read again, or the
-            operator needs more than the key's state and input; ``[KEYSTATE_NO_CHECKPOINT]`` when
-            the batch, or the state before it, is not kept any more.
+        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]`` when the input can't be read again, has too
+            many keys, or the operator needs more than the key's state and input;
+            ``[KEYSTATE_NO_CHECKPOINT]`` when the batch, or the state before it, is not kept any
+            more.
         DeclarationError: ``query`` is not what a stream makes of a function.
         FunctionError: the function failed.
         StateTypeError: the key does not fit the types of the key columns.
@@ -66,4 +102,7 @@ def replay(
     numbers = [batch] if batch is not None else list(batches or ())
     if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise ValueError(f"batches follow each other, as in range(3, 8); got {numbers}")
-    return run(query, checkpoint, numbers, key, operator, tuple(side_outputs))
+    target = Target(query, checkpoint, numbers, operator, tuple(side_outputs))
+    if key is _ALL:
+        return Replays(numbers, run_all(target, max_keys))
+    return target.run(key)

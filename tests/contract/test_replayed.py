@@ -9,9 +9,9 @@ from typing import Any
 import keystate
 import pytest
 from keystate import DeclarationError, TimeDomain
-from keystate._replay.literals import Literals
 from keystate.testing import KeyedTwoInputHarness, rows_of
 from keystate.testing._job import Clock
+from keystate.testing._literals import Literals
 from keystate.testing._rows import InputRows, Rows
 from keystate.testing._setup import Setup
 from keystate.testing._steps import SteppingJob

@@ -8,6 +8,7 @@ from typing import Any
 from keystate import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -123,3 +124,27 @@ class Totals(KeyedProcessFunction):
             raise ValueError(f"{row.value} is too much")
         self.total.update(self.total.value() + row.value)
         yield row.key, self.total.value()
+
+
+RATES = MapStateDescriptor("rates", "string", "long")
+
+
+class Paid(KeyedBroadcastProcessFunction):
+    """What an account has, by rates that are broadcast; a rate 0 takes all it has."""
+
+    def __init__(self, more: int = 0) -> None:
+        self.more = more
+
+    def open(self, ctx: Any) -> None:
+        self.sum = ValueStateDescriptor("sum", "long", default=0)
+        self.held = ctx.get_state(self.sum)
+
+    def process_broadcast_element(self, row: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(RATES)[row.currency] = row.rate
+        if row.rate == 0:
+            ctx.apply_to_keyed_state(self.sum, lambda key, state: state.clear())
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        rate = ctx.get_broadcast_state(RATES).get(row.currency) or 1
+        self.held.update(self.held.value() + row.value * rate + self.more)
+        yield row.key, self.held.value()

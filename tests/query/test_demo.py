@@ -32,3 +32,16 @@ def test_demo(tmp_path: Path) -> None:
         pages = [int(n) for n in re.findall(r" (\d+)", ann[2])]
         assert sum(pages) == int(ann[1].replace(",", ""))
     assert (tmp_path / "kept" / "checkpoint" / "state").is_dir()
+    # The last line replays the last batch: what it left is what the last table has.
+    last = run.stdout.splitlines()[-1].partition(": keystate ")[2].split()
+    assert last == ["demo", "--folder", "kept", "--replay", "ann"]
+    replayed = subprocess.run(
+        [sys.executable, "-m", "keystate", *last],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert replayed.returncode == 0, replayed.stderr
+    assert re.search(r"^Key 'ann', batch \d+: \d+ steps", replayed.stdout, re.M)
+    assert "The function gives what it gave" in replayed.stdout

@@ -8,13 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import keystate
 import pytest
 from pyspark.sql import functions as sf
 
-from examples.flights.query import flights, start
+from examples.flights.legs import AircraftLegs
+from examples.flights.query import flights, legs, start
 from examples.flights.reference import differences
 from examples.flights.results import close_views, open_views
 from examples.flights.summary import headline, print_tables
+from examples.flights.why import Sleepless, walk
 from examples.flights.workspace import Workspace
 from tests import jvm_archive
 
@@ -63,6 +66,35 @@ def test_summary_and_picture(spark, three_weeks, tmp_path, capsys):
     assert "Back within ten hours" in words
     assert "JetBlue Airways" in capsys.readouterr().out
     assert (tmp_path / "flights.png").stat().st_size > 50_000
+
+
+def test_a_batch_is_replayed_with_the_weather_and_a_bug_found_in_its_row(spark, three_weeks):
+    result = spark.read.parquet(str(three_weeks.result))
+    # After a night, and the one before came late.
+    night = "gap > 600 AND prev_arr_delay > 0 AND dep_delay > 0"
+    row = result.where(night).orderBy("minute", ascending=False).first()
+    made, wrong = (
+        keystate.replay(
+            legs(spark, three_weeks, function),
+            str(three_weeks.checkpoint),
+            batch=2,
+            key=row.tailnum,
+        )
+        for function in (AircraftLegs(), Sleepless())
+    )
+    assert made.same and row in [emitted for step in made for emitted in step.emitted]
+    assert not wrong.same and [one.state for one in wrong.differences] == ["previous"]
+    mine, theirs = wrong.first_difference(made)
+    assert mine.row == theirs.row and mine.emitted[0].gap > 600 and theirs.emitted[0].carried == 0
+
+
+@pytest.mark.skipif(not os.environ.get("SLOW"), reason="runs the query once more")
+def test_the_walk_of_the_docs(spark, tmp_path, capsys):
+    workspace = Workspace(tmp_path, tmp_path / "checkpoint", days=4, days_per_file=1)
+    workspace.prepare()
+    walk(spark, workspace)
+    page = (ROOT / "docs" / "why.md").read_text()
+    assert f"```text\n{capsys.readouterr().out}```" in page
 
 
 def test_killed_driver_resumes_to_the_same_rows(spark, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import json
 import os
 import pdb
 import random
@@ -22,12 +23,13 @@ from keystate import (
     StateTypeError,
     Time,
 )
+from keystate._replay import every_key
 from keystate.windows import TumblingEventTimeWindows
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, Rich, Totals
+from tests.query.replayed import LARGE, RATES, Paid, Rich, Totals
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
 BATCHES = 10
@@ -125,6 +127,40 @@ def test_a_bug_is_found_where_it_began(spark: Any, fed: Any) -> None:
     assert "something else than the checkpoint has" in str(found)
 
 
+def test_all_keys_of_a_batch(spark: Any, fed: Any) -> None:
+    # One with a key of which a timer was due and no row came, if there is one.
+    quiet = [
+        batch
+        for batch, rows in enumerate(fed.emitted)
+        for row in rows
+        if row.key.startswith("timer ") and all(one.key != row.key[6:] for one in rows)
+    ]
+    batch = [*quiet, 3][0]
+    good = again(fed, Rich(), batch=batch)
+    assert good.same and set(good) <= set(KEYS), str(good)
+    main = [row for one in good.values() for step in one for row in step.emitted]
+    assert sorted(main) == sorted(fed.emitted[batch])
+    shown = str(good)
+    assert shown.startswith(f"Batch {batch}: {len(good)} keys") and "as in the checkpoint" in shown
+    assert "The function gives what it gave" in shown and "<table>" in good._repr_html_()
+    rows = good.to_df().collect()
+    assert len(rows) == sum(map(len, good.values()))
+    assert {json.loads(row.key) for row in rows} == set(good)
+    # A bug of one row: its key differs, and there first in this row; the others are as they were.
+    steps = [(key, step) for key, one in good.items() for step in one]
+    of_first = [(key, step.row.value) for key, step in steps if step.row and step.input == 0]
+    values = [value for _, value in of_first]
+    key, value = random.choice([one for one in of_first if values.count(one[1]) == 1])
+    found = again(fed, Rich(bug=value), batch=batch)
+    assert list(found.differences) == [key] and "for 1 of" in found.verdict()
+    bad, _ = found[key].first_difference(good[key]) or (None, None)
+    assert bad is not None and bad.row.value == value
+    told = f"More than 1 keys have rows or timers in batch {batch}"
+    with pytest.raises(CheckpointError, match=told) as error:
+        again(fed, Rich(), batch=batch, max_keys=1)
+    assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+
+
 def test_what_it_shows_and_gives(spark: Any, fed: Any) -> None:
     key = next(row.key for row in fed.emitted[1] if row.key in KEYS)
     made = again(fed, Rich(), key=(key,), batch=1)
@@ -137,7 +173,9 @@ def test_what_it_shows_and_gives(spark: Any, fed: Any) -> None:
     assert len(rows) == len(made) and rows[0].before.startswith("{") and rows[0].batch == 1
 
 
-def test_what_cannot_be_replayed_is_told(spark: Any, fed: Any) -> None:
+def test_what_cannot_be_replayed_is_told(
+    spark: Any, fed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = str(fed.checkpoint)
     with pytest.raises(DeclarationError, match="takes what a stream makes"):
         keystate.replay(fed.source(), checkpoint, key="ann", batch=1)
@@ -145,6 +183,9 @@ def test_what_cannot_be_replayed_is_told(spark: Any, fed: Any) -> None:
         again(fed, Rich(), key=3, batch=2)
     with pytest.raises(CheckpointError, match="don't have batch 99"):
         again(fed, Rich(), key="ann", batch=99)
+    monkeypatch.setattr(every_key, "MOST_ROWS", 2)
+    with pytest.raises(CheckpointError, match="more than 2 rows"):
+        again(fed, Rich(), batch=1)
     with pytest.raises(ValueError, match="either"):
         again(fed, Rich(), key="ann")
     with pytest.raises(ValueError, match="follow each other"):
@@ -186,6 +227,41 @@ def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]
     with pytest.raises(CheckpointError, match=r"000000\.parquet, which is gone") as error:
         keystate.replay(query, str(fed.checkpoint), key=("ann", 1), batch=0)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+
+
+def test_broadcast_state(spark: Any, stream_class: Any, tmp_path: Path) -> None:
+    rows = stream_class(spark, tmp_path / "rows", "key string, value long, currency string")
+    rates = stream_class(spark, tmp_path / "rates", "currency string, rate long")
+
+    def build(fn: Any) -> Any:
+        return (
+            keystate.keyed(rows.source(), "key")
+            .connect(keystate.broadcast(rates.source(), RATES))
+            .process(fn, "key string, value long")
+        )
+
+    rows.feed(
+        [("ann", 1, "EUR"), ("bob", 1, "USD")],
+        [("ann", 2, "EUR"), ("bob", 2, "USD")],
+        [("ann", 3, "EUR"), ("ann", 4, "USD")],
+    )
+    rates.feed([("EUR", 10)], [("USD", 20)], [("GBP", 0), ("EUR", 30)])
+    emitted = rows.micro_batches(build(Paid()))
+    assert sorted(map(tuple, emitted[1])) == [("ann", 30), ("bob", 41)]
+    checkpoint = str(rows.checkpoint)
+    for batch in range(3):
+        made = keystate.replay(build(Paid()), checkpoint, key="ann", batch=batch)
+        assert made.same, str(made)
+        assert [row for step in made for row in step.emitted] == [
+            row for row in emitted[batch] if row.key == "ann"
+        ]
+    # The elements took what she had, before the rows.
+    assert made[0].what() == "broadcast elements" and made[0].before == {"sum": 30}
+    assert made[0].after == {} and made.to_df().first().row is None
+    everyone = keystate.replay(build(Paid(more=1)), checkpoint, batch=1)
+    assert set(everyone) == set(everyone.differences) == {"ann", "bob"}
+    with pytest.raises(DeclarationError, match="one input or two with keys"):
+        made.as_test(str(tmp_path / "test_ann.py"))
 
 
 class Numbers(SourceFunction):

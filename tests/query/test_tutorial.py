@@ -24,6 +24,8 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [output for cell in cells for output in cell.outputs]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    shown = [output.get("data", {}).get("text/html", "") for output in outputs]
+    assert sum("<h3>Key" in html for html in shown) == 2, "the history of a key, and a replay"
     printed = "".join(output.get("text", "") for output in cells[-1].outputs)
     assert "every file is as it was written" in printed
 

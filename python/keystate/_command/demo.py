@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from keystate import admin
 from keystate._page import text
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
+from keystate.key_replays import Replay, replay
 from keystate.sources import SourceContext, SourceFunction, source
 from keystate.state import MapStateDescriptor, ValueStateDescriptor
 from keystate.streams.keyed import keyed
@@ -104,6 +105,11 @@ class Visits(KeyedProcessFunction):
         self.end.clear()
 
 
+def _sessions(spark: SparkSession) -> DataFrame:
+    clicks = source(spark, Clicks(), _CLICK).withWatermark("time", "1 second")
+    return keyed(clicks, "user").process(Visits(), _SESSION, name="visits")
+
+
 @dataclass
 class _Run:
     """The query, and what is shown of it."""
@@ -116,10 +122,8 @@ class _Run:
 
     def start(self, partitions: int) -> StreamingQuery:
         self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        clicks = source(self.spark, Clicks(), _CLICK).withWatermark("time", "1 second")
         return (
-            keyed(clicks, "user")
-            .process(Visits(), _SESSION, name="visits")
+            _sessions(self.spark)
             .writeStream.foreachBatch(self._ended)
             .option("checkpointLocation", self.checkpoint)
             .trigger(processingTime="500 milliseconds")
@@ -214,6 +218,13 @@ def run(spark: SparkSession, folder: str, seconds: float) -> bool:
     else:
         demo.say(f"Stopped. The states are wrong: {clicks:,} clicks were not counted once each.")
     return right
+
+
+def again(spark: SparkSession, folder: str, user: str) -> Replay:
+    """Runs the last micro-batch of a demo whose checkpoint was kept again, for one user."""
+    checkpoint = f"{folder.rstrip('/')}/checkpoint"
+    batch = admin.inspect(checkpoint, spark=spark)["batch"]
+    return replay(_sessions(spark), checkpoint, batch=batch, key=user)
 
 
 def _run_for(demo: _Run, partitions: int, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from keystate._codec import codec
@@ -13,13 +14,23 @@ from keystate._kinds import StateKind
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate.state import KeyOrder
+from keystate.testing._broadcast import Copy
 from keystate.testing._job import Clock, Held
 from keystate.testing._snapshot import StoredStates
 from keystate.testing._steps import SteppingJob, one_list
 
 
-def take_up(job: SteppingJob, key: Any, stored: dict[str, Any] | None, clock: Clock) -> None:
+def take_up(
+    job: SteppingJob, key: Any, stored: dict[str, Any] | None, broadcast: Copy, clock: Clock
+) -> None:
     """Gives an operator what the jar found of a key; ``None`` for nothing.
+
+    Args:
+        job: the operator.
+        key: the key.
+        stored: what the jar found.
+        broadcast: the broadcast states.
+        clock: the times of the batch that left it so.
 
     Raises:
         CheckpointError: a state has another kind or type there.
@@ -35,7 +46,36 @@ def take_up(job: SteppingJob, key: Any, stored: dict[str, Any] | None, clock: Cl
         timers = [(domain, time) for domain, time in stored.get("timers") or ()]
     nothing: dict[str, Any] = {"subtasks": [None] * len(job.broadcast), "raw": {}}
     of_timers = (timers, job.keys.encode([key] * len(timers)))
-    job.restore(Held(states, of_timers, nothing, [{}]), clock)
+    job.restore(Held(states, of_timers, nothing, [broadcast]), clock)
+
+
+def broadcast_states(session: SparkSession, checkpoint: str, operator: int, version: int) -> Copy:
+    """The broadcast states that an operator has in a version."""
+    (found,) = (
+        one
+        for one in bridge.operation(session, "inspect", checkpoint)["operators"]
+        if one["id"] == operator
+    )
+    names = [one["name"] for one in found["states"] if one["kind"] == StateKind.BROADCAST]
+    copy: Copy = {}
+    for name in names:
+        df = bridge.broadcast_state(session, checkpoint, operator, version - 1, name)
+        entries = df.select("user_map_key", "user_map_value")
+        key_type, value_type = (field.dataType for field in entries.schema.fields)
+        rows = entries.toArrow()
+        spec = StateSpec(
+            name=name,
+            kind=StateKind.BROADCAST,
+            descriptor=StateKind.BROADCAST.value,
+            value_type=value_type,
+            key_type=key_type,
+        )
+        columns = {
+            part: rows.column(i).combine_chunks().cast(codec(kind).arrow)
+            for i, (part, kind) in enumerate((("b_k", key_type), ("b", value_type)))
+        }
+        copy[name] = (spec, columns)
+    return copy
 
 
 def _state(found: dict[str, Any], keys: pa.Array) -> Any:

@@ -10,13 +10,15 @@ from pyspark.sql import types as T
 
 from keystate._checkpoint.history import value_of
 from keystate._operators.declared import Operator, Side
-from keystate._replay.literals import Literals
 from keystate._spec import DELAY_KEY, resolve_schema
 from keystate._worker.calls.plan import Style
 from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
 from keystate.testing._job import Clock
+from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
+
+_OTHERS = (Side.INITIAL, Side.BROADCAST)
 
 
 @dataclass
@@ -81,9 +83,10 @@ class Recipe:
         """The harness's."""
         operator, right = self.operator, self.operator.right
         plan = operator.plan
-        if plan.style is not Style.PROCESS or (right and right.side is Side.INITIAL):
+        if plan.style is not Style.PROCESS or (right and right.side in _OTHERS):
             raise DeclarationError(
-                "as_test() is for functions of process() of one input or two, without initial state"
+                "as_test() is for functions of process() of one input or two with keys, without "
+                "initial state"
             )
         if plan.dead_letters is not None:
             raise DeclarationError("as_test() is for functions without on_error")

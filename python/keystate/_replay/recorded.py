@@ -33,7 +33,11 @@ _LITERALS = (
 
 
 def read_inputs(
-    checkpoint: str, batch: int, inputs: Sequence[Input], key: Sequence[Any]
+    checkpoint: str,
+    batch: int,
+    inputs: Sequence[Input],
+    key: Sequence[Any] | None,
+    most: int | None,
 ) -> list[pa.Array]:
     """The rows that each input had in a batch, in Arrow; of other keys there may be some.
 
@@ -44,17 +48,19 @@ def read_inputs(
         checkpoint: the query's checkpoint location.
         batch: the micro-batch.
         inputs: the operator's, as they are in the query.
-        key: the values of the key columns.
+        key: the values of the key columns; ``None`` for the rows of all keys.
+        most: how many rows there may be; ``None`` for any number.
 
     Raises:
-        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: the input can't be read again.
+        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: the input can't be read again, or has more
+            rows.
     """
-    frames = [_of_key(each, key) for each in inputs]
+    frames = [each.df if key is None else _of_key(each, key) for each in inputs]
     rows = frames[0] if len(frames) == 1 else _together(frames)
     folder = tempfile.mkdtemp(prefix="keystate-replay-")
     try:
         bridge.batch_input(checkpoint, batch, rows, Path(folder).as_uri())
-        found = _run(rows, Path(folder).as_uri(), batch)
+        found = _run(rows, Path(folder).as_uri(), batch, most)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if len(frames) == 1:
@@ -67,13 +73,13 @@ def read_inputs(
     return arrays
 
 
-def _run(rows: DataFrame, folder: str, batch: int) -> pa.Table:
+def _run(rows: DataFrame, folder: str, batch: int, most: int | None) -> pa.Table:
     """What the pending batch of a checkpoint has."""
     found: list[pa.Table] = []
 
     def take(df: DataFrame, batch_id: int) -> None:
         if batch_id == batch:
-            found.append(df.toArrow())
+            found.append((df if most is None else df.limit(most + 1)).toArrow())
 
     # One batch: it runs the pending one, and takes no new offsets. Sources are told nothing of it.
     query = (
@@ -94,6 +100,12 @@ def _run(rows: DataFrame, folder: str, batch: int) -> pa.Table:
         query.stop()
     if not found:
         raise CheckpointError(f"Batch {batch} did not run again", code="KEYSTATE_CANNOT_REPLAY")
+    if most is not None and found[0].num_rows > most:
+        raise CheckpointError(
+            f"Batch {batch} has more than {most:,} rows, too many for a replay of all its keys: "
+            "give key=",
+            code="KEYSTATE_CANNOT_REPLAY",
+        )
     return found[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -11,44 +12,87 @@ from pyspark.sql import Row
 from keystate._checkpoint.history import KeyReader, value_of
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
-from keystate._operators.declared import Operator, Side
-from keystate._replay.held import take_up
+from keystate._operators.declared import Side
+from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_inputs
 from keystate._replay.steps import Difference, Replay, Step, Timers
 from keystate._replay.target import in_harness, operator_of, streamed
 from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain
+from keystate.testing._broadcast import Copy
 from keystate.testing._job import Clock
 from keystate.testing._rows import InputRows, Rows
 from keystate.testing._steps import SteppingJob
 
 
-def run(
-    query: Any,
-    checkpoint: str,
-    batches: list[int],
-    key: Any,
-    number: int | None,
-    tags: tuple[OutputTag, ...],
-) -> Replay:
-    """What :func:`keystate.replay` gives."""
-    operator = operator_of(query)
-    session = operator.rows.df.sparkSession
-    if not hasattr(session, "_jsparkSession"):
-        raise CheckpointError(
-            "replay() runs in the driver's process, which a client of Spark Connect is not.",
-            code="KEYSTATE_CANNOT_REPLAY",
+class Target:
+    """An operator of a query, and the checkpoint whose batches run again.
+
+    Args:
+        query: what a stream made of a function.
+        checkpoint: the query's checkpoint location.
+        batches: the micro-batches.
+        number: the operator's number; ``None`` if there is one, or if it has a name.
+        tags: the side outputs that are wanted.
+    """
+
+    def __init__(
+        self,
+        query: Any,
+        checkpoint: str,
+        batches: list[int],
+        number: int | None,
+        tags: tuple[OutputTag, ...],
+    ) -> None:
+        self.operator = operator_of(query)
+        self.session = self.operator.rows.df.sparkSession
+        if not hasattr(self.session, "_jsparkSession"):
+            raise CheckpointError(
+                "replay() runs in the driver's process, which a client of Spark Connect is not.",
+                code="KEYSTATE_CANNOT_REPLAY",
+            )
+        self.checkpoint = checkpoint
+        self.batches = batches
+        self.tags = tags
+        if number is None and self.operator.name is not None:
+            number = _number_of(checkpoint, self.operator.name, self.session)
+        self.reader = KeyReader(self.session, checkpoint, number)
+        self.first = self.clock(batches[0])
+        self.setup = in_harness(
+            self.operator, tags, self.first["partitions"], self.reader.max_parallelism
         )
-    if number is None and operator.name is not None:
-        number = _number_of(checkpoint, operator.name, session)
-    reader = KeyReader(session, checkpoint, number)
-    columns = reader.columns(key)
-    values = list(columns.values()) if isinstance(columns, dict) else list(columns)
-    first = bridge.clock(session, checkpoint, batches[0])
-    setup = in_harness(operator, tags, first["partitions"], reader.max_parallelism)
-    made = _Run(SteppingJob(setup), operator, reader, checkpoint, columns, values, tags)
-    return made.run(batches, first)
+
+    @cached_property
+    def broadcast(self) -> Copy:
+        """The broadcast states before the first batch."""
+        if self.operator.broadcast is None or self.batches[0] == 0:
+            return {}
+        return broadcast_states(
+            self.session, self.checkpoint, self.reader.operator, self.batches[0]
+        )
+
+    def clock(self, batch: int) -> dict[str, Any]:
+        """The recorded clock of a batch."""
+        return bridge.clock(self.session, self.checkpoint, batch)
+
+    def input_of(self, batch: int, key: Sequence[Any] | None, most: int | None) -> list[pa.Array]:
+        """The rows that each input had in a batch; ``None`` for those of all keys.
+
+        Broadcast elements are the last input.
+        """
+        return read_inputs(self.checkpoint, batch, streamed(self.operator), key, most)
+
+    def run(self, key: Any, inputs: Callable[[int], list[pa.Array]] | None = None) -> Replay:
+        """Runs the batches for a key.
+
+        Args:
+            key: the key, as a user gives it.
+            inputs: gives a batch's rows of each input; by default they are read.
+        """
+        columns = self.reader.columns(key)
+        values = list(columns.values()) if isinstance(columns, dict) else list(columns)
+        return _Run(self, columns, values, inputs).run()
 
 
 def _number_of(checkpoint: str, name: str, session: Any) -> int | None:
@@ -62,33 +106,30 @@ class _Run:
 
     def __init__(
         self,
-        job: SteppingJob,
-        operator: Operator,
-        reader: KeyReader,
-        checkpoint: str,
+        target: Target,
         key: Any,
-        values: Sequence[Any],
-        tags: tuple[OutputTag, ...],
+        values: list[Any],
+        inputs: Callable[[int], list[pa.Array]] | None,
     ) -> None:
-        self._job = job
-        self._operator = operator
-        self._reader = reader
-        self._checkpoint = checkpoint
+        self._target = target
+        self._operator = target.operator
+        self._job = job = SteppingJob(target.setup)
         self._key = key
         self._values = values
-        self._tags = tags
+        self._read = inputs or (lambda batch: target.input_of(batch, values, None))
         self._own = job.keys.of_user(values[0] if len(values) == 1 else tuple(values))
         self._inputs = [
             InputRows.of(each, "a row does not fit the input schema")
-            for each in job.setup.inputs[: len(streamed(operator))]
+            for each in job.setup.inputs[: len(streamed(target.operator))]
         ]
         self._late = 0
 
-    def run(self, batches: list[int], first: dict[str, Any]) -> Replay:
+    def run(self) -> Replay:
+        batches, first = self._target.batches, self._target.first
         before = self._clock(batches[0] - 1, first, "watermark_before")
         stored = self._stored(batches[0]) if batches[0] > 0 else None
-        take_up(self._job, self._own, stored, before)
-        recipe = Recipe(self._operator, self._job.setup, list(self._values), stored, before)
+        take_up(self._job, self._own, stored, self._target.broadcast, before)
+        recipe = Recipe(self._operator, self._job.setup, self._values, stored, before)
         steps: list[Step] = []
         differences: list[Difference] = []
         committed = True
@@ -96,7 +137,7 @@ class _Run:
         try:
             for batch in batches:
                 if batch != batches[0]:
-                    told = bridge.clock(self._reader.session, self._checkpoint, batch)
+                    told = self._target.clock(batch)
                 clock = self._clock(batch, told, "watermark")
                 mine = list(self._batch(batch, clock, before, recipe))
                 steps += mine
@@ -114,10 +155,11 @@ class _Run:
         return Clock(batch, told[watermark] if by_event_time else None, told["began_at"])
 
     def _stored(self, version: int) -> dict[str, Any]:
-        found = self._reader.stored(self._key, version, version)
+        found = self._target.reader.stored(self._key, version, version)
         if not found:
             raise CheckpointError(
-                f"The state after batch {version - 1} is not kept any more in {self._checkpoint}",
+                f"The state after batch {version - 1} is not kept any more in "
+                f"{self._target.checkpoint}",
                 code="KEYSTATE_NO_CHECKPOINT",
             )
         return found[0]
@@ -125,21 +167,22 @@ class _Run:
     # -- one batch -------------------------------------------------------------------------------
 
     def _batch(self, batch: int, clock: Clock, before: Clock, recipe: Recipe) -> Iterator[Step]:
-        given = read_inputs(self._checkpoint, batch, streamed(self._operator), self._values)
+        given = self._read(batch)
+        elements = given.pop() if self._operator.broadcast is not None else None
         arrays = [self._mine(i, array) for i, array in enumerate(given)]
         recipe.batches.append(
             (clock, [each.decode(rows) for each, rows in zip(self._inputs, arrays)])
         )
         rows, order = self._arranged(arrays, before.watermark)
         decoded = [each.decode(array) for each, array in zip(self._inputs, rows.arrays)]
-        for ran in self._job.steps(self._own, rows, len(order), clock, before):
+        for ran in self._job.steps(self._own, rows, len(order), clock, before, elements):
             main, side = self._split(ran.results)
             places = [order[place] for place in ran.rows]
             found = [decoded[of][at] for of, at in places]
             yield Step(
                 batch,
                 places[0][0] if places else 0,
-                None if ran.timer else (found if self._job.takes_many else found[0]),
+                found if self._job.takes_many and places else next(iter(found), None),
                 None if ran.timer is None else (TimeDomain(ran.timer.domain), ran.timer.time),
                 ran.before[0],
                 ran.after[0],
@@ -172,7 +215,7 @@ class _Run:
                 for each, rows in zip(self._inputs, arrays)
             ]
             order.sort(key=lambda place: times[place[0]][place[1]])
-        if right is None:
+        if right is None or right.side is Side.BROADCAST:
             return Rows(arrays), order
         if right.side is Side.INITIAL:
             nothing = InputRows.of(self._job.setup.inputs[1], "").encode([])
@@ -181,12 +224,13 @@ class _Run:
 
     def _split(self, results: list[Row]) -> tuple[list[Row], dict[str, list[Row]]]:
         """Those of the main output, and those of each side output."""
-        if not self._tags:
+        tags = self._target.tags
+        if not tags:
             return results, {}
         main = [row[0] for row in results if row[0] is not None]
         side = {
             tag.tag_id: [row[i] for row in results if row[i] is not None]
-            for i, tag in enumerate(self._tags, 1)
+            for i, tag in enumerate(tags, 1)
         }
         return main, side
 

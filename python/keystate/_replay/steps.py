@@ -22,13 +22,17 @@ Timers = list[tuple[TimeDomain, int]]
 
 @dataclass(frozen=True)
 class Step:
-    """A row that the function was given, or a timer that fired.
+    """A row that the function was given, a timer that fired, or broadcast elements.
+
+    The broadcast elements of a batch, which come before its rows, are a step if they changed what
+    the key has.
 
     Attributes:
         batch: the micro-batch.
         input: the index of the input, 0 or 1, that the row is of.
-        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer.
-        timer: the timer's domain and its time in ms; ``None`` of a row.
+        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer and of
+            broadcast elements.
+        timer: the timer's domain and its time in ms; else ``None``.
         before: by name what each state had; what has nothing is not there.
         after: what each state has then.
         timers_before: the timers that were set: domains and times in ms.
@@ -59,6 +63,8 @@ class Step:
 
     def what(self) -> str:
         """The row or the timer, in one line."""
+        if self.timer is None and self.row is None:
+            return "broadcast elements"
         if self.timer is None:
             which = f"input {self.input + 1}: " if self.input else ""
             return f"{which}{shorten(self.row)}"
@@ -180,27 +186,24 @@ class Replay:
         Args:
             spark: the session; by default the active one.
         """
-        session = spark or SparkSession.getActiveSession()
-        if session is None:
-            raise ConfigurationError(
-                "to_df needs a Spark session: create one, or pass spark=",
-                code="KEYSTATE_NO_SESSION",
-            )
-        rows = [
+        return as_frame(self.as_rows(), COLUMNS, spark)
+
+    def as_rows(self) -> list[tuple[Any, ...]]:
+        """The steps as :meth:`to_df` has them."""
+        return [
             (
                 step.batch,
                 i,
                 step.input,
-                None if step.timer else _json(step.row),
+                None if step.row is None else json_of(step.row),
                 _json_of_timers([step.timer])[0] if step.timer else None,
                 json.dumps({n: to_json(value) for n, value in step.before.items()}),
                 json.dumps({n: to_json(value) for n, value in step.after.items()}),
                 _json_of_timers(step.timers_after),
-                [_json(row) for row in step.emitted],
+                [json_of(row) for row in step.emitted],
             )
             for i, step in enumerate(self.steps)
         ]
-        return session.createDataFrame(rows, _COLUMNS)
 
     def __str__(self) -> str:
         return f"{text([(self._title(), _HEADS, self._lines())])}\n\n{self.verdict()}"
@@ -227,13 +230,30 @@ class Replay:
 
 
 _HEADS = ["batch", "row or timer", "what changed", "emitted"]
-_COLUMNS = (
+COLUMNS = (
     "batch long, step long, input int, row string, timer string, before string, after string, "
     "timers array<string>, emitted array<string>"
 )
 
 
-def _json(value: Any) -> str:
+def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | None) -> DataFrame:
+    """Rows as a DataFrame.
+
+    Args:
+        rows: the rows.
+        columns: their columns, as DDL.
+        spark: the session; ``None`` for the active one.
+    """
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(
+            "to_df needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
+        )
+    return session.createDataFrame(rows, columns)
+
+
+def json_of(value: Any) -> str:
+    """A key, row or state as JSON."""
     return json.dumps(to_json(value))
 
 

@@ -29,12 +29,9 @@ def operator_of(query: Any) -> Operator:
             f'as keystate.keyed(df, "key").process(...), got a {type(query).__name__}'
         )
     operator = query._operator
-    right = operator.right
     function = operator.plan.function
     if not operator.rows.keys:
         raise _cannot("The operator has no keys, and so no state of a key.")
-    if right is not None and right.side is Side.BROADCAST:
-        raise _cannot("The operator has broadcast state, which replay does not restore.")
     if isinstance(function, (CheckpointedFunction, ListCheckpointed, CheckpointListener)):
         raise _cannot(
             f"{type(function).__name__} has operator state, which is not one key's: replay does "
@@ -44,7 +41,7 @@ def operator_of(query: Any) -> Operator:
 
 
 def streamed(operator: Operator) -> list[Input]:
-    """The inputs whose rows a micro-batch has: initial state is none."""
+    """The inputs whose rows a micro-batch has, also broadcast elements: initial state is none."""
     right = operator.right
     if right is None or right.side is Side.INITIAL:
         return [operator.rows]

@@ -6,7 +6,16 @@
 
 from keystate.testing._harness import KeyedProcessHarness
 from keystate.testing._short import rows_of
+from keystate.testing._simulate import Simulation, SimulationFailure, simulate
 from keystate.testing._snapshot import Snapshot
 from keystate.testing._two_inputs import KeyedTwoInputHarness
 
-__all__ = ["KeyedProcessHarness", "KeyedTwoInputHarness", "Snapshot", "rows_of"]
+__all__ = [
+    "KeyedProcessHarness",
+    "KeyedTwoInputHarness",
+    "Simulation",
+    "SimulationFailure",
+    "Snapshot",
+    "rows_of",
+    "simulate",
+]

@@ -27,8 +27,9 @@ class RunStep(NamedTuple):
     """A row of a micro-batch that has run, or a timer that has fired.
 
     Attributes:
-        rows: the places of the rows; none of a timer. Several where the function takes many.
-        timer: the timer; ``None`` of a row.
+        rows: the places of the rows; none of a timer, and of broadcast elements that changed what
+            the key has. Several where the function takes many.
+        timer: the timer; ``None`` of rows.
         results: what was emitted, as an operator with side outputs has it.
         before: what the key had.
         after: what it has then.
@@ -57,7 +58,13 @@ class SteppingJob(Job):
         return found, timers
 
     def steps(
-        self, key: Any, rows: Rows, count: int, clock: Clock, before: Clock
+        self,
+        key: Any,
+        rows: Rows,
+        count: int,
+        clock: Clock,
+        before: Clock,
+        elements: pa.Array | None = None,
     ) -> Iterator[RunStep]:
         """Runs a micro-batch of the rows of one key, as :meth:`Job.run` does.
 
@@ -67,6 +74,7 @@ class SteppingJob(Job):
             count: how many they are.
             clock: the micro-batch's times.
             before: those of the one before.
+            elements: broadcast elements, if there are any. What is emitted for them is no key's.
         """
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
@@ -76,6 +84,11 @@ class SteppingJob(Job):
             if timer.key == key
         ]
         index = self.keys.subtask_of(key)
+        if elements is not None and len(elements):
+            was = self.content(key)
+            self._run_broadcast(index, elements, clock)
+            if self.content(key) != was:
+                yield RunStep((), None, [], was, self.content(key))
         late = {Control.LATE_WATERMARK: before.watermark}
         subtask = self._subtasks[index]
         subtask.begin({**clock.told(), **late, **self._told(index)})

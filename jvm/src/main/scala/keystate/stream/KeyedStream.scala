@@ -243,8 +243,8 @@ final class KeyedDataset[T] private[keystate] (
     run(function, Some(keyType), out, Some(InitialData(initialState.keyedData(None))))
 }
 
-/** What `import keystate._` adds to a Dataset. */
-final class KeyedOps[T] private[keystate] (data: Dataset[T]) {
+/** What `import keystate._` adds to a Dataset. Java makes one with `new`. */
+final class KeyedOps[T](data: Dataset[T]) {
 
   /** What the function whose results this Dataset has emitted with `ctx.output(tag, result)`. A
     * query that reads it runs the function for it. To be called on what `process` returned, else

@@ -7,8 +7,8 @@ import org.apache.spark.sql.{Dataset, SparkSession}
 import keystate.{SourceFunction, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.sources.{SourceBridge, SourceSettings}
 
-/** What `import keystate._` adds to a SparkSession. */
-final class SourceOps private[keystate] (session: SparkSession) {
+/** What `import keystate._` adds to a SparkSession. Java makes one with `new`. */
+final class SourceOps(session: SparkSession) {
 
   /** A streaming Dataset of what a source emits. Its instances run in threads of the driver. Elements
     * of an instance stay in their order, in one partition of the input. A function, a state or a

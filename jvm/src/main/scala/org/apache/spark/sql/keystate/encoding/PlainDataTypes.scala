@@ -155,6 +155,8 @@ private[keystate] object PlainDataTypes {
   private def describe(value: Any): String = {
     val what = value match {
       case _: Boolean => "the bool"
+      // To write it in digits takes the square of their number.
+      case int: BigInteger if int.bitLength > 256 => return s"an int of ${int.bitLength} bits"
       case _: BigInteger => "the int"
       case _: Double => "the float"
       case _: String => "the string"

@@ -1,0 +1,39 @@
+package keystate
+
+import java.lang.{Long => JLong}
+
+import scala.jdk.CollectionConverters._
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.Encoders
+import org.apache.spark.sql.streaming.Trigger
+
+/** Programs written in Java. */
+class JavaProgramsSuite extends AnyFunSuite with SessionFixture {
+  test("CountWindowAverage") {
+    val pairs = Seq(1L -> 3L, 1L -> 5L, 1L -> 7L, 1L -> 4L, 1L -> 2L).map { case (key, n) =>
+      (JLong.valueOf(key), JLong.valueOf(n))
+    }
+    val data = spark.createDataset(pairs)(Encoders.tuple(Encoders.LONG, Encoders.LONG)).coalesce(1)
+    assert(JavaPrograms.averages(data).collect().toSeq.map(_.toString) == Seq("(1,4)", "(1,5)"))
+  }
+
+  test("a CounterSource into a BufferingSink, over a restart") {
+    JavaPrograms.BufferingSink.SENT.clear()
+    def run(threshold: Int): Unit = JavaPrograms
+      .count(spark, threshold, 1000L)
+      .option("checkpointLocation", folder.resolve("java").toString)
+      .trigger(Trigger.AvailableNow())
+      .start()
+      .awaitTermination()
+    withSetting("spark.sql.shuffle.partitions", "1") {
+      run(700)
+      val sent = JavaPrograms.BufferingSink.SENT.size
+      run(700)
+      // In its order: there is one subtask, and what it kept back comes first.
+      val all = JavaPrograms.BufferingSink.SENT.asScala.toSeq.map(_.longValue)
+      assert(sent >= 700 && all.size >= sent + 700 && all == all.indices.map(_.toLong))
+    }
+  }
+}

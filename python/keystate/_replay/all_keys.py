@@ -1,0 +1,84 @@
+"""What a replay of all keys of a batch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from keystate._codec import hashable, shorten
+from keystate._page.tables import as_html, text
+from keystate._replay.steps import COLUMNS, Difference, Replay, as_frame, json_of
+
+
+class Replays(Mapping[Any, Replay]):
+    """Micro-batches that have run again for all their keys: by key what happened.
+
+    It prints, and shows itself in a notebook: a line for each key.
+
+    Attributes:
+        batches: the micro-batches.
+    """
+
+    def __init__(self, batches: Sequence[int], replays: Sequence[Replay]) -> None:
+        self.batches = list(batches)
+        self._of = {hashable(one.key): one for one in replays}
+
+    def __getitem__(self, key: Any) -> Replay:
+        return self._of[hashable(key)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    @property
+    def same(self) -> bool:
+        """Whether each key has after each batch what it has in the checkpoint."""
+        return all(one.same for one in self.values())
+
+    @property
+    def differences(self) -> dict[Any, list[Difference]]:
+        """What is not as in the checkpoint, of each key of which something is not."""
+        return {key: one.differences for key, one in self.items() if not one.same}
+
+    def verdict(self) -> str:
+        """Whether the function gives what it gave, in a line or several."""
+        if self.differences:
+            return (
+                "The function gives something else than the checkpoint has, for "
+                f"{len(self.differences)} of {len(self)} keys."
+            )
+        if not all(one.committed for one in self.values()):
+            return "The last batch is not committed: there is nothing to compare it with."
+        return "The function gives what it gave: states and timers are those of the checkpoint."
+
+    def to_df(self, spark: SparkSession | None = None) -> DataFrame:
+        """The steps of all keys as a DataFrame, as :meth:`Replay.to_df`, with the key as JSON.
+
+        Args:
+            spark: the session; by default the active one.
+        """
+        rows = [(json_of(one.key), *row) for one in self.values() for row in one.as_rows()]
+        return as_frame(rows, f"key string, {COLUMNS}", spark)
+
+    def __str__(self) -> str:
+        return f"{text([self._table()])}\n\n{self.verdict()}"
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table()) + as_html(("", ["result"], [[self.verdict()]]))
+
+    def _table(self) -> tuple[str, list[str], list[list[str]]]:
+        last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
+        title = f"Batch {self.batches[0]}{last}: {len(self)} keys"
+        lines = []
+        for one in self.values():
+            found = [str(each) for each in one.differences]
+            if not found:
+                found = ["as in the checkpoint" if one.committed else "not committed"]
+            emitted = sum(len(step.emitted) for step in one)
+            lines.append([shorten(one.key), str(len(one)), str(emitted), found[0]])
+            lines += [["", "", "", more] for more in found[1:]]
+        return title, ["key", "steps", "emitted", "states and timers"], lines

@@ -1,0 +1,113 @@
+"""What happens to an operator: micro-batches, and what befalls it before them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Happening(enum.IntEnum):
+    """What may befall an operator, from the least to the most."""
+
+    #: The worker ends; the function is a new one.
+    NEW_WORKER = 0
+    #: An attempt at the micro-batch runs elsewhere, and what it did is lost.
+    LOST = 1
+    #: The query starts again from an older state, and micro-batches run once more.
+    BACK = 2
+    #: It starts again with another number of subtasks.
+    RESCALE = 3
+
+
+class Event(NamedTuple):
+    """Something that befalls an operator before a micro-batch.
+
+    Attributes:
+        what: what it is.
+        number: of ``BACK`` how many micro-batches, of ``RESCALE`` the number of subtasks.
+    """
+
+    what: Happening
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch.
+
+    Attributes:
+        rows: those of each input.
+        watermark: in ms; ``None`` where it stays as it is.
+        processing_time: in ms; ``None`` where it stays as it is.
+        events: what happens before it.
+    """
+
+    rows: tuple[tuple[Any, ...], ...]
+    watermark: int | None = None
+    processing_time: int | None = None
+    events: tuple[Event, ...] = ()
+
+
+Story = tuple[Batch, ...]
+
+
+@dataclass
+class Outcome:
+    """What came of a story.
+
+    Attributes:
+        results: the rows that each micro-batch emitted; of a side output with its tag's id.
+        states: by the state's name and the key what is stored; of ``$timers`` the timers.
+        error: what the function failed with; ``None`` if it did not.
+    """
+
+    results: list[list[Any]]
+    states: dict[tuple[str, Any], Any]
+    error: str | None = None
+
+    def difference(self, other: Outcome) -> str | None:
+        """How another outcome of the same micro-batches differs; ``None`` if it does not."""
+        if self.error != other.error:
+            return f"it {_failed(self.error)}, and then it {_failed(other.error)}"
+        for i, (mine, theirs) in enumerate(zip(self.results, other.results)):
+            if as_set(mine) != as_set(theirs):
+                return f"micro-batch {i} emits {mine}, and then {theirs}"
+        found = self.differing_state(other)
+        if found is None:
+            return None
+        name, key = found
+        was, now = self.states.get(found), other.states.get(found)
+        return f"{name!r} of key {key!r} is {was!r}, and then {now!r}"
+
+    def differing_state(self, other: Outcome) -> tuple[str, Any] | None:
+        """The first state and key that are not the same."""
+        for at in {**self.states, **other.states}:
+            if canonical(self.states.get(at)) != canonical(other.states.get(at)):
+                return at
+        return None
+
+
+def as_set(rows: Sequence[Any]) -> list[str]:
+    """Rows without their order, in a form that compares."""
+    return sorted(map(canonical, rows))
+
+
+def canonical(value: Any) -> str:
+    """A value in a form that is the same for equal ones: maps and sets in any order, and NaN."""
+    if isinstance(value, dict):
+        return (
+            f"{{{', '.join(sorted(f'{canonical(k)}: {canonical(v)}' for k, v in value.items()))}}}"
+        )
+    if isinstance(value, list):
+        return f"[{', '.join(map(canonical, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(canonical, value))})"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(canonical, value)))}}}"
+    return repr(value)
+
+
+def _failed(error: str | None) -> str:
+    return "does not fail" if error is None else f"fails: {error}"

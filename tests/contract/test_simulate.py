@@ -1,0 +1,216 @@
+"""Simulated lives find the bug of each kind, name it, and pass what has none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate.testing import KeyedProcessHarness, SimulationFailure, rows_of, simulate
+from keystate.testing._simulation.as_pytest import as_test
+from keystate.testing._simulation.checks import Finding, undisturbed
+from keystate.testing._simulation.story import Event, Happening
+from keystate.testing._simulation.subject import Subject
+from pyspark.sql import DataFrame
+
+from tests.contract import lived
+from tests.contract.test_harness import at
+
+
+def rows(rng: random.Random, count: int = 30, most: int = 10**9) -> list[Any]:
+    return [
+        (rng.choice("abc"), rng.randrange(most), at((i * 7 + rng.randrange(20)) * 1000))
+        for i in range(100, 100 + count)
+    ]
+
+
+def pair(rng: random.Random) -> tuple[list[Any], list[Any]]:
+    return rows(rng, 12, 20), rows(rng, 12, 20)
+
+
+ROWS = rows(random.Random(0))
+LARGE = {"side_outputs": [lived.LARGE]}
+
+
+def run(test: str, **instead: Any) -> None:
+    """Runs a test that was written."""
+    names: dict[str, Any] = {}
+    exec(test, names)
+    names.update(instead)
+    next(value for name, value in names.items() if name.startswith("test_"))()
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "invariant", "told", "options"),
+    [
+        (lived.last_wins, ROWS, "order", "and then", {}),
+        # In a micro-batch the rows of the second input come after those of the first.
+        (lived.joins_first, pair, "batches", "('large', Row", LARGE),
+        (lived.first_of_batch, ROWS, "batches", "and then", {}),
+        (lived.grows, rows, "growth", "state 'seen' of key", {}),
+        (lived.timers_left, ROWS, "growth", "timers of key", {}),
+        (lived.counts, ROWS, "attributes", "value=2", {}),
+        (lived.of_class, ROWS, "outside", "and then", {}),
+        (lived.reads_clock, ROWS, "clock", "time.time_ns() in", {}),
+        (lived.draws, ROWS, "random", "random.randint() in", {}),
+        (lived.by_subtask, ROWS, "subtasks", "and then", {}),
+        (lived.expired, ROWS, "error", "'NoneType' and 'int'", {}),
+    ],
+)
+def test_finds_and_names_a_bug(
+    build: Callable[[], DataFrame], inputs: Any, invariant: str, told: str, options: Any
+) -> None:
+    with pytest.raises(SimulationFailure) as found:
+        simulate(build, inputs, seeds=60, **options)
+    assert found.value.invariant == invariant, found.value
+    assert told in found.value.difference and str(found.value).startswith(f"[{invariant}] ")
+    # The test fails, by itself, by the same.
+    with pytest.raises(keystate.FunctionError if invariant == "error" else AssertionError):
+        run(found.value.test)
+    with pytest.raises(SimulationFailure) as again:
+        simulate(build, inputs, seeds=[found.value.seed], **options)
+    assert again.value.invariant == invariant
+    if invariant not in ("clock", "random", "outside"):
+        assert again.value.test == found.value.test
+
+
+def test_a_clock_that_changes_nothing_yet() -> None:
+    with pytest.raises(SimulationFailure) as found:
+        simulate(lived.looks_at_hour, ROWS, seeds=5)
+    assert found.value.invariant == "clock" and found.value.test == ""
+    assert f"time.localtime() in {Path(lived.__file__)}:" in str(found.value)
+
+
+def test_the_story_is_the_smallest_and_the_mended_function_passes_its_test() -> None:
+    with pytest.raises(SimulationFailure) as found:
+        simulate(lived.last_wins, ROWS, seeds=20)
+    test = found.value.test
+    assert "from tests.contract.lived import last_wins" in test
+    assert test.count("Row(") == 4, "two rows, in two orders"
+    run(test, last_wins=lived.latest_wins)
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "options"),
+    [
+        (lambda: lived.built(lived.Sums()), ROWS, {}),
+        (lived.latest_wins, ROWS, {}),
+        (lambda: lived.built(lived.Sorted()), ROWS, {}),
+        (lived.windows, ROWS, {}),
+        (lived.joins, pair, LARGE),
+        # Ids are forgotten after a while; the first of equal ids is as good as the second.
+        (lambda: lived.built(lived.Grows(60_000)), rows, {}),
+        # The rows of a key come from one partition.
+        (lived.last_wins, ROWS, {"partition": "key"}),
+        (
+            lived.first_of_batch,
+            ROWS,
+            {"results": lambda found: {row.key for row in found}},
+        ),
+    ],
+)
+def test_what_has_no_bug_holds(build: Any, inputs: Any, options: Any) -> None:
+    made = simulate(build, inputs, seeds=8, **options)
+    assert made.seeds == 8 and made.batches > 50 and made.rows > 30
+    assert set(made.events) == {"new_worker", "lost", "back", "rescale"}, made
+    assert str(made).startswith("8 seeds: ")
+
+
+def test_what_happens_really_happens() -> None:
+    subject = Subject(lived.of_class, ())
+    items = subject.items(ROWS[:3])
+    story = [subject.batch([item]) for item in items]
+
+    def calls(*events: Event) -> int:
+        before = lived.OfClass.total
+        subject.run((*story[:2], type(story[2])(story[2].rows, events=events)))
+        return lived.OfClass.total - before
+
+    assert calls() == calls(Event(Happening.NEW_WORKER)) == calls(Event(Happening.RESCALE, 3)) == 3
+    assert calls(Event(Happening.LOST)) == 4
+    assert calls(Event(Happening.BACK, 2)) == 5
+
+
+def test_each_event_as_a_test() -> None:
+    subject = Subject(lived.latest_wins, ())
+    first, second, third = (subject.batch([item]) for item in subject.items(ROWS[:3]))
+    events = (
+        Event(Happening.LOST, 1),
+        Event(Happening.RESCALE, 2),
+        Event(Happening.BACK, 1),
+        Event(Happening.NEW_WORKER, 1),
+    )
+    story = (first, second, type(third)(third.rows, 1, 2, events))
+    key = ROWS[2][0]
+    found = Finding("subtasks", "none", (undisturbed(story), story), ("last", key))
+    test = as_test(subject, found, None)
+    for line in (
+        "lost = KeyedProcessHarness.restore(harness.snapshot(), latest_wins())",
+        "harness = KeyedProcessHarness.restore(older_1, latest_wins())  # from an older state",
+        f"other['state'] = [harness.state('{key}', 'last')]",
+    ):
+        assert line in test, test
+    run(test)  # nothing differs
+    begin = test.index("other = {}")
+    with pytest.raises(AssertionError):  # another row in one of the two
+        run(test[:begin] + test[begin:].replace("value=", "value=1 + "))
+
+
+def test_old_states() -> None:
+    with KeyedProcessHarness.of(lived.latest_wins()) as harness:
+        harness.process_batch(ROWS)
+        snapshot = harness.snapshot()
+    simulate(lived.latest_wins, ROWS, seeds=0, snapshots=[snapshot])
+
+    class Changed(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.last = ctx.get_state(ValueStateDescriptor("last", "string"))
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            self.last.update("x")
+
+    with pytest.raises(SimulationFailure, match="'last' has another value type") as found:
+        simulate(lived.built(Changed()), ROWS, seeds=0, snapshots=[snapshot])
+    assert found.value.invariant == "old state"
+
+
+class Rates(keystate.KeyedBroadcastProcessFunction):
+    """Order: rows use the rate that came last."""
+
+    STATE = keystate.MapStateDescriptor("rates", "string", "long")
+
+    def process_broadcast_element(self, row: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(self.STATE)["rate"] = row.rate
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.value * (ctx.get_broadcast_state(self.STATE).get("rate") or 0)
+
+
+def test_broadcast_elements() -> None:
+    rates = keystate.broadcast(rows_of("rate long"), Rates.STATE)
+    payments = keystate.keyed(rows_of("key string, value long"), "key")
+    made = payments.connect(rates).process(Rates(), "key string, value long")
+    inputs = [(key, value) for key, value, _ in ROWS], [(2,), (3,)]
+    simulate(made, inputs, seeds=10, ignore=["order", "batches"])
+    with pytest.raises(SimulationFailure) as found:
+        simulate(made, inputs, seeds=20)
+    assert found.value.invariant in ("order", "batches") and "broadcast=[" in found.value.test
+    # Who gives an operator, and no function of a module that builds it, has to import one.
+    assert "# operator: what simulate() was given; import it here" in found.value.test
+    with pytest.raises(AssertionError):
+        run(found.value.test, operator=lambda: made)
+
+
+def test_what_is_asked_for_wrongly() -> None:
+    with pytest.raises(ValueError, match="no invariants \\['speed'\\]; there are \\['attributes'"):
+        simulate(lived.counts, ROWS, ignore=["speed"])
+    with pytest.raises(ValueError, match="needs rows"):
+        simulate(lived.counts, [])
+    with pytest.raises(ValueError, match="has 2 inputs"):
+        simulate(lived.joins, [ROWS])
+    with pytest.raises(TypeError, match="a row of the simulation does not fit"):
+        simulate(lived.counts, [("a", "b", "c")])

@@ -71,6 +71,38 @@ def test_sql_operators(
     check_sql(spark, emitted)
 
 
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_the_first_batch_is_pending(
+    has_metadata: bool,
+    checkpoint_format: str,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """Its stores are written and not committed; or it ended before Spark had described them."""
+    settings(**{FORMAT_KEY: checkpoint_format, PARTITIONS: "2", NO_DATA: "false"})
+    fed, keys = stream("key long"), [(key,) for key in range(20)]
+
+    def counted(df: DataFrame) -> DataFrame:
+        return df.groupBy("key").count()
+
+    fed.feed(keys)
+    with pytest.raises(StreamingQueryException, match="after the state"):
+        fed.run(
+            lambda df: counted(df).selectExpr("*", "raise_error('after the state')"), mode="update"
+        )
+    assert (fed.checkpoint / "offsets/0").exists() and not (fed.checkpoint / "commits/0").exists()
+    state = fed.checkpoint / "state" / "0"
+    if not has_metadata:
+        shutil.rmtree(state)
+        state.mkdir()
+    for batch, partitions in ((1, 3), (2, 3), (3, 2)):
+        settings(**{PARTITIONS: str(partitions)})
+        emitted = fed.run(counted, mode="update")
+        assert sorted(map(tuple, emitted)) == [(key, batch) for (key,) in keys]
+        fed.feed(keys)
+
+
 @pytest.mark.parametrize("checkpoint_format", [pytest.param("1", marks=slow), "2"])
 def test_python_operators(
     spark: Any,

@@ -12,7 +12,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.checkpoint.Rescaling
-import keystate.errors.KeystateErrors
+import keystate.errors.{CheckpointException, KeystateErrors}
 import keystate.files.LocalFolder
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{
@@ -123,8 +123,15 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       )
   )
 
-  private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] =
-    operators.sparkStores(commits.latest.map(_._1))
+  /** Of a first micro-batch that is pending they are what it has written. All metadata is there
+    * before its first task begins: if some is missing, there is no state yet.
+    */
+  private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] = commits.latest match {
+    case Some((batch, _)) => operators.sparkStores(Some(batch))
+    case None =>
+      try operators.sparkStores(latest.map(_._1))
+      catch { case _: CheckpointException => Map.empty }
+  }
 
   private def rescaleStores(
       batch: Long,

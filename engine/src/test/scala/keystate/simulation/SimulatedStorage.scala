@@ -182,6 +182,13 @@ final class SimulatedStorage(
     override protected def read[T](what: String, path: String)(effect: => T): T =
       request(what, path)(effect)
 
+    override def list(folder: String): Seq[StoredFile] = {
+      val found = super.list(folder)
+      // As the manager of local files does: what an actor goes on from is there after a power loss.
+      if (kind == Local(isSynced = true) && !has(Mutation.NoFolderSync)) syncFolder(s"$folder/")
+      found
+    }
+
     override def createAtomic(path: String): AtomicOutputStream = create(path, mustBeNew = false)
 
     override def createNew(path: String): AtomicOutputStream = create(path, mustBeNew = true)

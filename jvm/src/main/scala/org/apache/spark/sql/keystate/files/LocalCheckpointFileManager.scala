@@ -19,7 +19,13 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.permission.FsPermission
-import org.apache.hadoop.fs.{FSDataOutputStream, FileAlreadyExistsException, Path}
+import org.apache.hadoop.fs.{
+  FSDataOutputStream,
+  FileAlreadyExistsException,
+  FileStatus,
+  Path,
+  PathFilter
+}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
 
@@ -51,6 +57,15 @@ private final class LocalCheckpointFileManager(
     val missing = if (disk.isEmpty) Nil else above.takeWhile(!Files.exists(_)).toSeq
     Files.createDirectories(folder, folderAttributes: _*)
     disk.foreach(disk => missing.foreach(made => disk.syncFolder(made.getParent)))
+  }
+
+  /** What is told is there after a power loss: a writer may have died between a rename and the sync of
+    * the folder, and who goes on from the file relies on it.
+    */
+  override def list(path: Path, filter: PathFilter): Array[FileStatus] = {
+    val found = super.list(path, filter)
+    disk.foreach(_.syncFolder(local(path)))
+    found
   }
 
   override def createTempFile(path: Path): FSDataOutputStream = {

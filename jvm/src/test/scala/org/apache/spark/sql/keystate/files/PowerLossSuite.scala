@@ -80,6 +80,19 @@ class PowerLossSuite extends AnyFunSuite {
     }
   }
 
+  test("what a folder is seen to have is there, though its writer died before it could sync") {
+    withFolder { root =>
+      val disk = new Forgetful(root)
+      val folder = new Path(root.toUri)
+      val files = new LocalCheckpointFileManager(folder, new Configuration, Some(disk))
+      files.mkdirs(new Path(folder, "commits"))
+      Files.writeString(root.resolve("commits/7"), "entry")
+      assert(disk.left("commits/7").isEmpty)
+      assert(files.list(new Path(folder, "commits")).map(_.getPath.getName).toSeq == Seq("7"))
+      assert(disk.left("commits/7").isDefined)
+    }
+  }
+
   test("it is so only if the setting is on") {
     withFolder { root =>
       val folder = new Path(root.toUri)

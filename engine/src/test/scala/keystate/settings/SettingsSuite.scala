@@ -53,7 +53,7 @@ class SettingsSuite extends AnyFunSuite {
       .map(_.invoke(Settings).asInstanceOf[Setting[_]].key)
     // Python alone reads it.
     assert(named.toSet == Settings.all.map(_.key).toSet - "spark.keystate.pickle.allow")
-    assert(Settings.Backend.of(of()) == "hashmap")
+    assert(Settings.Backend.of(of()) == "auto")
     assert(Settings.RocksDBWriteBufferRatio.of(of()) == 0.5)
     assert(!Settings.SyncFiles.of(of()) && Settings.OnRestart.of(of()) == "auto")
   }

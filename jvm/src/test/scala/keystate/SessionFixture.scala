@@ -31,6 +31,9 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
       "spark.sql.streaming.streamingQueryListeners",
       "org.apache.spark.sql.keystate.RescaleOnRestart"
     )
+    // Spark stops its stores under a lock that their maintenance waits for, for up to ten minutes.
+    .config("spark.sql.streaming.stateStore.maintenanceShutdownTimeout", "1s")
+    .config("spark.sql.streaming.stateStore.maintenanceForceShutdownTimeout", "1s")
     .getOrCreate()
 
   protected val folder = Files.createTempDirectory("keystate")

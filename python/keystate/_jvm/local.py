@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from py4j.java_collections import ListConverter
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark.find_spark_home import _find_spark_home
@@ -95,6 +96,8 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
             raise _no_java(str(e)) from None
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         gateway = JavaGateway(gateway_parameters=parameters)
+        # Not PySpark's, for dates and NumPy: they import much, and warn of a Pandas that is new.
+        gateway._gateway_client.converters = [ListConverter()]
         try:
             yield LocalReader(gateway)
         finally:

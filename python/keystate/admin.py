@@ -21,7 +21,6 @@ from keystate._checkpoint.state_reader import StateReader
 from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
 from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
-from keystate.errors import ConfigurationError
 from keystate.state import TypeLike
 
 __all__ = [
@@ -71,7 +70,7 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
             ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session,
             ``[KEYSTATE_NO_CHECKPOINT]`` when no query was ever started there.
     """
-    session = _session(spark, "rescale")
+    session = bridge.session_or_active(spark, "rescale")
     if not 1 <= n < 2**31:
         raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
     return bridge.rescale(session, checkpoint, n)
@@ -90,7 +89,9 @@ def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
     """
-    return Inspection(bridge.operation(_session(spark, "inspect"), "inspect", checkpoint))
+    return Inspection(
+        bridge.operation(bridge.session_or_active(spark, "inspect"), "inspect", checkpoint)
+    )
 
 
 def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
@@ -106,7 +107,7 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     Raises:
         CheckpointError: there is no checkpoint.
     """
-    found = bridge.operation(_session(spark, "verify"), "verify", checkpoint)
+    found = bridge.operation(bridge.session_or_active(spark, "verify"), "verify", checkpoint)
     return Findings(found["problems"])
 
 
@@ -138,7 +139,7 @@ def savepoint(
         CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, the version is not kept any more, or a
             file is lost or damaged; then there is no copy.
     """
-    return bridge.savepoint(_session(spark, "savepoint"), checkpoint, path, version)
+    return bridge.savepoint(bridge.session_or_active(spark, "savepoint"), checkpoint, path, version)
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
@@ -162,7 +163,9 @@ def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = 
             ``[KEYSTATE_IMPORT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or there is no
             checkpoint; then there is no target.
     """
-    return bridge.import_checkpoint(_session(spark, "import_checkpoint"), source, target)
+    return bridge.import_checkpoint(
+        bridge.session_or_active(spark, "import_checkpoint"), source, target
+    )
 
 
 def import_as(
@@ -194,7 +197,7 @@ def import_as(
             ``[KEYSTATE_NO_SUCH_STATE]`` when there is no such operator. Then there is no target.
         DeclarationError, StateTypeError: as for :func:`create`.
     """
-    session = _session(spark, "import_as")
+    session = bridge.session_or_active(spark, "import_as")
     path = target.rstrip("/")
     folder, _, name = path.rpartition("/")
     imported = f"{folder + '/' if folder or path[:1] == '/' else ''}.{name}.{uuid4()}"
@@ -272,7 +275,7 @@ def build(
         sources: how many sources the query has. All of them begin at their start.
         spark: the session; by default the active one.
     """
-    session = _session(spark, "build")
+    session = bridge.session_or_active(spark, "build")
     if sources < 1:
         raise ValueError(f"a query has one source at least, got {sources}")
     number = partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
@@ -294,7 +297,7 @@ def edit(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointEdi
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
     """
-    session = _session(spark, "edit")
+    session = bridge.session_or_active(spark, "edit")
     return CheckpointEditor(session, StateReader(session, inspect(checkpoint, spark=session)))
 
 
@@ -315,7 +318,9 @@ def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[
     Raises:
         CheckpointError: one is not a checkpoint, or they have other numbers of key groups.
     """
-    found: list[dict[str, Any]] = bridge.operation(_session(spark, "diff"), "diff", before, after)
+    found: list[dict[str, Any]] = bridge.operation(
+        bridge.session_or_active(spark, "diff"), "diff", before, after
+    )
     return found
 
 
@@ -388,7 +393,7 @@ def lookup(
             lost or damaged.
         StateTypeError: the key does not fit the types of the key columns, or of the map's keys.
     """
-    target = Target(_session(spark, "lookup"), checkpoint, state, operator, version)
+    target = Target(bridge.session_or_active(spark, "lookup"), checkpoint, state, operator, version)
     return target.read(key, map_key, start, end)
 
 
@@ -419,7 +424,7 @@ def history(
             lost or damaged.
         StateTypeError: the key does not fit the types of the key columns.
     """
-    return KeyReader(_session(spark, "history"), checkpoint, operator).history(key)
+    return KeyReader(bridge.session_or_active(spark, "history"), checkpoint, operator).history(key)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:
@@ -438,17 +443,8 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     Raises:
         CheckpointError: there is no checkpoint, or the newest version is damaged.
     """
-    session = _session(spark, "report")
+    session = bridge.session_or_active(spark, "report")
     found = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
     made = document(found, bridge.statistics(session, found), problems)
     Path(path).write_text(made, encoding="utf-8")
-
-
-def _session(spark: SparkSession | None, what: str) -> SparkSession:
-    session = spark or SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigurationError(
-            f"{what} needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
-        )
-    return session

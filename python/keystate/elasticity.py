@@ -388,12 +388,7 @@ def elastic(
         ConfigurationError: there is no active session, or it is a Spark Connect session and the
             policy has no ``max_partitions``.
     """
-    session = spark or SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigurationError(
-            "keystate.elastic needs a Spark session: create one, or pass spark=",
-            code="KEYSTATE_NO_SESSION",
-        )
+    session = bridge.session_or_active(spark, "keystate.elastic")
     if policy and policy.max_partitions is None and not hasattr(session, "_jsparkSession"):
         raise ConfigurationError(
             "through Spark Connect a policy needs max_partitions: the client does not see how many "

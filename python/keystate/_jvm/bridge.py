@@ -46,6 +46,16 @@ def _jvm(session: Any) -> Jvm:
     return jvm
 
 
+def session_or_active(spark: SparkSession | None, what: str) -> SparkSession:
+    """The session, or the active one; raises ConfigurationError if there is none."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(
+            f"{what} needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
+        )
+    return session
+
+
 def check_session(df: Any) -> None:
     """Raises ConfigurationError when a DataFrame's session can't run Keystate's operators."""
     check_spark_version()

@@ -10,11 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from keystate._codec import shorten
+from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._page.tables import as_html, text
 from keystate._page.timeline import moment, parts
 from keystate._types.plain import to_json
-from keystate.errors import ConfigurationError
 from keystate.functions import TimeDomain
 
 Timers = list[tuple[TimeDomain, int]]
@@ -244,11 +244,7 @@ def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | No
         columns: their columns, as DDL.
         spark: the session; ``None`` for the active one.
     """
-    session = spark or SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigurationError(
-            "to_df needs a Spark session: create one, or pass spark=", code="KEYSTATE_NO_SESSION"
-        )
+    session = bridge.session_or_active(spark, "to_df")
     return session.createDataFrame(rows, columns)
 
 

@@ -21,14 +21,13 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
-  CheckpointImport,
   CheckpointReader,
   QueryCheckpoint,
-  Savepoint,
   StoredOperatorState,
   StoredTimers
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
+import org.apache.spark.sql.keystate.copies.{CheckpointImport, Savepoint}
 import org.apache.spark.sql.keystate.edit.{
   BatchInput,
   EditedCheckpoint,

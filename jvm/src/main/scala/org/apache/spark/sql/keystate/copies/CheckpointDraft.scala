@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
@@ -16,6 +16,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import keystate.checkpoint.StoreReader
 import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
 import keystate.files.{Concurrently, StoreLocation}
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
 import java.io.FileNotFoundException
 
@@ -12,6 +12,7 @@ import org.apache.hadoop.fs.Path
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.PinnedVersions
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 
 /** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the original.
   *

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from keystate import admin
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._command import backups, demo, doctor, history
+from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
 from keystate._jvm import local
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.run is _examine and not doctor.show(doctor.python_side(), print, as_json=given.json):
         return 1
-    if given.run is _show or given.run is _examine:
+    if given.run in (_show, _examine, _warm_up):
         _say(given, "Starting Spark ...")
     try:
         with _reader(given) as session:
@@ -62,6 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _reader(given: argparse.Namespace) -> Iterator[Any]:
     """A session; or only a JVM that reads checkpoints, where that is enough."""
+    if given.run is _warm_up:
+        with _quiet(not given.verbose):
+            yield None  # it makes a session of its own
+        return
     checkpoints = [vars(given)[name] for name in given.reads]
     if checkpoints and local.fits(checkpoints, given.conf):
         with local.local_reader(given.verbose) as reader:
@@ -181,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     examine.add_argument(
         "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
     )
+    command("warm-up", _warm_up, "let sessions of this PySpark and Java start sooner")
     show = command("demo", _show, "run a small stream in the terminal, and show its states")
     show.set_defaults(settings=demo.SETTINGS)
     show.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")
@@ -343,6 +348,14 @@ def _say(given: argparse.Namespace, what: str) -> None:
     """Tells someone who waits what takes so long; not a program, which reads JSON."""
     if not getattr(given, "json", False):
         print(what, flush=True)
+
+
+def _warm_up(_: None, given: argparse.Namespace) -> int:
+    archive = warm_up.make()
+    size = archive.stat().st_size
+    told = f"kept in {archive} ({size / 1e6:.0f} MB), for sessions of this PySpark and this Java"
+    _tell(given, {"path": str(archive), "bytes": size}, told)
+    return 0
 
 
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import keystate
 from keystate import admin
 from pyspark.sql import SparkSession
 
@@ -108,7 +109,7 @@ def measured(
     found["batch_copy_ms"] = batches(lambda over: savepoints("copy", False, 0.0, over))
     feeder.over.set()
     feeder.join()
-    query.stop()
+    keystate.stop_at_border(query)
     # The last one is looked at, and what it was made from is deleted.
     batch = admin.savepoint(place("checkpoint"), place("last"), by_reference=True, spark=spark)
     if scheme:
@@ -135,15 +136,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         jar = str(classes_jar(folder)) if args.store else ""
-        extra = {"spark.driver.extraClassPath": jar} if args.store else {}
-        settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
+        extra, settings = {}, {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
         if args.store:
-            settings |= {
-                "fs.objects.impl": "keystate.faults.ObjectFileSystem",
-                "fs.objects.impl.disable.cache": "true",
-                DELAY: str(args.delay),
-                RENAMES: "false",
+            extra = {
+                "spark.driver.extraClassPath": jar,
+                "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
+                "spark.hadoop.fs.objects.impl.disable.cache": "true",
             }
+            settings |= {DELAY: str(args.delay), RENAMES: "false"}
         scheme = "objects://" if args.store else ""
         with bench_session(extra) as (spark, _), configured(spark, settings):
             measured(spark, folder / "warm-up", scheme, 10_000, args.rate, 3)

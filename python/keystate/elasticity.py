@@ -217,14 +217,15 @@ class ElasticQuery:
         self, path: str, *, border_seconds: float = 60.0, by_reference: bool = False
     ) -> int:
         """Ends it, and makes a savepoint; see :func:`keystate.stop_with_savepoint`."""
-        with self._changes:
-            return stop_with_savepoint(
-                self,
-                path,
-                border_seconds=border_seconds,
-                by_reference=by_reference,
-                spark=self._spark,
-            )
+        with self._changes:  # a change that has begun is done first, and none comes after it
+            self._stopping.set()
+        return stop_with_savepoint(
+            self,
+            path,
+            border_seconds=border_seconds,
+            by_reference=by_reference,
+            spark=self._spark,
+        )
 
     # How it changes.
 

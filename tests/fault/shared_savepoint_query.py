@@ -123,7 +123,7 @@ def works(at: Checkpoints) -> dict[str, Any]:
     after = admin.savepoints(at.place("original"))[1:]
     found["missing"] = [before, after]
     # The original goes on, until nothing of it is left that it had then.
-    at.feed(8)
+    at.feed(6)
     at.run("original")
     found["first"], found["original"] = at.counts("first"), at.counts("original")
     # A savepoint of a savepoint, and a whole copy of one.
@@ -170,7 +170,7 @@ def killed(at: Checkpoints, plan: Path, every: int) -> dict[str, Any]:
             f"/(original|{name})(/|$)",
         )
         before = at.counts("original")
-        at.feed(6 if every == 1 else 3)
+        at.feed(4)
         at.run("original")  # and cleans up
         if error(lambda name=name: admin.inspect(at.place(name))) == "":
             assert at.counts(name) == before, name

@@ -193,7 +193,7 @@ object PythonBridge {
 
   /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
   def stopAtShutdown(session: SparkSession, query: String, graceMillis: Long): Unit =
-    Option(activeQuery(session, query)).foreach(new StopAtShutdown(_, graceMillis).register())
+    new StopAtShutdown(() => Option(activeQuery(session, query)), graceMillis).register()
 
   private def activeQuery(session: SparkSession, query: String) =
     session

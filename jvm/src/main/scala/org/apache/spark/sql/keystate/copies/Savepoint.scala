@@ -129,7 +129,7 @@ private[keystate] object Savepoint {
   }
 
   /** Whether an error is of a file that is not there. */
-  private def isGone(error: Exception): Boolean = error match {
+  private[copies] def isGone(error: Exception): Boolean = error match {
     case e: KeystateException => Gone(e.errorCode)
     case _ => error.isInstanceOf[FileNotFoundException]
   }

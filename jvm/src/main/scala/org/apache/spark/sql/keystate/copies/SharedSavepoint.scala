@@ -63,14 +63,15 @@ private[keystate] final class SharedSavepoint(
 
   @tailrec private def write(attempts: Int): Long = {
     val batch = reopened(at => at.batch(version.fold(at.lastBatch)(_ - 1)))
-    val versions = manifests(batch)
     val done =
       try {
+        val versions = manifests(batch)
         refer(batch, versions)
         val holds = isSafe(batch, versions)
         if (holds) finish(batch, versions)
         holds
       } catch {
+        case e: Exception if !maySee && version.isEmpty && Savepoint.isGone(e) => false
         case _: WentOn => false
         case e: Throwable =>
           // Once it may be seen, it keeps its references whatever happens.
@@ -81,7 +82,7 @@ private[keystate] final class SharedSavepoint(
       }
     if (done) batch.number
     else {
-      forget(batch, versions)
+      references.delete(references.all().filter(_.id == id))
       if (attempts == 1 || version.isDefined)
         throw KeystateErrors.cannotShare(source.location, batch.version)
       write(attempts - 1)
@@ -103,13 +104,6 @@ private[keystate] final class SharedSavepoint(
   private def refer(batch: CommittedBatch, versions: Seq[(StoreLocation, Manifest)]): Unit = {
     Concurrently.map(versions) { case (at, manifest) =>
       References.write(storage(at), at, batch.version, id, pathsOf(manifest).filterNot(isShared))
-    }
-    ()
-  }
-
-  private def forget(batch: CommittedBatch, versions: Seq[(StoreLocation, Manifest)]): Unit = {
-    Concurrently.map(versions) { case (at, _) =>
-      storage(at).delete(References.path(at, batch.version, id))
     }
     ()
   }

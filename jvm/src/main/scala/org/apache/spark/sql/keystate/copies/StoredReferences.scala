@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.copies
 
+import java.io.FileNotFoundException
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 
@@ -79,11 +81,10 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
 
   /** All files below a folder. */
   def below(folder: Path): Seq[FileStatus] =
-    if (!files.exists(folder)) Nil
-    else {
+    try {
       val (folders, plain) = files.list(folder).toSeq.partition(_.isDirectory)
       plain ++ Concurrently.map(folders.map(_.getPath))(below).flatten
-    }
+    } catch { case _: FileNotFoundException => Nil }
 }
 
 private[keystate] object StoredReferences {

@@ -10,31 +10,39 @@ import org.apache.spark.util.ShutdownHookManager
   * own hook ends the context. Relies on Spark's hooks running by priority, the highest first, and one
   * after the other.
   *
+  * @param running
+  *   the query as it runs then: an elastic query may have started again
   * @param graceMillis
   *   how long to wait for the micro-batch's end; then it is cut off
   */
-private[keystate] final class StopAtShutdown(query: StreamExecution, graceMillis: Long)
-    extends Logging {
+private[keystate] final class StopAtShutdown(
+    running: () => Option[StreamExecution],
+    graceMillis: Long
+) extends Logging {
   def register(): Unit = {
     ShutdownHookManager.addShutdownHook(ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY + 10) {
-      () => if (query.isActive) stop()
+      () => running().filter(_.isActive).foreach(stop)
     }
     ()
   }
 
-  private def stop(): Unit = {
-    awaitBorder(lastBatch, System.nanoTime + graceMillis * 1000000)
+  private def stop(query: StreamExecution): Unit = {
+    awaitBorder(query, lastBatch(query), System.nanoTime + graceMillis * 1000000)
     query.stop()
   }
 
-  @tailrec private def awaitBorder(ended: Option[String], deadline: Long): Unit =
-    if (query.isActive && query.status.isTriggerActive && lastBatch == ended)
+  @tailrec private def awaitBorder(
+      query: StreamExecution,
+      ended: Option[String],
+      deadline: Long
+  ): Unit =
+    if (query.isActive && query.status.isTriggerActive && lastBatch(query) == ended)
       if (System.nanoTime < deadline) {
         Thread.sleep(10)
-        awaitBorder(ended, deadline)
+        awaitBorder(query, ended, deadline)
       } else logWarning(s"${query.id} did not end its micro-batch within $graceMillis ms")
 
   /** Tells micro-batches apart. */
-  private def lastBatch: Option[String] =
+  private def lastBatch(query: StreamExecution): Option[String] =
     Option(query.lastProgress).map(progress => s"${progress.batchId} ${progress.timestamp}")
 }

@@ -1,9 +1,9 @@
 """A driver that ends its query at the border of a micro-batch when it gets SIGTERM.
 
-python sigterm_query.py FOLDER BATCH_SECONDS GRACE_SECONDS
+python sigterm_query.py FOLDER BATCH_SECONDS TASK_SECONDS GRACE_SECONDS
 
-A micro-batch takes as long as is said. FOLDER/batches has a line when one begins, and one when its
-output is saved. The driver then says that it came to its end.
+The sink of a micro-batch takes as long as is said, and so does a row. FOLDER/batches has a line when
+one begins, and one when its output is saved. The driver then says that it came to its end.
 """
 
 from __future__ import annotations
@@ -23,12 +23,23 @@ from tests.fault.second_driver_query import Count
 KEYS, FILES = 10, 8
 
 
+class SlowCount(Count):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        time.sleep(self.seconds)
+        yield from super().process_element(row, ctx)
+
+
 def make_input(folder: Path) -> None:
     for number in range(FILES):
         batch_files.write(folder / "input", number, pa.table({"key": list(range(KEYS))}))
 
 
-def start(spark: Any, folder: Path, batch_seconds: float, **trigger: Any) -> Any:
+def start(
+    spark: Any, folder: Path, batch_seconds: float, task_seconds: float = 0, **trigger: Any
+) -> Any:
     save = batch_files.saver(folder)
 
     def slow(df: DataFrame, batch: int) -> None:
@@ -45,7 +56,7 @@ def start(spark: Any, folder: Path, batch_seconds: float, **trigger: Any) -> Any
     )
     return (
         keystate.keyed(rows, "key")
-        .process(Count(), "key long, count long")
+        .process(SlowCount(task_seconds), "key long, count long")
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .foreachBatch(slow)
         .trigger(**trigger)
@@ -53,9 +64,9 @@ def start(spark: Any, folder: Path, batch_seconds: float, **trigger: Any) -> Any
     )
 
 
-def main(folder: Path, batch_seconds: float, grace_seconds: float) -> None:
+def main(folder: Path, batch_seconds: float, task_seconds: float, grace_seconds: float) -> None:
     spark = sessions.create("local[2]", 2)
-    query = start(spark, folder, batch_seconds, processingTime="0 seconds")
+    query = start(spark, folder, batch_seconds, task_seconds, processingTime="0 seconds")
     keystate.stop_on_sigterm(query, grace_seconds=grace_seconds)
     query.awaitTermination()
     (folder / "ended").touch()
@@ -63,4 +74,4 @@ def main(folder: Path, batch_seconds: float, grace_seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))
+    main(Path(sys.argv[1]), *map(float, sys.argv[2:]))

@@ -24,20 +24,20 @@ def told(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("to", "batch_seconds", "grace_seconds"),
+    ("to", "task_seconds", "grace_seconds"),
     [
-        ("python", 1.0, 60.0),
-        pytest.param("jvm", 1.0, 20.0, marks=slow),
-        pytest.param("python", 30.0, 0.5, marks=slow),
+        ("python", 0.0, 60.0),
+        pytest.param("jvm", 0.0, 20.0, marks=slow),
+        pytest.param("python", 20.0, 0.5, marks=slow),
     ],
 )
 def test_ends_at_a_border(
-    to: str, batch_seconds: float, grace_seconds: float, spark: Any, tmp_path: Path
+    to: str, task_seconds: float, grace_seconds: float, spark: Any, tmp_path: Path
 ) -> None:
     sigterm_query.make_input(tmp_path)
-    arguments = tmp_path, batch_seconds, grace_seconds
+    arguments = tmp_path, 1.0, task_seconds, grace_seconds
     with Driver("sigterm_query.py", tmp_path / "log", *arguments) as driver:
-        at = 0 if grace_seconds < batch_seconds else 1
+        at = 0 if task_seconds else 1
         driver.wait_for(lambda: f"begins {at}" in told(tmp_path))
         began = time.monotonic()
         if to == "python":
@@ -49,8 +49,8 @@ def test_ends_at_a_border(
         if to == "python":
             assert code == 0 and (tmp_path / "ended").exists(), driver.log
     lines = told(tmp_path)
-    if grace_seconds < batch_seconds:
-        assert took < batch_seconds and "saved 0" not in lines
+    if task_seconds:
+        assert took < task_seconds and "saved 0" not in lines
     else:
         # The micro-batch that ran is whole, though it was told to end in its middle.
         assert "saved 1" in lines and f"saved {sigterm_query.FILES - 1}" not in lines

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.checkpoint
 
-import java.io.{File, IOException}
+import java.io.{File, FileNotFoundException, IOException}
 import java.nio.file.Files
 
 import scala.util.Using
@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
 import keystate.errors.{DamagedFileException, KeystateErrors, KeystateException}
-import keystate.files.{LocalFolder, StoreLocation}
+import keystate.files.{Concurrently, LocalFolder, StoreLocation}
 import keystate.version.{Manifest, PinnedVersions}
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
@@ -242,11 +242,10 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
 
   /** All files below a folder. */
   def filesBelow(folder: Path): Seq[FileStatus] =
-    if (!files.exists(folder)) Nil
-    else
-      files.list(folder).toSeq.flatMap { status =>
-        if (status.isDirectory) filesBelow(status.getPath) else Seq(status)
-      }
+    try {
+      val (folders, plain) = files.list(folder).toSeq.partition(_.isDirectory)
+      plain ++ Concurrently.map(folders.map(_.getPath))(filesBelow).flatten
+    } catch { case _: FileNotFoundException => Nil }
 
   def folders(folder: Path): Seq[String] =
     if (!files.exists(folder)) Nil

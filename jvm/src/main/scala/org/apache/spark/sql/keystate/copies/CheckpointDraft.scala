@@ -119,8 +119,10 @@ private[keystate] final class CheckpointDraft(
   }
 
   /** Copies those of the named files that exist; a running query may be deleting them. */
-  def copy(names: Seq[String]): Unit =
-    Concurrently.foreach(names.distinct)(copyFile)(_ => ())(_ => ())
+  def copy(names: Seq[String]): Unit = {
+    Concurrently.map(names.distinct)(copyFile)
+    ()
+  }
 
   private def copyFile(name: String): Unit =
     try copy(checked(name), name)
@@ -150,7 +152,7 @@ private[keystate] final class CheckpointDraft(
   def describe(from: QueryCheckpoint, operator: Long, as: Long): Unit = {
     val described = below(from, s"state/$operator")
       .filter(_.split('/').dropRight(1).exists(_.startsWith("_")))
-    described.foreach { name =>
+    Concurrently.map(described) { name =>
       val file = new Path(from.root, name)
       val to = s"state/$as/${name.stripPrefix(s"state/$operator/")}"
       // Spark's operator metadata: version 2 has a file for each micro-batch, version 1 has one.
@@ -161,6 +163,7 @@ private[keystate] final class CheckpointDraft(
       if (tellsPaths) put(to, moved(from, file, operator, as))
       else if (!isVersion2) copy(file, to)
     }
+    ()
   }
 
   /** Copies the files that hold the state of operators after a micro-batch. Throws if one is
@@ -245,7 +248,7 @@ private[keystate] final class CheckpointDraft(
     // Spark deletes old entries while a query runs.
     val before = Option.when(batch.number > 0)(s"offsets/${batch.number - 1}")
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
-    if (!needed.forall(log => fs.exists(new Path(root, log))))
+    if (!Concurrently.map(needed.toSeq)(log => fs.exists(new Path(root, log))).forall(identity))
       throw KeystateErrors.noBatch(batch.number, source.location)
   }
 

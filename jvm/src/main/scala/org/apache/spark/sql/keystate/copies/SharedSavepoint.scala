@@ -62,7 +62,8 @@ private[keystate] final class SharedSavepoint(
   }
 
   @tailrec private def write(attempts: Int): Long = {
-    val batch = reopened(at => at.batch(version.fold(at.lastBatch)(_ - 1)))
+    def newest(at: QueryCheckpoint) = at.batch(version.fold(at.lastBatch)(_ - 1))
+    val batch = if (attempts == Attempts) newest(source) else reopened(newest)
     val done =
       try {
         val versions = manifests(batch)

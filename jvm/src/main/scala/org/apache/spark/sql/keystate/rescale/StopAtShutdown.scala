@@ -6,8 +6,8 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.util.ShutdownHookManager
 
-/** Ends a query when the JVM is told to end (SIGTERM), at the end of its micro-batch, before Spark's
-  * own hook ends the context. Relies on Spark's hooks running by priority, the highest first, and one
+/** Ends a query when the JVM is told to end (SIGTERM), at the end of its micro-batch, before
+  * Spark's own hooks end executors and the context. Relies on Spark's hooks running by priority, the highest first, and one
   * after the other.
   *
   * @param running
@@ -20,8 +20,8 @@ private[keystate] final class StopAtShutdown(
     graceMillis: Long
 ) extends Logging {
   def register(): Unit = {
-    ShutdownHookManager.addShutdownHook(ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY + 10) {
-      () => running().filter(_.isActive).foreach(stop)
+    ShutdownHookManager.addShutdownHook(ShutdownHookManager.DEFAULT_SHUTDOWN_PRIORITY + 10) { () =>
+      running().filter(_.isActive).foreach(stop)
     }
     ()
   }

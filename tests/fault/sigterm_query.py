@@ -2,8 +2,8 @@
 
 python sigterm_query.py FOLDER BATCH_SECONDS TASK_SECONDS GRACE_SECONDS
 
-The sink of a micro-batch takes as long as is said, and so does a row. FOLDER/batches has a line when
-one begins, and one when its output is saved. The driver then says that it came to its end.
+The sink of a micro-batch takes as long as is said, and so does a row. FOLDER/batches has a line
+when one begins, and one when its output is saved. The driver then says that it came to its end.
 """
 
 from __future__ import annotations

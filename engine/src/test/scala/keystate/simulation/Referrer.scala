@@ -27,7 +27,12 @@ final class Referrer(world: World, checks: Checks, random: Random) {
       pause(300)
       try
         logs.latestCommit.foreach { batch =>
-          refer(batch)
+          try refer(batch)
+          catch {
+            case NonFatal(e) =>
+              letGo(batch + 1)
+              throw e
+          }
           pause(3000)
           if (random.nextBoolean()) letGo(batch + 1)
         }
@@ -39,13 +44,14 @@ final class Referrer(world: World, checks: Checks, random: Random) {
     val version = batch + 1
     val before = logs.commit(batch)
     val partitions = logs.partitions(batch)
+    val slowness = if (random.nextInt(3) == 0) 3000 else 20
     val files =
       logs.ids(batch, partitions).take(partitions).zipWithIndex.map { case (versionId, partition) =>
         val listed = world.withLocalFolder { local =>
           val reader = new StoreReader(at(partition), storage.view, local)
           StoreReader.files(reader.manifest(version, versionId, partitions))
         }
-        pause(20)
+        pause(slowness)
         References.write(storage.view, at(partition), version, id, listed)
         pause(20)
         listed

@@ -97,6 +97,9 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
     if (looksForRest) story.reach("files are looked for that nobody needs")
     if (looksForRest) do {
       rounds += 1
+      // There are enough batches here to leave behind what is referred to too late.
+      if (rounds == 1 && references.nextBoolean())
+        new Referrer(world, checks, references).start()
       inPeace(s"driver-last$rounds.", kept + 5, rescales = false, settings)
       scheduler.await(scheduler.count(_ ne operator) == 0)
     } while (rounds < 3 && checks.left(kept).nonEmpty)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 
 from keystate import admin
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._command import demo, doctor, history, warm_up
+from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
 from keystate._jvm import local
@@ -167,7 +168,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     copy = command("savepoint", _savepoint, "copy what a query goes on from", "checkpoint", "path")
-    copy.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
+    backups.options(copy)
+    command("savepoints", _savepoints, "list the savepoints of a checkpoint", "checkpoint")
+    what = "make a checkpoint of a savepoint"
+    back = command("restore", _restore, what, "savepoint", "checkpoint")
+    backups.by_reference(back)
+    what = "delete a checkpoint but for what savepoints need"
+    backups.original(command("delete", _delete, what, "checkpoint"))
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
     command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
     rescale = command("rescale", _rescale, "change a stopped query's partitions", "checkpoint")
@@ -290,9 +297,19 @@ def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
-    batch = admin.savepoint(given.checkpoint, given.path, version=given.of_version, spark=spark)
-    _tell(given, {"batch": batch}, f"{given.path} has the state after batch {batch}")
-    return 0
+    return backups.savepoint(spark, given, partial(_tell, given))
+
+
+def _savepoints(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.show(spark, given, partial(_tell, given))
+
+
+def _restore(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.restore(spark, given, partial(_tell, given))
+
+
+def _delete(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.delete(spark, given, partial(_tell, given))
 
 
 def _import(spark: SparkSession, given: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ REFERENCE = {
     "runtime": ("Metrics and context", ["runtime", "metrics"]),
     "backends": ("Backends", ["backends"]),
     "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
-    "elasticity": ("Elastic queries", ["elasticity", "scaling"]),
+    "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),
     "key_replays": ("Replays", ["key_replays"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),

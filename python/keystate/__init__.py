@@ -102,6 +102,7 @@ from keystate.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from keystate.stopping import stop_at_border, stop_on_sigterm, stop_with_savepoint
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
 from keystate.streams.connected import ConnectedStreams
 from keystate.streams.keyed import KeyedStream, keyed
@@ -221,6 +222,9 @@ __all__ = [
     "rescale",
     "server_settings",
     "source",
+    "stop_at_border",
+    "stop_on_sigterm",
+    "stop_with_savepoint",
     "stream",
     "union_keyed",
     "versions",

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 
 from keystate import admin
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._command import demo, doctor, history
+from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
 from keystate._jvm import local
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.run is _examine and not doctor.show(doctor.python_side(), print, as_json=given.json):
         return 1
-    if given.run is _show or given.run is _examine:
+    if given.run in (_show, _examine, _warm_up):
         _say(given, "Starting Spark ...")
     try:
         with _reader(given) as session:
@@ -61,6 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _reader(given: argparse.Namespace) -> Iterator[Any]:
     """A session; or only a JVM that reads checkpoints, where that is enough."""
+    if given.run is _warm_up:
+        with _quiet(not given.verbose):
+            yield None  # it makes a session of its own
+        return
     checkpoints = [vars(given)[name] for name in given.reads]
     if checkpoints and local.fits(checkpoints, given.conf):
         with local.local_reader(given.verbose) as reader:
@@ -163,7 +168,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     copy = command("savepoint", _savepoint, "copy what a query goes on from", "checkpoint", "path")
-    copy.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
+    backups.options(copy)
+    command("savepoints", _savepoints, "list the savepoints of a checkpoint", "checkpoint")
+    what = "make a checkpoint of a savepoint"
+    back = command("restore", _restore, what, "savepoint", "checkpoint")
+    backups.by_reference(back)
+    what = "delete a checkpoint but for what savepoints need"
+    backups.original(command("delete", _delete, what, "checkpoint"))
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
     command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
     rescale = command("rescale", _rescale, "change a stopped query's partitions", "checkpoint")
@@ -174,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     examine.add_argument(
         "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
     )
+    command("warm-up", _warm_up, "let sessions of this PySpark and Java start sooner")
     show = command("demo", _show, "run a small stream in the terminal, and show its states")
     show.set_defaults(settings=demo.SETTINGS)
     show.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")
@@ -285,9 +297,19 @@ def _verify(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def _savepoint(spark: SparkSession, given: argparse.Namespace) -> int:
-    batch = admin.savepoint(given.checkpoint, given.path, version=given.of_version, spark=spark)
-    _tell(given, {"batch": batch}, f"{given.path} has the state after batch {batch}")
-    return 0
+    return backups.savepoint(spark, given, partial(_tell, given))
+
+
+def _savepoints(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.show(spark, given, partial(_tell, given))
+
+
+def _restore(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.restore(spark, given, partial(_tell, given))
+
+
+def _delete(spark: SparkSession, given: argparse.Namespace) -> int:
+    return backups.delete(spark, given, partial(_tell, given))
 
 
 def _import(spark: SparkSession, given: argparse.Namespace) -> int:
@@ -326,6 +348,14 @@ def _say(given: argparse.Namespace, what: str) -> None:
     """Tells someone who waits what takes so long; not a program, which reads JSON."""
     if not getattr(given, "json", False):
         print(what, flush=True)
+
+
+def _warm_up(_: None, given: argparse.Namespace) -> int:
+    archive = warm_up.make()
+    size = archive.stat().st_size
+    told = f"kept in {archive} ({size / 1e6:.0f} MB), for sessions of this PySpark and this Java"
+    _tell(given, {"path": str(archive), "bytes": size}, told)
+    return 0
 
 
 def _examine(spark: SparkSession, given: argparse.Namespace) -> int:

@@ -1,8 +1,9 @@
 """Operations on the checkpoint of a query.
 
-:func:`rescale` changes a checkpoint; :func:`savepoint`, :func:`import_checkpoint`, :func:`create`,
-:func:`build` and :func:`edit` make new ones. The others only read, and can look at the checkpoint
-of a running query too: they see its last committed batch.
+:func:`rescale` changes a checkpoint, :func:`delete` deletes it. :func:`savepoint`,
+:func:`restore`, :func:`import_checkpoint`, :func:`create`, :func:`build` and :func:`edit` make new
+ones. The others only read, and can look at the checkpoint of a running query too: they see its last
+committed batch.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "Successor",
     "build",
     "create",
+    "delete",
     "diff",
     "edit",
     "history",
@@ -41,7 +43,9 @@ __all__ = [
     "read_state",
     "report",
     "rescale",
+    "restore",
     "savepoint",
+    "savepoints",
     "verify",
 ]
 
@@ -116,6 +120,7 @@ def savepoint(
     path: str,
     *,
     version: int | None = None,
+    by_reference: bool = False,
     spark: SparkSession | None = None,
 ) -> int:
     """Copies what a query goes on from, as it is after a committed batch.
@@ -130,6 +135,10 @@ def savepoint(
         path: a folder that does not exist, or is empty.
         version: N + 1 for the state after batch N, as long as it is kept; by default the last one
             that is committed.
+        by_reference: share the state's files, which never change, instead of copying them. On one
+            local disk they get a second name (a hard link), and the copy needs nothing of the
+            original. Elsewhere the original keeps them as long as the copy is there: delete either
+            with :func:`delete` only. It can be of the newest two versions.
         spark: the session; by default the active one.
 
     Returns:
@@ -137,9 +146,80 @@ def savepoint(
 
     Raises:
         CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, the version is not kept any more, or a
-            file is lost or damaged; then there is no copy.
+            file is lost or damaged; then there is no copy. ``[KEYSTATE_CANNOT_SHARE]``: the
+            version is too old to be shared.
     """
-    return bridge.savepoint(bridge.session_or_active(spark, "savepoint"), checkpoint, path, version)
+    session = bridge.session_or_active(spark, "savepoint")
+    return bridge.savepoint(session, checkpoint, path, version, by_reference)
+
+
+def savepoints(checkpoint: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
+    """The savepoints that were made of a checkpoint, oldest first.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        spark: the session; by default the active one.
+
+    Returns:
+        For each ``savepoint`` (where it is), ``batch``, ``time`` (when it was made, ms since the
+        epoch), ``kind`` (``copy``, ``links`` or ``references``), ``bytes`` (of its own),
+        ``shared_bytes`` (that it has in common with the checkpoint) and ``state``: ``ok``;
+        ``unfinished``, which :func:`delete` deletes; or ``missing``, of one by reference that was
+        deleted or moved by other means, so that the checkpoint still keeps its files.
+    """
+    session = bridge.session_or_active(spark, "savepoints")
+    found: list[dict[str, Any]] = bridge.operation(session, "savepoints", checkpoint)
+    return found
+
+
+def restore(
+    savepoint: str,
+    checkpoint: str,
+    *,
+    by_reference: bool = False,
+    spark: SparkSession | None = None,
+) -> int:
+    """Makes a checkpoint of a savepoint, which stays as it is; start the query with it.
+
+    Args:
+        savepoint: where it is.
+        checkpoint: a folder that does not exist, or is empty.
+        by_reference: as for :func:`savepoint`.
+        spark: the session; by default the active one.
+
+    Returns:
+        The last batch that is in the checkpoint.
+
+    Raises:
+        CheckpointError: as for :func:`savepoint`.
+    """
+    session = bridge.session_or_active(spark, "restore")
+    return bridge.savepoint(session, savepoint, checkpoint, None, by_reference)
+
+
+def delete(
+    checkpoint: str, *, original: str | None = None, spark: SparkSession | None = None
+) -> int:
+    """Deletes a checkpoint of a stopped query, or a savepoint.
+
+    What savepoints by reference need of it stays, until the last of these is deleted too; nobody
+    can read it meanwhile.
+
+    Args:
+        checkpoint: where it is.
+        original: only for a savepoint by reference that is gone already, by other means than this:
+            the checkpoint it was made from, which then no longer keeps its files.
+        spark: the session; by default the active one.
+
+    Returns:
+        How many of its files stay for savepoints.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_NO_CHECKPOINT]``, or ``[KEYSTATE_QUERY_IS_RUNNING]`` when a
+            query runs on it in this session, or in another process of this machine.
+    """
+    session = bridge.session_or_active(spark, "delete")
+    return bridge.delete_checkpoint(session, checkpoint, original or "")
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from keystate._jvm import bridge
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
+from keystate.stopping import stop_with_savepoint, wait_for_border
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ON_RESTART = "spark.keystate.rescale.onRestart"
@@ -212,6 +213,19 @@ class ElasticQuery:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def stop_with_savepoint(
+        self, path: str, *, border_seconds: float = 60.0, by_reference: bool = False
+    ) -> int:
+        """Ends it, and makes a savepoint; see :func:`keystate.stop_with_savepoint`."""
+        with self._changes:
+            return stop_with_savepoint(
+                self,
+                path,
+                border_seconds=border_seconds,
+                by_reference=by_reference,
+                spark=self._spark,
+            )
+
     # How it changes.
 
     def _begin(self, partitions: int | None) -> Any:
@@ -243,7 +257,7 @@ class ElasticQuery:
                     "use keystate.rescale on its checkpoint",
                     code="KEYSTATE_QUERY_HAS_ENDED",
                 )
-            self._wait_for_border(border_seconds)
+            wait_for_border(self._query, border_seconds)
             before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
             batch = -1 if self.lastProgress is None else self.lastProgress.batchId
             if partitions == before:
@@ -301,16 +315,6 @@ class ElasticQuery:
             query.stop()
             raise
         return query, started
-
-    def _wait_for_border(self, seconds: float) -> None:
-        """Until a micro-batch has just ended, or none runs."""
-        query = self._query
-        ended = _last_batch(query)
-        deadline = time.monotonic() + seconds
-        while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == ended:
-            if time.monotonic() >= deadline:
-                return
-            time.sleep(0.01)
 
     # How it follows the load.
 
@@ -396,8 +400,3 @@ def elastic(
             code="KEYSTATE_BAD_SETTING",
         )
     return ElasticQuery(start, session, policy, dry_run, poll_seconds)
-
-
-def _last_batch(query: Any) -> tuple[str, int] | None:
-    progress = query.lastProgress
-    return None if progress is None else (progress.timestamp, progress.batchId)

@@ -14,6 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
+from keystate._jvm.class_cache import session_options
 from keystate.backends import StateBackend
 from keystate.errors import ConfigurationError
 
@@ -26,6 +27,7 @@ KEPT_PROVIDER_KEY = "spark.sql.keystate.providerClass"
 FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
+JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 CONNECT_PLUGIN_KEY = "spark.connect.extensions.relation.classes"
 CONNECT_PLUGIN = "org.apache.spark.sql.keystate.KeystateConnectPlugin"
 
@@ -221,9 +223,19 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
     for key, value in _single().items():
         if _setting(options, key) is None:
             builder.config(key, value)
+    _use_class_archive(builder)
     # Outside of spark-submit, PySpark itself heeds the environment only.
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = _setting(options, "spark.pyspark.python") or sys.executable
+
+
+def _use_class_archive(builder: SparkSession.Builder) -> None:
+    """Lets a JVM that is started here use what ``keystate warm-up`` made."""
+    if _jvm() is None and "-XX:SharedArchiveFile" not in os.environ.get("SPARK_SUBMIT_OPTS", ""):
+        given = _setting(builder._options, JVM_OPTIONS_KEY)
+        options = " ".join(filter(None, [session_options(), given]))
+        if options != (given or ""):
+            builder.config(JVM_OPTIONS_KEY, options)
 
 
 def _setting(options: dict[str, Any], key: str) -> str | None:

@@ -17,6 +17,7 @@ from keystate import CheckpointError, admin
 from keystate._checkpoint.lookup import Target
 from keystate._jvm import bridge, local
 from keystate._jvm.class_cache import class_cache
+from keystate._jvm.java import identity
 from keystate.session import FORMAT_KEY
 
 from tests.query.test_lookup import KINDS, Kinds, expected
@@ -136,7 +137,7 @@ def test_each_java_has_classes_of_its_own(
     """Also where one of two comes into the other's folder, and where a program chooses one."""
 
     def archive() -> str:
-        with class_cache("jar", *local._identity(str(java))) as options:
+        with class_cache("jar", *identity(str(java))) as options:
             return options[0].rpartition("/")[2]
 
     java = tmp_path / "jdk" / "bin" / "java"

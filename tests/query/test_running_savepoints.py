@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, admin
+from keystate._command import backups
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame
 
@@ -110,3 +113,84 @@ def test_of_an_older_version(spark: Any, stream: Callable[[str], Any], tmp_path:
     fed.checkpoint = older
     fed.run(build)
     assert counts(spark, older) == after(5)
+
+
+def inodes(checkpoint: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(checkpoint)): path.stat().st_ino
+        for path in (checkpoint / "state").rglob("*")
+        if path.suffix in (".sst", ".lz4")
+    }
+
+
+@pytest.mark.parametrize(("checkpoint_format", "backend"), [("1", "rocksdb"), ("2", "hashmap")])
+def test_by_reference_on_a_local_disk(
+    checkpoint_format: str,
+    backend: str,
+    spark: Any,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """The files have two names, so either side can go on and be deleted, by any means."""
+    settings(**{FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend})
+    fed = stream("key long")
+    rows = [(key,) for key in range(KEYS * 20)] * PER_KEY
+    fed.feed(rows, rows)
+    fed.run(build)
+    original, saved, other = fed.checkpoint, tmp_path / "saved", tmp_path / "other"
+    assert admin.savepoint(str(original), str(saved), by_reference=True) == 1
+    assert inodes(saved) and inodes(saved).items() <= inodes(original).items()
+    admin.savepoint(str(original), str(other), version=1, by_reference=True)
+    (first, second) = admin.savepoints(str(original))
+    assert (first["kind"], first["batch"], first["state"]) == ("links", 1, "ok")
+    assert first["shared_bytes"] > 0 and second["batch"] == 0
+    shutil.rmtree(original)
+    assert admin.delete(str(other)) == 0 and not other.exists()
+    assert admin.verify(str(saved)) == []
+    fed.feed(rows)
+    fed.checkpoint = saved
+    fed.run(build)
+    assert set(counts(spark, saved).values()) == {3 * PER_KEY}
+
+
+def test_commands(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> None:
+    """Savepoints at fixed times, of which the newest are kept; a list; one is restored."""
+    fed = stream("key long")
+    fed.feed([(1,)])
+    fed.run(build)
+    folder = tmp_path / "backups"
+    given = argparse.Namespace(
+        checkpoint=str(fed.checkpoint),
+        path=f"{folder}/",
+        of_version=None,
+        by_reference=True,
+        every=1,
+        keep=2,
+    )
+    told: list[dict[str, Any]] = []
+
+    def tell(found: dict[str, Any], _: str) -> None:
+        told.append(found)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    assert backups.savepoint(spark, given, tell) == 0
+    assert [len(one["deleted"]) for one in told] == [0, 0, 1]
+    listed = admin.savepoints(str(fed.checkpoint))
+    assert [one["state"] for one in listed] == ["ok", "ok"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        Path(one["savepoint"]).name for one in told[1:]
+    ]
+    restored = tmp_path / "restored"
+    assert admin.restore(listed[-1]["savepoint"], str(restored)) == 0
+    assert counts(spark, restored) == {1: 1}
+    with pytest.raises(CheckpointError, match="KEYSTATE_SAVEPOINT_EXISTS"):
+        admin.restore(listed[-1]["savepoint"], str(restored))
+    assert [backups.seconds(text) for text in ("90s", "15m", "1h", "1d")] == [90, 900, 3600, 86400]
+    for text in ("", "1", "0h", "1 h", "-1h"):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be a time"):
+            backups.seconds(text)
+    with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
+        admin.delete(str(tmp_path / "backups"))
+    assert folder.exists()

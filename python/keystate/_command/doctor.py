@@ -7,11 +7,8 @@ that is stopped and started again with more partitions.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 import time
 import uuid
@@ -27,7 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate import admin
 from keystate._compiled import NATIVE
-from keystate.errors import KeystateError
+from keystate._jvm.class_cache import session_archive
+from keystate._jvm.java import found_java, told_version
+from keystate.errors import ConfigurationError, KeystateError
 from keystate.functions import KeyedProcessFunction
 from keystate.session import (
     FILE_MANAGER,
@@ -77,20 +76,19 @@ def python_side() -> Iterator[Finding]:
             " for the driver and the executors",
         )
     yield java()
+    archive = session_archive()
+    if archive is not None:
+        none = "no archive of a JVM's classes: after keystate warm-up sessions start sooner"
+        yield Finding(f"classes of a JVM: {archive}" if archive.exists() else none)
 
 
 def java() -> Finding:
     """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
-    home = os.environ.get("JAVA_HOME")
-    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    install = f"{_install()}, and let JAVA_HOME be its folder"
-    if command is None:
-        return Finding("Java: none on the path", install)
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as e:
-        return Finding(f"Java: {command} does not run ({e})", install)
-    version = re.search(r'version "([^"]*)"', told.stderr + told.stdout)
+        command = found_java()
+        version = re.search(r'version "([^"]*)"', told_version(command))
+    except ConfigurationError as e:
+        return Finding(f"Java: {e}", f"{_install()}, and let JAVA_HOME be its folder")
     return _judged(version[1] if version else "unknown", command)
 
 

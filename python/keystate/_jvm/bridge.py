@@ -168,6 +168,17 @@ def check_start(session: SparkSession, query_id: str) -> None:
     _of_checkpoint(session, "checkStart", query_id)
 
 
+def checkpoint_of(session: SparkSession, query_id: str) -> str:
+    """Where the checkpoint of a running query is; empty if it does not run."""
+    place: str = _of_checkpoint(session, "checkpointOf", query_id)
+    return place
+
+
+def stop_at_shutdown(session: SparkSession, query_id: str, grace_millis: int) -> None:
+    """Lets the JVM end a query at the end of its micro-batch when it is told to end itself."""
+    _of_checkpoint(session, "stopAtShutdown", query_id, grace_millis)
+
+
 def operation(session: SparkSession, name: str, *checkpoints: str) -> Any:
     """What an operation that only reads finds."""
     return json.loads(_of_checkpoint(session, name, *checkpoints))
@@ -261,10 +272,20 @@ def _number(given: int | None) -> int:
     return -1 if given is None else given
 
 
-def savepoint(session: SparkSession, checkpoint: str, path: str, version: int | None) -> int:
-    """Copies a checkpoint; returns the last batch in the copy."""
-    batch: int = _of_checkpoint(session, "savepoint", checkpoint, path, _number(version))
+def savepoint(
+    session: SparkSession, checkpoint: str, path: str, version: int | None, by_reference: bool
+) -> int:
+    """Copies a checkpoint, or shares its files; returns the last batch in the copy."""
+    batch: int = _of_checkpoint(
+        session, "savepoint", checkpoint, path, _number(version), by_reference
+    )
     return batch
+
+
+def delete_checkpoint(session: SparkSession, checkpoint: str, original: str) -> int:
+    """Deletes a checkpoint; returns how many run files stay for savepoints."""
+    kept: int = _of_checkpoint(session, "deleteCheckpoint", checkpoint, original)
+    return kept
 
 
 def import_checkpoint(session: SparkSession, source: str, target: str) -> int:

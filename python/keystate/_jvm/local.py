@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +21,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from keystate._jvm.base import Jvm
 from keystate._jvm.class_cache import class_cache
-from keystate.errors import ConfigurationError
+from keystate._jvm.java import found_java, identity, no_java
 from keystate.session import jar_path, spark_defaults
 
 _BRIDGE = "org.apache.spark.sql.keystate.LocalBridge"
@@ -73,14 +71,11 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
     """
     jar = jar_path()
     jars = Path(_find_spark_home(), "jars")
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
-    if java is None:
-        raise _no_java("there is no command java")
+    java = found_java()
     given = " ".join(os.environ.get(name, "") for name in _ENVIRONMENT)
     # It is the quickest to start. With two collectors Java does not start at all.
     collector = [] if re.search(r"-XX:\+Use\w+GC\b", given) else ["-XX:+UseSerialGC"]
-    with class_cache(jar, str(jars), *_identity(java), given) as options:
+    with class_cache(jar, str(jars), *identity(java), given) as options:
         try:
             port, token, process = launch_gateway(
                 jarpath=jar,
@@ -93,7 +88,7 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
                 return_proc=True,
             )
         except (OSError, ValueError) as e:
-            raise _no_java(str(e)) from None
+            raise no_java(str(e)) from None
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         gateway = JavaGateway(gateway_parameters=parameters)
         # Not PySpark's, for dates and NumPy: they import much, and warn of a Pandas that is new.
@@ -104,28 +99,6 @@ def local_reader(verbose: bool) -> Iterator[LocalReader]:
             gateway.shutdown()
             process.stdin.close()
             process.wait()
-
-
-def _identity(java: str) -> list[str]:
-    """What is another for each Java, even if a new one comes into the same folder."""
-    java = os.path.realpath(java)
-    modules = Path(java).parents[1] / "lib" / "modules"
-    if modules.exists():
-        return [java, str(modules)]
-    # A program that chooses one of several, each time it is started.
-    try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as e:
-        raise _no_java(str(e)) from None
-    return [java, told.stderr]
-
-
-def _no_java(reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"Java did not start ({reason}): Spark needs Java 17 or newer, by JAVA_HOME or on the "
-        "path; --verbose shows what it says",
-        code="KEYSTATE_CONFIGURATION",
-    )
 
 
 class LocalJvm(Jvm):

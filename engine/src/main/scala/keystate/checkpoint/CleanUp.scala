@@ -5,7 +5,7 @@ import scala.collection.mutable
 import org.slf4j.LoggerFactory
 
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
-import keystate.version.{FileSource, PinnedVersions, Run, VersionFile}
+import keystate.version.{FileSource, PinnedVersions, ReferredFiles, References, Run, VersionFile}
 
 /** Deletes what no retained version needs.
   *
@@ -17,7 +17,8 @@ import keystate.version.{FileSource, PinnedVersions, Run, VersionFile}
   * alone. If any remaining version file cannot be read, no run file is deleted.
   *
   * Run files from before the last rescale may be in use by other partitions: the first partition
-  * deletes them for all, see [[SharedFiles]].
+  * deletes them for all, see [[SharedFiles]]. Those that another checkpoint lists stay, see
+  * [[References]].
   *
   * Few requests: the folder is listed only once enough versions have been committed since the last
   * time. What a version lists is remembered where its file can't be replaced any more.
@@ -31,7 +32,8 @@ private[checkpoint] final class CleanUp(
 
   private val log = LoggerFactory.getLogger(classOf[CleanUp])
   private val enough = Math.max(1, settings.minVersionsToDelete)
-  private val shared = new SharedFiles(location, storage)
+  private val referred = new ReferredFiles(storage)
+  private val shared = new SharedFiles(location, storage, referred)
 
   /** When the folder is to be listed next: the version that must have been committed. */
   private var nextVersion = 0L
@@ -77,7 +79,7 @@ private[checkpoint] final class CleanUp(
         known.values.flatMap(_.paths).foreach(path => strings(path) = path)
         val rescaledAt = lists.flatMap(_.rescaledAt).maxOption.getOrElse(-1L)
         val needed = inUse.map(_.source).collect { case FileSource(path) => path }.toSet ++
-          lists.flatMap(_.paths)
+          lists.flatMap(_.paths) ++ referred.in(location, files)
         val oldest = retained.map(_._1.modified).min
         val stale = files.filter(_.modified < oldest)
         val runs = stale.filter { file =>
@@ -141,15 +143,15 @@ private[checkpoint] object CleanUp {
       isFinal: Boolean
   )
 
-  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run|pin))\..+\.tmp""".r
+  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run|pin|ref))\..+\.tmp""".r
 
-  /** Whether Spark's CheckpointFileManager gives this name to a version, run or pin file that is not
+  /** Whether Spark's CheckpointFileManager gives this name to a version, run, pin or reference file that is not
     * complete: `.<name>.<anything>.tmp`.
     */
   def isTemporary(name: String): Boolean = name match {
     case Temporary(of) =>
       VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined ||
-      PinnedVersions.parse(of).isDefined
+      PinnedVersions.parse(of).isDefined || References.parse(of).isDefined
     case _ => false
   }
 }

@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation, StoredFile}
-import keystate.version.{Manifest, PinnedVersions, VersionFile}
+import keystate.version.{Manifest, PinnedVersions, ReferredFiles, VersionFile}
 
 /** Finds what a store's last rescale left behind and nothing needs any more: run files from before
   * it, which several partitions may use, and whatever is in the folders of partitions that are
@@ -15,12 +15,18 @@ import keystate.version.{Manifest, PinnedVersions, VersionFile}
   * retained versions are read, not just the oldest: with checkpoint format v1 a late attempt may
   * have replaced any of them by one made of other files.
   *
+  * What other checkpoints refer to stays, see [[keystate.version.References]].
+  *
   * Once nothing is left of a rescale, the folders are not looked at again.
   *
   * A state that was never rescaled may have files of a rescale that was given up half-way, or of a
   * first batch that was begun with more partitions: only folders of partitions that it does not have.
   */
-private[checkpoint] final class SharedFiles(location: StoreLocation, storage: CheckpointStorage) {
+private[checkpoint] final class SharedFiles(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    referred: ReferredFiles
+) {
   import SharedFiles._
 
   private var done = Option.empty[Rescale]
@@ -76,7 +82,12 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
       val retained = owners.flatMap(_.retained)
       val oldestTime = retained.map(_.file.modified).min
       if (retained.exists(version => !Rescale.of(version.manifest).contains(rescale))) Nil
-      else without(unused, retained).filter(_.file.modified < oldestTime).map(_.path)
+      else {
+        val needed = (owners ++ gone).flatMap(_.referred).toSet
+        without(unused, retained)
+          .filter(found => found.file.modified < oldestTime && !needed(found.path))
+          .map(_.path)
+      }
     }
   }
 
@@ -101,6 +112,8 @@ private[checkpoint] final class SharedFiles(location: StoreLocation, storage: Ch
       (number, id) <- VersionFile.parse(file.name)
       if number >= oldest
     } yield new Version(file, number, VersionFile.read(storage, here, number, id))
+
+    def referred: Set[String] = SharedFiles.this.referred.in(here, all)
 
     def newest: Seq[Version] = retained.filter(_.number == retained.map(_.number).max)
 

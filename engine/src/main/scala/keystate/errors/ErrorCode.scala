@@ -53,6 +53,7 @@ object ErrorCode {
   val CannotReplaceFile: ErrorCode = of("KEYSTATE_CANNOT_REPLACE_FILE")
   val CannotReplay: ErrorCode = of("KEYSTATE_CANNOT_REPLAY")
   val CannotRescale: ErrorCode = of("KEYSTATE_CANNOT_RESCALE")
+  val CannotShare: ErrorCode = of("KEYSTATE_CANNOT_SHARE")
   val CorruptFile: ErrorCode = of("KEYSTATE_CORRUPT_FILE")
   val Declaration: ErrorCode = of("KEYSTATE_DECLARATION")
   val ExtensionMissing: ErrorCode = of("KEYSTATE_EXTENSION_MISSING")

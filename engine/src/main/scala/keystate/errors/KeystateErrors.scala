@@ -442,8 +442,16 @@ object KeystateErrors {
   def unfinished(checkpoint: String): KeystateException = new KeystateException(
     ErrorCode.Unfinished,
     s"What was to make $checkpoint (a savepoint, an import, create or edit) was cut off, so not " +
-      "all of it is there. Delete the folder and make it again. If it is being written just now, " +
-      "wait until it is done."
+      "all of it is there; or it was deleted. Delete the folder (keystate delete) and make it again. " +
+      "If it is being written just now, wait until it is done."
+  )
+
+  def cannotShare(checkpoint: String, version: Long): KeystateException = new KeystateException(
+    ErrorCode.CannotShare,
+    s"Version $version of the state in $checkpoint can't be shared: a savepoint by reference is of " +
+      "one of the two newest versions, and the query went on too quickly, or an older one was asked " +
+      "for, or it took so long that its references were given up. Leave out the version, try again, " +
+      "or make a savepoint without by_reference (on the command line without --by-reference)."
   )
 
   def savepointExists(target: String): KeystateException = new KeystateException(

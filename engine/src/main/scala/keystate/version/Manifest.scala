@@ -48,6 +48,12 @@ final case class Manifest(
     runs: Seq[Run]
 ) {
 
+  /** Whether it lists run files of another checkpoint. */
+  def isShared: Boolean = runs.exists(_.source match {
+    case FileSource(path) => SharedPath.isShared(path)
+    case _: InlineSource => false
+  })
+
   /** In how many partitions the store's state is, if that is known. */
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 
@@ -126,7 +132,11 @@ final case class Run(
 /** Where the bytes of a run are. */
 sealed trait RunSource
 
-/** A run file. Its name is unique, and it never changes. */
+/** A run file. Its name is unique, and it never changes.
+  *
+  * @param path
+  *   relative to the operator's folder, or a [[SharedPath]]
+  */
 final case class FileSource(path: String) extends RunSource
 
 /** In the version file, as a [[keystate.run.PlainRun]]; small. */

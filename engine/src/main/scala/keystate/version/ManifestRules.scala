@@ -17,8 +17,14 @@ private[keystate] object ManifestRules {
   /** Whether this can be what follows the version in a version file's name. */
   def isId(text: String): Boolean = Id.matches(text)
 
-  /** Whether this is where run files of the store are: `<partition>/[store/]<name>`. */
-  def isRunPath(path: String, store: String): Boolean = {
+  /** Whether this is where run files of the store are: `<partition>/[store/]<name>`, or a
+    * [[SharedPath]] to such a place.
+    */
+  def isRunPath(path: String, store: String): Boolean =
+    if (SharedPath.isShared(path)) SharedPath.parse(path).exists(of => isOwnPath(of.path, store))
+    else isOwnPath(path, store)
+
+  private def isOwnPath(path: String, store: String): Boolean = {
     val slash = path.indexOf('/')
     val partition = if (slash < 0) None else path.take(slash).toIntOption
     partition.exists { number =>

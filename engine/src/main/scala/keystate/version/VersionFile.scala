@@ -21,7 +21,7 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   *
   * {{{
   * "KEYSTATE"            8 bytes
-  * format                int32, 1
+  * format                int32, 1; 2 if it lists run files of another checkpoint
   * length                int32
   * manifest              `length` bytes of JSON, see Manifest
   * inline runs           one after the other, in the manifest's order
@@ -35,7 +35,7 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   * input.
   */
 private[keystate] object VersionFile {
-  final val Format = 1
+  final val Format = 2
 
   private val Magic = "KEYSTATE".getBytes(US_ASCII)
   private val HeaderLength = Magic.length + 8
@@ -123,7 +123,7 @@ private[keystate] object VersionFile {
     val bytes = new ByteArrayOutputStream
     val out = new DataOutputStream(bytes)
     out.write(Magic)
-    out.writeInt(Format)
+    out.writeInt(if (manifest.isShared) Format else 1)
     out.writeInt(json.length)
     out.write(json)
     manifest.runs.foreach(_.source match {
@@ -175,6 +175,10 @@ private[keystate] object VersionFile {
     if (position != end) throw corrupt(s"it has ${end - position} bytes after its last inline run")
     ManifestRules
       .problem(manifest, location, version, id)
+      .orElse(
+        Option
+          .when(manifest.isShared && format < 2)("its format is that of one without shared files")
+      )
       .foreach(problem => throw corrupt(problem))
     manifest
   }

@@ -7,7 +7,7 @@ import keystate.checkpoint.{OperatorState, StoreReader, StoreSettings}
 import keystate.errors.KeystateException
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
-import keystate.version.{VersionFile, VersionFinder}
+import keystate.version.{References, VersionFile, VersionFinder}
 
 /** What must hold, looked at without a request of an actor. */
 final class Checks(world: World) {
@@ -35,12 +35,36 @@ final class Checks(world: World) {
     case _ =>
   }
 
-  /** Nobody deletes what a retained version needs. */
-  def deleted(path: String): Unit =
+  /** What savepoints by reference need, by their ids. */
+  private val referred = mutable.HashMap.empty[String, Set[String]]
+
+  /** From now on nobody deletes these files. */
+  def refer(id: String, files: Set[String]): Unit = {
+    files.find(storage.get(_).isEmpty).foreach { path =>
+      throw new Violation(s"$path is gone, which $id refers to")
+    }
+    referred(id) = files
+  }
+
+  def letGoOfAll(): Unit = referred.clear()
+
+  /** Whether the savepoint was there. */
+  def letGo(id: String): Boolean = referred.remove(id).isDefined
+
+  /** References of which nothing came, or whose savepoint is gone. */
+  def isForgotten(path: String): Boolean =
+    References.parse(path.split('/').last).exists { case (_, id) => !referred.contains(id) }
+
+  /** Nobody deletes what a retained version needs, or a savepoint by reference. */
+  def deleted(path: String): Unit = {
+    referred.find(_._2(path)).foreach { case (id, _) =>
+      throw new Violation(s"$path is deleted, which $id refers to")
+    }
     if (path.endsWith(".keystate") || isRun(path))
       retainedVersions.find(needed(_).contains(path)).foreach { version =>
         throw new Violation(s"$path is deleted, which version $version needs")
       }
+  }
 
   private def isRun(path: String) = path.endsWith(".lz4") || path.endsWith(".sst")
 
@@ -156,6 +180,7 @@ final class Checks(world: World) {
       .toSet
     val inState = storage.paths.filter(path => path.head.isDigit)
     inState.filterNot(needed).filterNot { path =>
+      referred.values.exists(_(path)) || References.parse(path.split('/').last).isDefined ||
       isRun(path) && path.split('/').last.takeWhile(_.isDigit).toLong >= oldest
     }
   }

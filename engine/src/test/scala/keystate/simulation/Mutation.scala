@@ -23,6 +23,9 @@ object Mutation {
   case object NotLoadedAgain extends Mutation("a task goes on from whatever is loaded")
   case object SucceedsAnyway extends Mutation("a task whose commit failed is a success")
 
+  // Of savepoints.
+  case object TrustsReferences extends Mutation("a reference is not looked after")
+
   // Of drivers.
   case object NeverLooks extends Mutation("a driver does not look for another one")
   case object LooksTooFar extends Mutation("a driver looks for the owner after the next one")
@@ -43,6 +46,7 @@ object Mutation {
     KeepsFewer,
     NotLoadedAgain,
     SucceedsAnyway,
+    TrustsReferences,
     NeverLooks,
     LooksTooFar,
     TakesOtherInput,

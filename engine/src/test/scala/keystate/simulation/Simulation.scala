@@ -1,5 +1,7 @@
 package keystate.simulation
 
+import scala.util.Random
+
 import keystate.checkpoint.StoreSettings
 import keystate.version.PinnedVersions
 
@@ -26,6 +28,7 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
     if (world.kind == StorageKind.Local(isSynced = true)) Seq(0.0, 0.002)(random.nextInt(2))
     else 0.0
   private val operator = new Process("operator")
+  private val references = new Random(seed + 1)
 
   /** Runs it. Throws a Violation where something does not hold. */
   def run(): Unit = {
@@ -71,6 +74,7 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
       val driver = newDriver(s"driver$n", random.nextBoolean())
       driver.start(1 + random.nextInt(5))
       if (random.nextInt(4) == 0) new Savepoint(world).start()
+      if (references.nextInt(4) == 0) new Referrer(world, checks, references).start()
       // The next one may come while this one is still there.
       scheduler.await(isOver(driver), world.longestTick * (10 + random.nextInt(1000)).toLong)
       if (!isOver(driver)) story.reach("a second driver starts")
@@ -87,6 +91,8 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
     val kept = settings.store.minVersionsToRetain + 3 + settings.store.minVersionsToDelete.toInt
     var rounds = 0
     scheduler.sleep(PinnedVersions.LeaseMillis + 1)
+    if (references.nextBoolean()) checks.letGoOfAll()
+    storage.paths.filter(checks.isForgotten).foreach(storage.view.delete)
     val looksForRest = random.nextInt(3) == 0
     if (looksForRest) story.reach("files are looked for that nobody needs")
     if (looksForRest) do {

@@ -21,14 +21,18 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
-  CheckpointImport,
   CheckpointReader,
   QueryCheckpoint,
-  Savepoint,
   StoredOperatorState,
   StoredTimers
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
+import org.apache.spark.sql.keystate.copies.{
+  CheckpointDeletion,
+  CheckpointImport,
+  Savepoint,
+  SavepointList
+}
 import org.apache.spark.sql.keystate.edit.{
   BatchInput,
   EditedCheckpoint,
@@ -38,7 +42,7 @@ import org.apache.spark.sql.keystate.edit.{
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
-import org.apache.spark.sql.keystate.rescale.QueryRescaling
+import org.apache.spark.sql.keystate.rescale.{QueryRescaling, StopAtShutdown}
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
@@ -178,11 +182,25 @@ object PythonBridge {
     * its next micro-batch begins.
     */
   def checkStart(session: SparkSession, query: String): Unit = {
-    val running = session.asInstanceOf[ClassicSparkSession].sharedState.activeStreamingQueries
-    Option(running.get(UUID.fromString(query))).foreach { started =>
+    Option(activeQuery(session, query)).foreach { started =>
       CheckpointOwner.check(new Path(started.resolvedCheckpointRoot))
     }
   }
+
+  /** Where the checkpoint of a running query is; empty if it does not run. */
+  def checkpointOf(session: SparkSession, query: String): String =
+    Option(activeQuery(session, query)).fold("")(_.resolvedCheckpointRoot)
+
+  /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
+  def stopAtShutdown(session: SparkSession, query: String, graceMillis: Long): Unit =
+    Option(activeQuery(session, query)).foreach(new StopAtShutdown(_, graceMillis).register())
+
+  private def activeQuery(session: SparkSession, query: String) =
+    session
+      .asInstanceOf[ClassicSparkSession]
+      .sharedState
+      .activeStreamingQueries
+      .get(UUID.fromString(query))
 
   // What these do: see CheckpointReader.
 
@@ -273,13 +291,47 @@ object PythonBridge {
     *
     * @param version
     *   of the state; a negative number for the last one that is committed
+    * @param byReference
+    *   whether run files are shared and not copied
     */
-  def savepoint(session: SparkSession, checkpoint: String, path: String, version: Long): Long = {
+  def savepoint(
+      session: SparkSession,
+      checkpoint: String,
+      path: String,
+      version: Long,
+      byReference: Boolean
+  ): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     reading(session, checkpoint) { opened =>
       val target = new Path(resolved(classic, path))
       val conf = classic.sessionState.newHadoopConf()
-      new Savepoint(opened, Option.when(version >= 0)(version), target, conf).write()
+      val of = Option.when(version >= 0)(version)
+      if (byReference) Savepoint.byReference(opened, of, target, conf)
+      else new Savepoint(opened, of, target, conf).write()
+    }
+  }
+
+  /** The savepoints of a checkpoint, as JSON. */
+  def savepoints(session: SparkSession, checkpoint: String): String = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = new Path(resolved(classic, checkpoint))
+    new SavepointList(root, classic.sessionState.newHadoopConf()).run()
+  }
+
+  /** Deletes a checkpoint, but for what savepoints need. Returns how many run files stay.
+    *
+    * @param original
+    *   of a savepoint that is gone already: what it was made from, which still keeps its files. Else
+    *   empty
+    */
+  def deleteCheckpoint(session: SparkSession, checkpoint: String, original: String): Int = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = new Path(stopped(classic, checkpoint))
+    val conf = classic.sessionState.newHadoopConf()
+    if (original.isEmpty) new CheckpointDeletion(root, conf).run()
+    else {
+      new SavepointList(new Path(resolved(classic, original)), conf).forget(root)
+      0
     }
   }
 

@@ -210,14 +210,6 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
       scratch
     )
 
-  /** Looks at a store in a copy of this checkpoint.
-    *
-    * @param folder
-    *   the operator's in the copy
-    */
-  def readerOfCopy(location: StoreLocation, folder: Path): StoreReader =
-    new StoreReader(location, storage(folder), scratch)
-
   /** Keeps a version of a store from clean-up, as long as [[PinnedVersions]] says. None where
     * nothing can be written: there no query runs either.
     */

@@ -1,4 +1,4 @@
 package org.apache.spark.sql.keystate
 
-/** Operations on a query's checkpoint as a whole: inspect, verify, compare, savepoint, import. */
+/** Looks at a query's checkpoint as a whole: inspect, verify, compare. */
 package object checkpoint

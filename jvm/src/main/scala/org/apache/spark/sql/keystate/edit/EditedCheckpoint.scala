@@ -9,7 +9,8 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
-import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.files.QueryLogs
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}

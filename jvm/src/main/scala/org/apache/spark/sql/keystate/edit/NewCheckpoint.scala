@@ -6,7 +6,8 @@ import org.apache.spark.sql.classic.SparkSession
 
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, QueryCheckpoint}
+import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
+import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
 import org.apache.spark.sql.keystate.shim.LogEntries
 

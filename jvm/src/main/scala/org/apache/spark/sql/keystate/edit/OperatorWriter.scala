@@ -11,7 +11,8 @@ import org.apache.spark.sql.classic.SparkSession
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.checkpoint.{CheckpointDraft, QueryCheckpoint}
+import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
+import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
 
 /** Writes an operator into a new checkpoint: what describes it, and its state. */

@@ -71,7 +71,7 @@ private[keystate] object CheckpointFiles {
   /** Whether Spark's own manager would use Hadoop's local file system, and not one that somebody
     * put in its place.
     */
-  private def isPlainLocal(folder: Path, conf: Configuration): Boolean =
+  def isPlainLocal(folder: Path, conf: Configuration): Boolean =
     try {
       val context =
         if (folder.toUri.getScheme == null) FileContext.getFileContext(conf)

@@ -225,7 +225,7 @@ private[keystate] object CheckpointOwner extends Logging {
     try files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
     catch { case _: FileNotFoundException => Nil }
 
-  /** The file that a checkpoint has while it is made, in an object store. */
+  /** The file that a checkpoint has while it is made in its place, and once it is deleted. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
 
   /** Fails where the copying of a checkpoint was cut off. */

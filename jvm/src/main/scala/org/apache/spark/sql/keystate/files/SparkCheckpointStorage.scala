@@ -2,6 +2,9 @@ package org.apache.spark.sql.keystate.files
 
 import java.io.{File, FileNotFoundException, InputStream}
 import java.nio.file.NoSuchFileException
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FSDataInputStream, Path}
@@ -9,20 +12,46 @@ import org.apache.hadoop.fs.{FSDataInputStream, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoredFile}
+import keystate.version.SharedPath
 
 /** The checkpoint's files through Spark's `CheckpointFileManager`. Relies on it to make a file
   * appear atomically in each kind of file system. Users can replace the manager by a setting.
+  *
+  * What the state shares with another checkpoint is read there ([[SharedPath]]), and never written.
   */
 private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
     extends CheckpointStorage {
   private lazy val files = CheckpointFiles.create(operatorFolder, conf)
+  private val others = new ConcurrentHashMap[(String, Long), SparkCheckpointStorage]
 
-  override def open(path: String, offset: Long): InputStream =
-    from(offset, files.open(resolve(path)))
+  override def open(path: String, offset: Long): InputStream = shared(path) match {
+    case Some((other, there)) => other.open(there, offset)
+    case None => from(offset, files.open(resolve(path)))
+  }
 
-  override def open(path: String, offset: Long, length: Long): InputStream = files match {
+  override def open(path: String, offset: Long, length: Long): InputStream = shared(path) match {
+    case Some((other, there)) => other.open(there, offset, length)
+    case None => openOwn(path, offset, length)
+  }
+
+  /** Where a file is that is another checkpoint's, and its path there. */
+  private def shared(path: String): Option[(SparkCheckpointStorage, String)] =
+    Option.when(SharedPath.isShared(path)) {
+      val of = SharedPath.parse(path).getOrElse(throw new FileNotFoundException(path))
+      val other = others.computeIfAbsent(
+        (of.base, of.operator),
+        _ => {
+          val checkpoint = operatorFolder.getParent.getParent
+          val base = CheckpointBases.read(checkpoint, of.base, conf)
+          new SparkCheckpointStorage(new Path(base.checkpoint, s"state/${of.operator}"), conf)
+        }
+      )
+      (other, of.path)
+    }
+
+  private def openOwn(path: String, offset: Long, length: Long): InputStream = files match {
     case objects: ObjectCheckpointFileManager => from(offset, objects.open(resolve(path), length))
-    case _ => open(path, offset)
+    case _ => from(offset, files.open(resolve(path)))
   }
 
   private def from(offset: Long, in: FSDataInputStream): InputStream = {
@@ -35,8 +64,9 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     in
   }
 
-  override def link(path: String, file: File): Boolean = files match {
-    case local: LocalCheckpointFileManager => local.link(resolve(path), file)
+  override def link(path: String, file: File): Boolean = (shared(path), files) match {
+    case (Some((other, there)), _) => other.link(there, file)
+    case (None, local: LocalCheckpointFileManager) => local.link(resolve(path), file)
     case _ => false
   }
 
@@ -72,7 +102,8 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     try files.list(operatorFolder).toSeq.filter(_.isDirectory).map(_.getPath.getName)
     catch { case _: FileNotFoundException => Nil }
 
-  override def exists(path: String): Boolean = files.exists(resolve(path))
+  override def exists(path: String): Boolean =
+    shared(path).fold(files.exists(resolve(path))) { case (other, there) => other.exists(there) }
 
   override def delete(path: String): Unit = files.delete(resolve(path))
 
@@ -82,7 +113,18 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     case _ => paths.foreach(delete)
   }
 
-  override def describe(path: String): String = resolve(path).toString
+  override def describe(path: String): String =
+    try file(path).toString
+    catch { case NonFatal(_) => s"$operatorFolder/$path" }
 
-  private def resolve(path: String): Path = new Path(operatorFolder, path)
+  /** Where a file is. Throws FileNotFoundException where the checkpoint does not know the other one
+    * whose file it is.
+    */
+  def file(path: String): Path =
+    shared(path).fold(resolve(path)) { case (other, there) => other.file(there) }
+
+  private def resolve(path: String): Path = {
+    require(!SharedPath.isShared(path), s"$path is another checkpoint's")
+    new Path(operatorFolder, path)
+  }
 }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -10,6 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.settings.Settings
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs, SparkFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 import org.apache.spark.sql.keystate.shim.LogEntries

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
 import java.util.UUID
 

@@ -1,6 +1,8 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
-import java.io.FileNotFoundException
+import java.io.{FileNotFoundException, IOException}
+import java.nio.file.{FileSystemException, NoSuchFileException}
+import java.util.UUID
 
 import scala.annotation.tailrec
 import scala.collection.mutable
@@ -12,6 +14,8 @@ import org.apache.hadoop.fs.Path
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.PinnedVersions
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, SavepointRecords}
 
 /** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the original.
   *
@@ -23,39 +27,55 @@ import keystate.version.PinnedVersions
   *
   * @param version
   *   after which the state is what the copy has; by default the last one that is committed
+  * @param links
+  *   whether its run files are hard links
   */
 private[keystate] final class Savepoint(
     checkpoint: QueryCheckpoint,
     version: Option[Long],
     target: Path,
-    conf: Configuration
+    conf: Configuration,
+    links: Boolean = false
 ) {
   import Savepoint._
 
   private val draft =
-    new CheckpointDraft(checkpoint, target, conf, KeystateErrors.savepointExists)
+    new CheckpointDraft(checkpoint, target, conf, KeystateErrors.savepointExists, links)
 
   /** Returns the micro-batch that the copy holds. */
   def write(): Long = write(attempts = 10)
 
   private def write(attempts: Int): Long = {
     lazy val batch = checkpoint.batch(version.fold(checkpoint.lastBatch)(_ - 1))
+    var bytes = 0L
     try {
       // Pins do not keep the logs, so these come first.
       draft.write {
         val copied = copyLogs(batch)
         pinned(copied) { renew =>
-          draft.copyState(copied, checkpoint.operators.map(id => id -> id), renew)
+          bytes = draft.copyState(copied, checkpoint.operators.map(id => id -> id), renew)
           draft.copyMetadata()
         }
       }
+      tell(batch.number, if (links) bytes else 0)
       batch.number
     } catch {
       // The query went on, and no longer keeps the batch that was its last one.
       case e: Exception if isGone(e) && version.isEmpty && attempts > 1 && isAfter(batch) =>
-        reopened(new Savepoint(_, version, target, conf).write(attempts - 1))
+        reopened(new Savepoint(_, version, target, conf, links).write(attempts - 1))
     }
   }
+
+  /** For lists of savepoints only: where nothing can be written there is no list. */
+  private def tell(batch: Long, shared: Long): Unit =
+    try {
+      val kind = if (links) SavepointRecords.Links else SavepointRecords.Copy
+      val now = System.currentTimeMillis
+      val record = SavepointRecords
+        .Record(SavepointRecords.Made, s"$target", kind, batch, now, shared)
+      new SavepointRecords(checkpoint.root, conf).make(UUID.randomUUID.toString, record)
+      ()
+    } catch { case _: IOException => }
 
   /** Returns the micro-batch as its copied entries have it. */
   @tailrec private def copyLogs(batch: CommittedBatch): CommittedBatch = {
@@ -85,7 +105,28 @@ private[keystate] final class Savepoint(
   }
 }
 
-private object Savepoint {
+private[keystate] object Savepoint {
+
+  /** Makes a savepoint that copies no run files. Where both are on one local disk, each run file gets
+    * a second name there (a hard link), so neither needs the other, whatever becomes of it.
+    * Elsewhere it is a [[SharedSavepoint]]. Returns the micro-batch that it holds.
+    */
+  def byReference(
+      checkpoint: QueryCheckpoint,
+      version: Option[Long],
+      target: Path,
+      conf: Configuration
+  ): Long = {
+    def shared() = new SharedSavepoint(checkpoint, version, target, conf).write()
+    if (Seq(checkpoint.root, target).forall(CheckpointFiles.isPlainLocal(_, conf)))
+      try new Savepoint(checkpoint, version, target, conf, links = true).write()
+      catch {
+        case _: UnsupportedOperationException => shared()
+        // Two file systems, or one without hard links.
+        case e: FileSystemException if !e.isInstanceOf[NoSuchFileException] => shared()
+      }
+    else shared()
+  }
 
   /** Whether an error is of a file that is not there. */
   private def isGone(error: Exception): Boolean = error match {

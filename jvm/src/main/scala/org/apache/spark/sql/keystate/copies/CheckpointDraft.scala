@@ -1,7 +1,8 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.copies
 
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, NoSuchFileException, Paths}
 import java.util.UUID
 
 import scala.annotation.tailrec
@@ -13,10 +14,16 @@ import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
-import keystate.checkpoint.StoreReader
 import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
 import keystate.files.{Concurrently, StoreLocation}
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SparkFiles}
+import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.files.{
+  CheckpointFiles,
+  CheckpointOwner,
+  SparkCheckpointStorage,
+  SparkFiles
+}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
 /** A new checkpoint that is made from another one. It is written to a folder next to its final
@@ -29,25 +36,44 @@ import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
   *
   * @param exists
   *   makes the error for a place where something is already
+  * @param links
+  *   whether run files are hard links and not copies
+  * @param alwaysInPlace
+  *   whether it is written as in an object store, wherever it is
+  * @param beforeSeen
+  *   what is done when all is written in its place, and nobody can read it yet
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
     target: Path,
     conf: Configuration,
-    exists: String => KeystateException
+    exists: String => KeystateException,
+    links: Boolean = false,
+    alwaysInPlace: Boolean = false,
+    beforeSeen: () => Unit = () => ()
 ) {
+  import CheckpointDraft._
+
   private implicit val formats: Formats = DefaultFormats
   private val fs = target.getFileSystem(conf)
 
-  private val inPlace = CheckpointFiles.isObjectStore(target, conf)
+  private val inPlace = alwaysInPlace || CheckpointFiles.isObjectStore(target, conf)
+
+  /** Whether a file appears in its place without a rename that takes a request, or a process. */
+  private val isDirect =
+    CheckpointFiles.isObjectStore(target, conf) || CheckpointFiles.isPlainLocal(target, conf)
 
   val root: Path =
     if (inPlace) target
     else new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
 
+  /** Throws if there is something in its place. */
+  def checkFree(): Unit =
+    if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
+
   /** Writes all of it. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
-    if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
+    checkFree()
     // The first file: of logs without it Spark says so before a query can learn that this was cut
     // off.
     def all(): Unit = {
@@ -60,10 +86,14 @@ private[keystate] final class CheckpointDraft(
   private def writeInPlace(body: => Unit): Unit = {
     val mark = CheckpointOwner.unfinished(target)
     val files = CheckpointFiles.create(target, conf)
+    files.mkdirs(mark.getParent)
     try CheckpointFiles.write(files, mark, overwriteIfPossible = false)(_ => ())
     catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
-    try body
-    catch {
+    try {
+      body
+      if (!files.exists(mark)) throw KeystateErrors.unfinished(s"$target") // it was deleted
+      beforeSeen()
+    } catch {
       case e: Throwable =>
         try fs.delete(target, true)
         catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
@@ -92,16 +122,24 @@ private[keystate] final class CheckpointDraft(
   def copy(names: Seq[String]): Unit =
     Concurrently.foreach(names.distinct)(copyFile)(_ => ())(_ => ())
 
-  private def copyFile(name: String): Unit = {
-    val from = checked(name)
-    if (source.files.exists(from))
-      try copy(from, name)
-      catch { case _: FileNotFoundException => }
-  }
+  private def copyFile(name: String): Unit =
+    try copy(checked(name), name)
+    catch { case _: FileNotFoundException | _: NoSuchFileException => }
 
+  /** Hadoop would start a process for each local file, and ask an object store before each one. */
   private def copy(from: Path, name: String): Unit = {
-    FileUtil.copy(from.getFileSystem(conf), from, fs, new Path(root, name), false, conf)
-    ()
+    val to = new Path(root, name)
+    if (isDirect) {
+      Using.resource(CheckpointFiles.create(from.getParent, conf).open(from)) { in =>
+        val files = CheckpointFiles.create(to.getParent, conf)
+        files.mkdirs(to.getParent)
+        CheckpointFiles.write(files, to, overwriteIfPossible = true) { out =>
+          val _ = in.transferTo(out)
+        }
+      }
+    } else {
+      val _ = FileUtil.copy(from.getFileSystem(conf), from, fs, to, false, conf)
+    }
   }
 
   /** Copies what describes the state, but not the state: records, metadata and schemas. */
@@ -126,47 +164,74 @@ private[keystate] final class CheckpointDraft(
   }
 
   /** Copies the files that hold the state of operators after a micro-batch. Throws if one is
-    * missing.
+    * missing. What the source shares with another checkpoint becomes the copy's own.
     *
     * @param operators
     *   each with its number in the copy
     * @param between
     *   is called before each file
+    * @return
+    *   how many bytes the run files have
     */
   def copyState(
       batch: CommittedBatch,
       operators: Seq[(Long, Long)],
       between: () => Unit = () => ()
-  ): Unit = {
+  ): Long = {
     val files = for {
       (operator, as) <- operators
+      storage = source.storage(source.operatorFolder(operator))
       store <- source.stores(operator)
       partition <- 0 until source.partitions(batch, operator)
-      reader = source.reader(operator, partition, store)
-      file <- copyVersion(batch, reader, as)
-    } yield (s"state/$operator/$file", s"state/$as/$file", reader.location)
-    Concurrently.foreach(files.distinctBy(_._1)) { case (name, to, location) =>
+      location = StoreLocation(operator, partition, store)
+      (path, bytes) <- copyVersion(batch, location, as)
+    } yield Copied(storage, path, s"state/$as/${ownPath(path)}", bytes, location)
+    val distinct = files.distinctBy(_.to)
+    Concurrently.foreach(distinct) { file =>
       between()
-      try copy(checked(name), to)
+      try if (links) link(file) else copy(checked(file.from), file.to)
       catch {
-        case e: FileNotFoundException =>
-          throw new MissingRunException(location, batch.version, name, e)
+        case e @ (_: FileNotFoundException | _: NoSuchFileException) =>
+          throw new MissingRunException(file.location, batch.version, file.path, e)
       }
     }(_ => ())(_ => ())
+    distinct.map(_.bytes).sum
   }
 
-  /** Copies a version's file, and returns the run files that the copy lists. The one that it is
-    * copied from may be replaced meanwhile: with checkpoint format v1 by a late attempt.
+  private def link(file: Copied): Unit = {
+    val to = Paths.get(new Path(root, file.to).toUri.getPath)
+    Files.createDirectories(to.getParent)
+    Files.createLink(to, Paths.get(checked(file.from).toUri.getPath))
+    ()
+  }
+
+  private def ownPath(path: String): String = SharedPath.parse(path).fold(path)(_.path)
+
+  /** Writes a version's file, and returns the run files that it lists, each with its bytes. It is
+    * written as it was read, and not copied: with checkpoint format v1 a late attempt may replace it.
     */
-  private def copyVersion(batch: CommittedBatch, reader: StoreReader, as: Long): Seq[String] = {
-    val StoreLocation(operator, partition, store) = reader.location
-    val id = source.idOf(batch, operator, partition, store)
-    def manifest(of: StoreReader) = of.manifest(batch.version, id, batch.partitions)
-    val listed = manifest(reader)
-    val file = reader.versionFile(batch.version, id, batch.partitions)
-    copy(checked(s"state/$operator/$file"), s"state/$as/$file")
-    val copied = source.readerOfCopy(reader.location, new Path(root, s"state/$as"))
-    StoreReader.files(if (id.isDefined) listed else manifest(copied))
+  private def copyVersion(
+      batch: CommittedBatch,
+      location: StoreLocation,
+      as: Long
+  ): Seq[(String, Long)] = {
+    val StoreLocation(operator, partition, store) = location
+    val manifest = source.manifest(batch, operator, partition, store)
+    writeVersion(as, location, manifest)(ownPath)
+    manifest.runs.flatMap { run =>
+      run.source match {
+        case FileSource(path) => Some(path -> run.bytes)
+        case _: InlineSource => None
+      }
+    }
+  }
+
+  /** Writes a version's file, with other paths of its run files. */
+  def writeVersion(as: Long, location: StoreLocation, manifest: Manifest)(
+      pathOf: String => String
+  ): Unit = {
+    val storage = source.storage(new Path(root, s"state/$as"))
+    VersionCopy.write(storage, location, manifest)(pathOf)
   }
 
   /** Copies the logs as they are after a micro-batch, and what sources keep. Later ones are left
@@ -215,7 +280,8 @@ private[keystate] final class CheckpointDraft(
     }
   }
 
-  private def put(name: String, content: String): Unit = {
+  /** Writes a small file. */
+  def put(name: String, content: String): Unit = {
     val file = new Path(root, name)
     val files = CheckpointFiles.create(file.getParent, conf)
     files.mkdirs(file.getParent)
@@ -227,8 +293,33 @@ private[keystate] final class CheckpointDraft(
   /** A file of the source. Names are checked where they are read; this makes sure that nothing is
     * written outside of the copy.
     */
+  private def checked(path: Path): Path = {
+    require(!path.toUri.getPath.split('/').contains(".."), s"$path is outside of the checkpoint")
+    path
+  }
+
   private def checked(name: String): Path = {
     require(!name.split('/').contains(".."), s"$name is outside of the checkpoint")
     new Path(source.root, name)
+  }
+}
+
+private object CheckpointDraft {
+
+  /** A run file that is copied.
+    *
+    * @param path
+    *   relative to the operator's folder in the source
+    * @param to
+    *   relative to the copy
+    */
+  private final case class Copied(
+      storage: SparkCheckpointStorage,
+      path: String,
+      to: String,
+      bytes: Long,
+      location: StoreLocation
+  ) {
+    def from: Path = storage.file(path)
   }
 }

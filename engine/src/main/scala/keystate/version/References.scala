@@ -1,0 +1,119 @@
+package keystate.version
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+
+import keystate.errors.{CorruptFileException, MissingVersionException, UnsupportedFormatException}
+import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
+
+/** Run files of a store that another checkpoint lists: a savepoint by reference. Clean-up leaves them
+  * alone, for as long as the reference is there.
+  *
+  * A reference is a file `<version>-<id>.ref` among the store's files. It has the paths of the run
+  * files, and a checksum. So it does not matter what becomes of the version's own file: with
+  * checkpoint format v1 a late attempt may replace that. Each savepoint has a reference of its own,
+  * with an id of its own; a run file is free when the last reference to it is gone. Nothing else is
+  * counted, so there is no number that could be wrong.
+  *
+  * Nothing is locked. A clean-up that listed the store's files before a reference was written does
+  * not know of it, and may delete at any later time. But it leaves alone what the newest versions of
+  * its list need, and all that come later. So who writes a reference then looks which version is
+  * the newest ([[isSafe]]): only if it is hardly newer than the one that is referred to, the
+  * reference holds. Else it must be given up, and a newer version be referred to. No clock is needed
+  * for that.
+  */
+object References {
+  private final val Format = 1
+  private final val Head = "KEYSTATE REFERENCE "
+  private val Name = """(\d{1,18})-([0-9A-Za-z_-]{1,100})\.ref""".r
+
+  /** The version and the id in the name of such a file. */
+  def parse(name: String): Option[(Long, String)] = name match {
+    case Name(version, id) => Some((version.toLong, id))
+    case _ => None
+  }
+
+  def path(location: StoreLocation, version: Long, id: String): String =
+    s"${location.folder}/$version-$id.ref"
+
+  /** Refers to run files, whose paths are relative to the operator's folder. */
+  def write(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: String,
+      files: Seq[String]
+  ): Unit = {
+    val body = (s"$Head$Format" +: files).mkString("", "\n", "\n")
+    CheckpointStorage.write(storage, path(location, version, id)) { out =>
+      out.write(s"$body${checksum(body)}\n".getBytes(UTF_8))
+    }
+  }
+
+  /** The paths that a reference has. Throws if they can't be told: then nothing may be deleted. None
+    * if it is gone.
+    */
+  def read(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      name: String
+  ): Option[Seq[String]] = {
+    val path = s"${location.folder}/$name"
+    def corrupt(detail: String) = new CorruptFileException(
+      location,
+      parse(name).fold(0L)(_._1),
+      storage.describe(path),
+      detail,
+      null
+    )
+    val text =
+      try {
+        val in = storage.open(path)
+        try Some(new String(in.readAllBytes(), UTF_8))
+        finally in.close()
+      } catch { case _: FileNotFoundException => None }
+    text.map { text =>
+      val at = text.lastIndexOf('\n', text.length - 2) + 1
+      val body = text.take(at)
+      if (text.drop(at) != s"${checksum(body)}\n") throw corrupt("its checksum is wrong")
+      val lines = body.linesIterator.toSeq
+      val format =
+        lines.headOption.filter(_.startsWith(Head)).flatMap(_.drop(Head.length).toIntOption)
+      format match {
+        case Some(Format) => lines.tail
+        case Some(newer) if newer > Format =>
+          throw new UnsupportedFormatException(
+            location,
+            parse(name).fold(0L)(_._1),
+            storage.describe(path),
+            newer,
+            Format
+          )
+        case _ => throw corrupt("it does not begin as a reference does")
+      }
+    }
+  }
+
+  /** Whether no clean-up deletes what a version lists, once references to it are in all of its
+    * stores. To be asked after that, for each store.
+    *
+    * A clean-up that lists the files from now on finds the reference. One that did before saw at most
+    * the newest version of now, and keeps the one before that too, whatever its settings are; of
+    * what is newer than its list it deletes nothing.
+    */
+  def isSafe(storage: CheckpointStorage, location: StoreLocation, version: Long): Boolean = {
+    val versions = storage.list(location.folder).flatMap(file => VersionFile.parse(file.name))
+    versions.map(_._1).maxOption match {
+      case Some(newest) => version >= newest - 1
+      case None =>
+        throw new MissingVersionException(
+          location,
+          version,
+          storage.describe(VersionFile.path(location, version, None)),
+          null
+        )
+    }
+  }
+
+  private def checksum(body: String): Long = Crc32c.of(body.getBytes(UTF_8)) & 0xffffffffL
+}

@@ -1,0 +1,4 @@
+package org.apache.spark.sql.keystate
+
+/** Makes checkpoints of others: savepoints, and imports of Spark's. */
+package object copies

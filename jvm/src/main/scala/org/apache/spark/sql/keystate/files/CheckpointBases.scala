@@ -1,0 +1,81 @@
+package org.apache.spark.sql.keystate.files
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods
+
+import keystate.checkpoint.StoreReader
+import keystate.errors.{DamagedFileException, KeystateErrors}
+
+/** The checkpoints whose run files another one lists, in the other one's folder `_keystate/bases`: a
+  * file for each, with the name that is in the paths of these files ([[keystate.version.SharedPath]]).
+  */
+private[keystate] object CheckpointBases {
+  private implicit val formats: Formats = DefaultFormats
+  private val Format = 1
+
+  /** @param checkpoint
+    *   where it is, with its scheme
+    * @param reference
+    *   the id of the references there that keep the files. None where those of another base do: a
+    *   savepoint of a savepoint keeps the first one, and that keeps what it was made from
+    */
+  final case class Base(checkpoint: String, reference: Option[String])
+
+  def all(checkpoint: Path, conf: Configuration): Map[String, Base] = {
+    val files = CheckpointFiles.create(checkpoint, conf)
+    val names =
+      try
+        if (files.exists(folder(checkpoint))) files.list(folder(checkpoint)).toSeq
+        else Nil
+      catch { case _: FileNotFoundException => Nil }
+    names.map(_.getPath.getName).map(id => id -> read(checkpoint, id, conf)).toMap
+  }
+
+  /** Throws FileNotFoundException where there is none of this name. */
+  def read(checkpoint: Path, id: String, conf: Configuration): Base = {
+    val path = new Path(folder(checkpoint), id)
+    val json = Using.resource(CheckpointFiles.create(checkpoint, conf).open(path)) { in =>
+      new String(in.readAllBytes(), UTF_8)
+    }
+    val (format, base) =
+      try {
+        val fields = JsonMethods.parse(json)
+        (
+          (fields \ "format").extract[Int],
+          Base(
+            (fields \ "checkpoint").extract[String],
+            (fields \ "reference").extractOpt[String]
+          )
+        )
+      } catch {
+        case NonFatal(e) =>
+          throw new DamagedFileException(s"$path", "it names no checkpoint", e)
+      }
+    if (!base.reference.forall(StoreReader.isId))
+      throw new DamagedFileException(s"$path", "its reference is none that Keystate writes")
+    if (format > Format) throw KeystateErrors.newerFormat(s"$path", format, Format)
+    base
+  }
+
+  def write(checkpoint: Path, id: String, base: Base, conf: Configuration): Unit = {
+    val files = CheckpointFiles.create(checkpoint, conf)
+    files.mkdirs(folder(checkpoint))
+    val json = JsonMethods.compact(
+      ("format" -> Format) ~ ("checkpoint" -> base.checkpoint) ~ ("reference" -> base.reference)
+    )
+    CheckpointFiles.write(files, new Path(folder(checkpoint), id), overwriteIfPossible = true)(
+      _.write(json.getBytes(UTF_8))
+    )
+  }
+
+  private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/bases")
+}

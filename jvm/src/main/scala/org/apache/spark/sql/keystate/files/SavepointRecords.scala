@@ -1,0 +1,101 @@
+package org.apache.spark.sql.keystate.files
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.jackson.{JsonMethods, Serialization}
+
+import keystate.errors.DamagedFileException
+
+/** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, with its id
+  * as name. It is written once, when the savepoint's files are there.
+  *
+  * For a savepoint by reference it decides whether its references count. Whoever makes the savepoint
+  * writes that it is made, and only then lets others see it. Whoever finds references without a
+  * record for long writes that they are abandoned, and only then deletes them. The storage lets only
+  * one of the two write.
+  */
+private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configuration) {
+  import SavepointRecords._
+
+  private implicit val formats: Formats = DefaultFormats
+  private val folder = new Path(checkpoint, "_keystate/savepoints")
+  private val files = CheckpointFiles.create(folder, conf)
+
+  /** Writes that a savepoint is made. False if it was abandoned. */
+  def make(id: String, record: Record): Boolean = decide(id, record).state == Made
+
+  /** Writes that nothing comes of a savepoint. False if it is made. */
+  def abandon(id: String): Boolean =
+    decide(id, Record(Abandoned, "", "", 0, 0, 0)).state == Abandoned
+
+  /** What is known of a savepoint, after this is written unless there was something. */
+  private def decide(id: String, record: Record): Record = {
+    files.mkdirs(folder)
+    try {
+      CheckpointFiles.write(files, new Path(folder, id), overwriteIfPossible = false)(
+        _.write(Serialization.write(record).getBytes(UTF_8))
+      )
+      record
+    } catch { case _: FileAlreadyExistsException => read(id).getOrElse(decide(id, record)) }
+  }
+
+  def read(id: String): Option[Record] = {
+    val path = new Path(folder, id)
+    try {
+      val json =
+        Using.resource(files.open(path))(in => new String(in.readAllBytes(), UTF_8))
+      try Some(JsonMethods.parse(json).extract[Record])
+      catch {
+        case NonFatal(e) =>
+          throw new DamagedFileException(s"$path", "it is no record of a savepoint", e)
+      }
+    } catch { case _: FileNotFoundException | _: java.nio.file.NoSuchFileException => None }
+  }
+
+  def all: Map[String, Record] =
+    try
+      files
+        .list(folder)
+        .toSeq
+        .map(_.getPath.getName)
+        .filterNot(_.startsWith("."))
+        .flatMap(id => read(id).map(id -> _))
+        .toMap
+    catch { case _: FileNotFoundException => Map.empty }
+
+  def delete(id: String): Unit = files.delete(new Path(folder, id))
+}
+
+private[keystate] object SavepointRecords {
+  final val Made = "made"
+  final val Abandoned = "abandoned"
+
+  final val Copy = "copy"
+  final val Links = "links"
+  final val References = "references"
+
+  /** @param savepoint
+    *   where it is
+    * @param kind
+    *   how it has the state: `Copy`, `Links` or `References`
+    * @param time
+    *   when it was made, in ms since the epoch
+    * @param shared_bytes
+    *   how many bytes of run files it has in common with the checkpoint
+    */
+  final case class Record(
+      state: String,
+      savepoint: String,
+      kind: String,
+      batch: Long,
+      time: Long,
+      shared_bytes: Long
+  )
+}

@@ -1,0 +1,180 @@
+"""The commands for savepoints; also at fixed times, of which the newest are kept."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from keystate import admin
+from keystate._page import text
+from keystate.errors import KeystateError
+
+#: Prints what was found: as JSON, or as text.
+Tell = Callable[[dict[str, Any], str], None]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_NAME = re.compile(r"\d{8}T\d{6}Z")
+#: How old a savepoint is that is not finished, before it is taken for one that was cut off.
+_LEASE_SECONDS = 3600
+
+
+def seconds(given: str) -> int:
+    """``90s``, ``15m``, ``1h`` or ``1d`` as seconds."""
+    found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", given)
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be a time such as 90s, 15m, 1h or 1d, got {given}")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def original(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--original",
+        metavar="CHECKPOINT",
+        help="of a savepoint by reference that is gone already: what it was made from",
+    )
+
+
+def by_reference(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--by-reference",
+        action="store_true",
+        help="share the state's files instead of copying them",
+    )
+
+
+def options(command: argparse.ArgumentParser) -> None:
+    """The options of ``keystate savepoint``."""
+    command.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
+    by_reference(command)
+    command.add_argument(
+        "--every",
+        type=seconds,
+        metavar="TIME",
+        help="go on, and make one each 15m, 1h or 1d, in a folder of its own below the path",
+    )
+    command.add_argument("--keep", type=int, default=24, help="with --every: how many; 24")
+
+
+def savepoint(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
+    """``keystate savepoint``."""
+    if given.every:
+        if given.of_version is not None or given.keep < 1:
+            raise ValueError("--every goes without --of-version, and keeps at least one savepoint")
+        with suppress(KeyboardInterrupt):
+            _take(spark, given, tell)
+        return 0
+    batch = admin.savepoint(
+        given.checkpoint,
+        given.path,
+        version=given.of_version,
+        by_reference=given.by_reference,
+        spark=spark,
+    )
+    tell({"batch": batch}, f"{given.path} has the state after batch {batch}")
+    return 0
+
+
+def show(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
+    """``keystate savepoints``."""
+    found = admin.savepoints(given.checkpoint, spark=spark)
+    heads = ["savepoint", "batch", "age", "kind", "bytes", "shared", "state"]
+    rows = [
+        [
+            one["savepoint"],
+            str(one["batch"]),
+            str(timedelta(seconds=round(time.time() - one["time"] / 1000))),
+            one["kind"],
+            str(one["bytes"]),
+            str(one["shared_bytes"]),
+            one["state"],
+        ]
+        for one in found
+    ]
+    tell({"savepoints": found}, text([("", heads, rows)]))
+    return 0
+
+
+def restore(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
+    """``keystate restore``."""
+    batch = admin.restore(
+        given.savepoint, given.checkpoint, by_reference=given.by_reference, spark=spark
+    )
+    tell({"batch": batch}, f"{given.checkpoint} has the state after batch {batch}")
+    return 0
+
+
+def delete(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
+    """``keystate delete``."""
+    kept = admin.delete(given.checkpoint, original=given.original, spark=spark)
+    stay = f"; {kept} files stay for savepoints" if kept else ""
+    tell({"kept": kept}, f"{given.checkpoint} is deleted{stay}")
+    return 0
+
+
+def _take(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> None:
+    """Makes a savepoint again and again, in folders named by the time in UTC.
+
+    Raises what the first one fails with. Later ones are tried again at the next time.
+    """
+    is_first = True
+    while True:
+        began = time.monotonic()
+        place = f"{given.path.rstrip('/')}/{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+        try:
+            batch = admin.savepoint(
+                given.checkpoint, place, by_reference=given.by_reference, spark=spark
+            )
+            took = time.monotonic() - began
+            deleted = prune(spark, given.checkpoint, given.path, given.keep)
+            tell(
+                {"savepoint": place, "batch": batch, "seconds": took, "deleted": deleted},
+                f"{place} has the state after batch {batch}, in {took:.1f} s"
+                + "".join(f"; deleted {old}" for old in deleted),
+            )
+        except (KeystateError, PySparkException) as error:
+            if is_first:
+                raise
+            print(f"keystate: no savepoint at {place}: {error}", file=sys.stderr, flush=True)
+        is_first = False
+        time.sleep(max(0.0, given.every - (time.monotonic() - began)))
+
+
+def prune(spark: SparkSession, checkpoint: str, folder: str, keep: int) -> list[str]:
+    """Deletes the oldest of the savepoints that were made by time, and those that were cut off."""
+    made = [
+        savepoint
+        for savepoint in admin.savepoints(checkpoint, spark=spark)
+        if _is_in(folder, savepoint["savepoint"])
+    ]
+    now = time.time()
+    whole = [savepoint for savepoint in made if savepoint["state"] == "ok"]
+    old = whole[: max(0, len(whole) - keep)] + [
+        savepoint
+        for savepoint in made
+        if savepoint["state"] == "unfinished" and now - savepoint["time"] / 1000 > _LEASE_SECONDS
+    ]
+    for savepoint in old:
+        admin.delete(savepoint["savepoint"], spark=spark)
+    return [savepoint["savepoint"] for savepoint in old]
+
+
+def _is_in(folder: str, savepoint: str) -> bool:
+    parent, _, name = savepoint.rpartition("/")
+    return bool(_NAME.fullmatch(name)) and _plain(parent) == _plain(folder)
+
+
+def _plain(place: str) -> str:
+    """The path of a folder, without its scheme and host, which may be a default."""
+    path = urlsplit(place).path if re.match(r"\w[\w+.-]+:", place) else str(Path(place).absolute())
+    return "/" + path.strip("/")

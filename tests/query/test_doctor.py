@@ -58,7 +58,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setitem(versions(), JAVAS, "17 21 25")
     none = doctor.java()
-    assert "does not run" in none.text
+    assert "did not start" in none.text
     assert none.advice == "install JDK 17, 21 or 25, and let JAVA_HOME be its folder"
 
 

@@ -18,6 +18,9 @@ package object keystate {
   /** Flink's name for finding the type of values of T. */
   def createTypeInformation[T: TypeTag]: TypeInformation[T] = TypeInformation.derived[T]
 
+  /** Flink's way to apply an [[AsyncFunction]]. */
+  val AsyncDataStream: stream.AsyncDataStream.type = stream.AsyncDataStream
+
   // What these are made by is above; their names are here for users' declarations.
 
   type DataStream[T] = stream.DataStream[T]

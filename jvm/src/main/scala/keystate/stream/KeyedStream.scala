@@ -1,10 +1,15 @@
 package keystate.stream
 
+import java.time.Duration
+
 import org.apache.spark.sql.{Column, DataFrame, Dataset}
 import org.apache.spark.sql.streaming.DataStreamWriter
 
 import keystate.{
+  AsyncKeyedProcessFunction,
+  AsyncRetryStrategy,
   InitialStateFunction,
+  KeyedBatchFunction,
   KeyedProcessFunction,
   MapStateDescriptor,
   OutputTag,
@@ -174,6 +179,37 @@ final class KeyedStream[T, K] private[keystate] (
       initialState: KeyedRowStream[S]
   )(implicit out: TypeInformation[OUT]): Dataset[OUT] =
     run(function, Some(keyType), out, Some(InitialData(initialState.keyedData(None))))
+
+  /** The results of an async function, while whose calls for one key wait those for others go on. A
+    * micro-batch ends when all its calls have ended.
+    *
+    * @param capacity
+    *   how many elements of a subtask may be in flight, 1 at least
+    * @param timeout
+    *   how long an element may take, with all its attempts; then the function's `timeout` is called
+    *   for it. None: as long as it likes
+    * @param retry
+    *   when an element is processed again; None: never
+    * @param ordered
+    *   whether the results of a subtask come in the order of its elements, and not as calls end
+    */
+  def process[OUT](
+      function: AsyncKeyedProcessFunction[K, T, OUT],
+      capacity: Int = AsyncDataStream.DefaultCapacity,
+      timeout: Option[Duration] = None,
+      retry: Option[AsyncRetryStrategy[OUT]] = None,
+      ordered: Boolean = true
+  )(implicit out: TypeInformation[OUT]): Dataset[OUT] =
+    run(
+      AsyncDataStream.adapter(function, capacity, timeout, retry, ordered),
+      Some(keyType),
+      out
+    )
+
+  /** The results of a function of many elements at once. */
+  def processBatches[OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, Some(keyType), out)
 }
 
 /** A Dataset keyed by columns; made by `data.keyed(columns)`. */
@@ -241,6 +277,28 @@ final class KeyedDataset[T] private[keystate] (
       initialState: KeyedRowStream[S]
   )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
     run(function, Some(keyType), out, Some(InitialData(initialState.keyedData(None))))
+
+  /** The results of an async function; see
+    * [[KeyedStream.process[OUT](function:keystate.AsyncKeyedProcessFunction[K,T,OUT]*]].
+    */
+  def process[K, OUT](
+      function: AsyncKeyedProcessFunction[K, T, OUT],
+      capacity: Int = AsyncDataStream.DefaultCapacity,
+      timeout: Option[Duration] = None,
+      retry: Option[AsyncRetryStrategy[OUT]] = None,
+      ordered: Boolean = true
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    run(
+      AsyncDataStream.adapter(function, capacity, timeout, retry, ordered),
+      Some(keyType),
+      out
+    )
+
+  /** The results of a function of many elements at once. */
+  def processBatches[K, OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
+      keyType: TypeInformation[K],
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, Some(keyType), out)
 }
 
 /** What `import keystate._` adds to a Dataset. Java makes one with `new`. */

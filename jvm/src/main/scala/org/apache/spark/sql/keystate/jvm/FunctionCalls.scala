@@ -1,17 +1,23 @@
 package org.apache.spark.sql.keystate.jvm
 
+import scala.annotation.tailrec
+
 import keystate.{
+  AsyncKeyedProcessFunction,
   BroadcastOnTimerContext,
   BroadcastProcessFunction,
   Collector,
   InitialStateFunction,
+  KeyedBatchFunction,
   KeyedBroadcastContext,
   KeyedBroadcastProcessFunction,
   KeyedCoProcessFunction,
   KeyedProcessFunction,
   ProcessFunction,
-  RichFunction
+  RichFunction,
+  RuntimeContext
 }
+import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 
 /** How a subtask calls a function, whatever kind of function it is. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
@@ -33,13 +39,10 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
     throw new IllegalStateException("the function takes no broadcast elements")
 
   /** The user's own object, which may implement the hooks for checkpoints. */
-  val user: AnyRef = function match {
-    case adapter: FunctionAdapter => adapter.adapted
-    case own => own
-  }
+  val user: AnyRef = FunctionCalls.adapted(function)
 
-  protected def overrides(method: String, kind: Class[_]): Boolean =
-    function.getClass.getMethods.exists(m => m.getName == method && m.getDeclaringClass != kind)
+  protected def overrides(method: String, kind: Class[_], own: AnyRef = function): Boolean =
+    own.getClass.getMethods.exists(m => m.getName == method && m.getDeclaringClass != kind)
 }
 
 private[keystate] object FunctionCalls {
@@ -56,7 +59,16 @@ private[keystate] object FunctionCalls {
       new KeyedBroadcast(own.asInstanceOf[KeyedBroadcastProcessFunction[Any, Any, Any, Any]])
     case own: BroadcastProcessFunction[_, _, _] =>
       new PlainBroadcast(own.asInstanceOf[BroadcastProcessFunction[Any, Any, Any]])
+    case own: AsyncAdapter => new Overlapping(own)
+    case own: KeyedBatchFunction[_, _, _] =>
+      new Batches(own.asInstanceOf[KeyedBatchFunction[Any, Any, Any]])
     case other => throw new IllegalArgumentException(s"unexpected function $other")
+  }
+
+  @tailrec
+  private def adapted(function: AnyRef): AnyRef = function match {
+    case adapter: FunctionAdapter => adapted(adapter.adapted)
+    case own => own
   }
 
   private final class Keyed(own: KeyedProcessFunction[Any, Any, Any]) extends FunctionCalls(own) {
@@ -102,6 +114,19 @@ private[keystate] object FunctionCalls {
     ): Unit = own.processBroadcastElement(value, ctx, out)
   }
 
+  final class Batches(val own: KeyedBatchFunction[Any, Any, Any]) extends FunctionCalls(own) {
+    override def processElement(value: Any, ctx: Element, out: Out): Unit =
+      throw new IllegalStateException("a function of batches takes no single element")
+  }
+
+  /** Its calls are made by [[org.apache.spark.sql.keystate.jvm.calls.OverlappingCalls]]. */
+  final class Overlapping(val own: AsyncAdapter) extends FunctionCalls(own) {
+    override def hasTimers: Boolean =
+      overrides("onTimer", classOf[AsyncKeyedProcessFunction[_, _, _]], own.function)
+    override def processElement(value: Any, ctx: Element, out: Out): Unit =
+      throw new IllegalStateException("the calls of an async function overlap")
+  }
+
   private final class PlainBroadcast(own: BroadcastProcessFunction[Any, Any, Any])
       extends FunctionCalls(own) {
     override def processElement(value: Any, ctx: Element, out: Out): Unit =
@@ -112,6 +137,20 @@ private[keystate] object FunctionCalls {
         out: Out
     ): Unit = own.processBroadcastElement(value, ctx, out)
   }
+}
+
+/** An async function, with how its calls overlap. */
+final class AsyncAdapter(
+    val function: AsyncKeyedProcessFunction[Any, Any, Any],
+    val settings: AsyncSettings
+) extends RichFunction
+    with FunctionAdapter {
+  override def adapted: AnyRef = function
+  override def open(context: RuntimeContext): Unit = {
+    function.setRuntimeContext(context)
+    function.open(context)
+  }
+  override def close(): Unit = function.close()
 }
 
 /** A function that adapts a user's function to another kind of function. */

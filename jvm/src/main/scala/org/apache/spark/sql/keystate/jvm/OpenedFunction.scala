@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.jvm
 
-import java.util.ArrayDeque
+import java.util.{ArrayDeque, Collection => JCollection}
 
 import scala.collection.mutable
 import scala.util.control.NonFatal
@@ -21,6 +21,12 @@ import keystate.{
 }
 import keystate.errors.{KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.encoding.PlainValues
+import org.apache.spark.sql.keystate.jvm.calls.{
+  CallHost,
+  ElementBatch,
+  ElementCall,
+  OverlappingCalls
+}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
@@ -41,17 +47,19 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private var input = 0 // the index of its input
   private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
+  private var emitted: JCollection[InternalRow] = results // takes what the call at hand emits
 
   private val element = new Element
   cursor.eventTime = () => element.eventTime
   private val collector: Collector[Any] = result => {
     cursor.checkCaller("The collector")
-    results.addLast(writer.main(result))
+    emitted.add(writer.main(result))
+    ()
   }
 
   private def emit(tag: OutputTag[_], result: Any): Unit = {
     cursor.checkCaller("The context")
-    writer.side(tag, result).foreach(results.addLast)
+    writer.side(tag, result).foreach(emitted.add)
   }
 
   private val calls = function.newInstance()
@@ -64,6 +72,12 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   }
   guard("initializeState")(operatorState.foreach(_.initialize()))
   guard("open")(user.open(runtime))
+
+  private val overlapping: Option[OverlappingCalls] = calls match {
+    case async: FunctionCalls.Overlapping =>
+      Some(new OverlappingCalls(async.own.function, async.own.settings, element, Host))
+    case _ => None
+  }
 
   private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
     new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key, emit)
@@ -108,6 +122,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       with FunctionRun {
     private val readers = context.inputs.toArray
     private val timerKey = new UnsafeRow(readers.head.keys.width)
+    private val isKeyed = readers.head.keys.width > 0
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
     private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
@@ -137,11 +152,11 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       var more = true
       while (results.isEmpty && more) {
         if (elements.hasNext) processBroadcast(elements.next())
-        else if (live.exists(_.timerIsNext())) fire(due.dequeue())
+        else if (live.exists(_.timerIsNext())) fireNext()
         else if (source.hasNext) {
-          process(source.next())
+          processNext()
           live.foreach(_.processed())
-        } else if (due.nonEmpty) fire(due.dequeue())
+        } else if (due.nonEmpty) fireNext()
         else more = false
       }
       if (!more && live.forall(_.isOver)) end()
@@ -167,6 +182,44 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
         )
 
+    private def processNext(): Unit = (calls, overlapping) match {
+      case (_, Some(overlapping)) =>
+        overlapping.run(nextCalls(), isKeyed).foreach(results.addLast)
+      case (batches: FunctionCalls.Batches, _) =>
+        val batch = new ElementBatch(nextCalls(), () => key, Host)
+        try batches.own.processBatch(batch, element, collector)
+        catch failed(s"a batch of ${batch.elements.size} elements")
+      case _ => process(source.next())
+    }
+
+    private def nextCalls(): IndexedSeq[ElementCall] = {
+      val calls = IndexedSeq.newBuilder[ElementCall]
+      var count = 0
+      while (count < OpenedFunction.MostTogether && source.hasNext) {
+        calls += callOf(source.next())
+        count += 1
+      }
+      calls.result()
+    }
+
+    private def fireNext(): Unit = overlapping match {
+      case None => fire(due.dequeue())
+      case Some(overlapping) =>
+        val calls = due.dequeueAll(_ => true).map { timer =>
+          timerKey.pointTo(timer.key, timer.key.length)
+          new ElementCall(timerKey.copy(), timer.group, 0, null, null, timer)
+        }
+        overlapping.run(calls.toSeq, keyed = true).foreach(results.addLast)
+    }
+
+    private def callOf(whole: InternalRow): ElementCall = {
+      val input = rows.input
+      val keys = readers(input).keys
+      val row = readers(input).toColumns(whole).copy()
+      val (key, group) = (keys.key(whole).copy(), keys.group(whole))
+      new ElementCall(key, group, input, row, toInput(input)(row), null)
+    }
+
     private def process(whole: InternalRow): Unit = {
       input = rows.input
       val reader = readers(input)
@@ -189,6 +242,39 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       timer = null
       cursor.leave()
     }
+  }
+
+  /** What functions need that have several elements at hand. */
+  private object Host extends CallHost {
+    override def enter(call: ElementCall, taking: JCollection[InternalRow]): Unit = {
+      cursor.moveTo(call.key, call.group)
+      input = call.input
+      OpenedFunction.this.row = call.row
+      value = call.value
+      timer = call.timer
+      emitted = taking
+    }
+
+    override def leave(): Unit = {
+      cursor.leave()
+      timer = null
+      emitted = results
+    }
+
+    override def row(result: Any): InternalRow = writer.main(result)
+
+    override def take(call: ElementCall): Boolean = context.timers.get.take(call.timer)
+
+    override def failed(call: ElementCall, error: Throwable): Nothing = {
+      enter(call, results)
+      val what =
+        if (call.timer == null) s"row ${shorten(call.value)}" else s"timer ${call.timer.time}"
+      OpenedFunction.this
+        .failed(s"$ofKey$what")
+        .applyOrElse(error, (fatal: Throwable) => throw fatal)
+    }
+
+    override def checkAlive(): Unit = context.task.killTaskIfInterrupted()
   }
 
   /** Rethrows errors of Keystate and a task's kill as they are. Every other non-fatal error is
@@ -297,4 +383,10 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       timers.set(domain, time, cursor.group, cursor.key, wanted)
     }
   }
+}
+
+private object OpenedFunction {
+
+  /** How many elements an async function has at hand before the next ones, and one of batches. */
+  final val MostTogether = 4096
 }

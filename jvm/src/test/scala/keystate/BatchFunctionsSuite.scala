@@ -9,7 +9,7 @@ import org.apache.spark.sql.Dataset
 import keystate.testing.KeyedOneInputStreamOperatorTestHarness
 
 /** Adds numbers up; emits what each key has after a batch. */
-class Totals extends KeyedBatchFunction[String, (String, Long), (String, Long)] {
+class BatchTotals extends KeyedBatchFunction[String, (String, Long), (String, Long)] {
   @transient private var total: ValueState[Long] = _
   @transient private var last: ValueState[java.lang.Long] = _
 
@@ -33,14 +33,14 @@ class Totals extends KeyedBatchFunction[String, (String, Long), (String, Long)] 
     }
     batch.update(total, totals)
     batch.update(last, lasts)
-    ctx.output(Totals.sizes, (batch.elements.size.toLong, batch.keys.size.toLong))
+    ctx.output(BatchTotals.sizes, (batch.elements.size.toLong, batch.keys.size.toLong))
     batch.keys.zip(totals).foreach(out.collect)
     if (batch.elements.exists(_._2 < 0)) last.value()
     if (batch.elements.exists(_._2 == 99999)) batch.update(total, Seq(1L))
   }
 }
 
-object Totals {
+object BatchTotals {
   val sizes: OutputTag[(Long, Long)] = OutputTag[(Long, Long)]("sizes")
 }
 
@@ -60,13 +60,13 @@ class WantsList extends KeyedBatchFunction[String, (String, Long), String] {
 class BatchFunctionsSuite extends AnyFunSuite with SessionFixture {
   private type In = (String, Long)
 
-  private def build(in: Dataset[In]): Dataset[In] = in.keyBy(_._1).processBatches(new Totals)
+  private def build(in: Dataset[In]): Dataset[In] = in.keyBy(_._1).processBatches(new BatchTotals)
 
   private def harness(parallelism: Int = 1) =
     new KeyedOneInputStreamOperatorTestHarness[In, In](
       build,
       parallelism,
-      sideOutputs = Seq(Totals.sizes)
+      sideOutputs = Seq(BatchTotals.sizes)
     )
 
   override def beforeAll(): Unit = {
@@ -84,7 +84,7 @@ class BatchFunctionsSuite extends AnyFunSuite with SessionFixture {
       // Totals grow, so the last one of a key is the largest.
       val emitted = running.processBatch(in).groupMapReduce(_._1)(_._2)(_ max _)
       assert(emitted == in.map(_._1).distinct.map(key => key -> expected(key)).toMap)
-      val sizes = running.getSideOutput(Totals.sizes)
+      val sizes = running.getSideOutput(BatchTotals.sizes)
       assert(sizes.map(_._1).sum == 9000 && sizes.forall { case (n, keys) => keys <= n })
       assert(sizes.map(_._1).max > 1000, "many elements at a time")
       val snapshot = running.snapshot()
@@ -100,7 +100,10 @@ class BatchFunctionsSuite extends AnyFunSuite with SessionFixture {
     val in = Seq(("a", 1L), ("b", 5L), ("a", 2L)).toDS().coalesce(1)
     assert(build(in).collect().sorted.toSeq == Seq(("a", 3L), ("b", 5L)))
     assert(
-      in.keyed("_1").processBatches(new Totals).collect().sorted.toSeq == Seq(("a", 3L), ("b", 5L))
+      in.keyed("_1").processBatches(new BatchTotals).collect().sorted.toSeq == Seq(
+        ("a", 3L),
+        ("b", 5L)
+      )
     )
   }
 

@@ -59,7 +59,7 @@ object Average {
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
   def main(args: Array[String]): Unit = {
-    val Array(folder, rows, keys, runs) = args
+    val Array(folder, rows, keys, runs, wanted) = args
     val spark = SparkSession.builder().getOrCreate()
     import spark.implicits._
     spark.sparkContext.setLogLevel("ERROR")
@@ -79,7 +79,8 @@ object Average {
         _.groupByKey(_._1).transformWithState(new SparkAverage, TimeMode.None(), OutputMode.Append())
       )
     )
-    for (run <- 0 to runs.toInt; (name, provider, build) <- contenders) {
+    val chosen = contenders.filter { case (name, _, _) => wanted.split(",").contains(name) }
+    for (run <- 0 to runs.toInt; (name, provider, build) <- chosen) {
       spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
       val query = build(stream).writeStream
         .format("noop")

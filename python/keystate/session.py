@@ -14,7 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
-from keystate._jvm.class_cache import session_options
+from keystate._java.class_cache import session_options
 from keystate.backends import StateBackend
 from keystate.errors import ConfigurationError
 

@@ -57,16 +57,24 @@ class AskedTotal extends RichAsyncFunction[Row, (String, Long)] {
     }(ExecutionContext.global)
 }
 
-/** The function Doubles in test_functions_in_turns.py, row by row. */
-class Doubled extends KeyedProcessFunction[String, Row, (String, Long)] {
+/** The function of the same name in test_functions_in_turns.py. */
+class Doubles extends KeyedBatchFunction[String, Row, (String, Long)] {
   @transient private var total: ValueState[Long] = _
 
   override def open(ctx: RuntimeContext): Unit =
     total = ctx.getState(ValueStateDescriptor("total", 0L))
 
-  override def processElement(row: Row, ctx: Context, out: Collector[(String, Long)]): Unit = {
-    total.update(total.value() + 2 * row.getAs[Long]("x"))
-    out.collect((ctx.getCurrentKey, total.value()))
+  override def processBatch(
+      batch: KeyedBatch[String, Row],
+      ctx: SideOutputContext,
+      out: Collector[(String, Long)]
+  ): Unit = {
+    val totals = batch.values(total).toArray
+    batch.elements.lazyZip(batch.keyOfElement).foreach { (row, key) =>
+      totals(key) += 2 * row.getAs[Long]("x")
+    }
+    batch.update(total, totals)
+    batch.keys.zip(totals).foreach(out.collect)
   }
 }
 
@@ -81,6 +89,6 @@ object OverlappingFunctions {
     .orderedWait(df.keyed("key"), new AskedTotal, 60, SECONDS)
     .toDF("key", "total")
 
-  def doubled(df: DataFrame): DataFrame =
-    df.keyed("key").process(new Doubled).toDF("key", "total")
+  def doubles(df: DataFrame): DataFrame =
+    df.keyed("key").processBatches(new Doubles).toDF("key", "total")
 }

@@ -144,7 +144,7 @@ def test_totals_in_turns(
 
     def in_scala(df: Any) -> Any:
         functions = jvm.OverlappingFunctions
-        build = functions.total if kind == "async" else functions.doubled
+        build = functions.total if kind == "async" else functions.doubles
         return DataFrame(build(df._jdf), spark)
 
     totals: dict[str, int] = {}

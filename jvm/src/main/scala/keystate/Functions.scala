@@ -274,3 +274,39 @@ abstract class ProcessFunction[IN, OUT] extends RichFunction {
   /** Called for each element. */
   def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit
 }
+
+/** A function of many elements at once and the states of their keys. A state is read and written
+  * once for a key, however many elements the key has in the batch. It has value states only, and no
+  * timers.
+  */
+abstract class KeyedBatchFunction[K, IN, OUT] extends RichFunction {
+
+  /** Called for a part of the elements of a micro-batch; how many at a time is not defined. The
+    * elements of a key come in the same order as to [[KeyedProcessFunction.processElement]].
+    *
+    * @param ctx
+    *   emits to side outputs
+    */
+  def processBatch(batch: KeyedBatch[K, IN], ctx: SideOutputContext, out: Collector[OUT]): Unit
+}
+
+/** Elements, and the states of their keys. To be used within the call that got it. */
+trait KeyedBatch[K, IN] {
+
+  /** The elements. */
+  def elements: IndexedSeq[IN]
+
+  /** The keys of the elements, each once. */
+  def keys: IndexedSeq[K]
+
+  /** For each element the index of its key in `keys`. */
+  def keyOfElement: IndexedSeq[Int]
+
+  /** The value of a state for each of `keys`; where a key has none, the default or null. */
+  def values[T](state: ValueState[T]): IndexedSeq[T]
+
+  /** Sets the value of a state for each of `keys`. Null clears it. Another number of values than of
+    * keys is `KEYSTATE_DECLARATION`.
+    */
+  def update[T](state: ValueState[T], values: IterableOnce[T]): Unit
+}

@@ -1,18 +1,22 @@
 package keystate;
 
 import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
 
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
 
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.DataStreamWriter;
 
+import keystate.stream.AsyncDataStream;
 import keystate.stream.KeyedOps;
 import keystate.stream.SourceOps;
 import scala.Function1;
@@ -170,5 +174,45 @@ public final class JavaPrograms {
             scala.Option.empty(),
             TypeInformation.of(Encoders.LONG()));
     return new KeyedOps<>(numbers).stream().addSink(new BufferingSink(threshold));
+  }
+
+  /** Asks something for each element, with state; Flink's sample of an async request. */
+  public static final class AsyncRequest
+      extends RichAsyncFunction<Tuple2<Long, Long>, Tuple2<Long, Long>> {
+    private transient ValueState<Long> asked;
+
+    @Override
+    public void open(Configuration config) {
+      asked =
+          getRuntimeContext()
+              .getState(
+                  new ValueStateDescriptor<>("asked", TypeInformation.of(Encoders.LONG()), 0L));
+    }
+
+    @Override
+    public void asyncInvoke(
+        Tuple2<Long, Long> input, ResultFuture<Tuple2<Long, Long>> resultFuture) {
+      CompletableFuture.supplyAsync(() -> 2 * input._2())
+          .thenAccept(
+              answer ->
+                  resultFuture.complete(
+                      () -> {
+                        asked.update(asked.value() + 1);
+                        return asScala(List.of(new Tuple2<>(answer, asked.value())));
+                      }));
+    }
+  }
+
+  public static Dataset<Tuple2<Long, Long>> asked(Dataset<Tuple2<Long, Long>> data) {
+    return AsyncDataStream.orderedWait(
+        new KeyedOps<>(data)
+            .keyBy(
+                (Function1<Tuple2<Long, Long>, Long> & Serializable) pair -> pair._1(),
+                TypeInformation.of(Encoders.LONG())),
+        new AsyncRequest(),
+        5,
+        TimeUnit.SECONDS,
+        100,
+        pairs());
   }
 }

@@ -11,11 +11,19 @@ import org.apache.spark.sql.streaming.Trigger
 
 /** Programs written in Java. */
 class JavaProgramsSuite extends AnyFunSuite with SessionFixture {
-  test("CountWindowAverage") {
+  private def data = {
     val pairs = Seq(1L -> 3L, 1L -> 5L, 1L -> 7L, 1L -> 4L, 1L -> 2L).map { case (key, n) =>
       (JLong.valueOf(key), JLong.valueOf(n))
     }
-    val data = spark.createDataset(pairs)(Encoders.tuple(Encoders.LONG, Encoders.LONG)).coalesce(1)
+    spark.createDataset(pairs)(Encoders.tuple(Encoders.LONG, Encoders.LONG)).coalesce(1)
+  }
+
+  test("an AsyncFunction with state") {
+    val expected = Seq("(6,1)", "(10,2)", "(14,3)", "(8,4)", "(4,5)")
+    assert(JavaPrograms.asked(data).collect().toSeq.map(_.toString) == expected)
+  }
+
+  test("CountWindowAverage") {
     assert(JavaPrograms.averages(data).collect().toSeq.map(_.toString) == Seq("(1,4)", "(1,5)"))
   }
 

@@ -63,8 +63,9 @@ class PackagesSuite extends AnyFunSuite {
   test("what is below keystate uses of Spark's namespace only what API functions are made by") {
     val allowed = Map(
       "keystate" -> Set(s"$root.encoding"),
-      "keystate.stream" -> Set(s"$root.jvm", s"$root.jvm.async", s"$root.jvm.sources"),
+      "keystate.stream" -> Set(s"$root.jvm", s"$root.jvm.calls", s"$root.jvm.sources"),
       "keystate.windows" -> Set(s"$root.encoding", s"$root.jvm"),
+      "keystate.testing" -> Set(s"$root.jvm.testing"),
       "import keystate._" -> Set.empty[String]
     ).withDefaultValue(Set.empty[String])
     val found = uses.collect {

@@ -18,7 +18,7 @@ import keystate.{
   TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, FunctionAdapter}
-import org.apache.spark.sql.keystate.jvm.async.AsyncSettings
+import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 
 /** Flink's way to apply an [[keystate.AsyncFunction]]: to a keyed stream, where it may have state
   * and elements of a key come one after the other, or to one without keys, where all overlap.
@@ -65,7 +65,7 @@ object AsyncDataStream {
   )(function: (IN, ResultFuture[OUT]) => Unit): Dataset[OUT] =
     orderedWait(input, plain(function), timeout, timeUnit, capacity)
 
-  /** As `unorderedWait`; elements whose calls fail are tried again. */
+  /** Results come as calls end; elements whose calls fail are tried again. */
   def unorderedWaitWithRetry[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],
@@ -76,7 +76,7 @@ object AsyncDataStream {
   ): Dataset[OUT] =
     applied(input, function, timeout, timeUnit, capacity, Some(asyncRetryStrategy), ordered = false)
 
-  /** As `orderedWait`; elements whose calls fail are tried again. */
+  /** Results come in the order of a subtask's elements; those whose calls fail are tried again. */
   def orderedWaitWithRetry[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],

@@ -9,6 +9,7 @@ import keystate.{
   AsyncKeyedProcessFunction,
   AsyncRetryStrategy,
   InitialStateFunction,
+  KeyedBatchFunction,
   KeyedProcessFunction,
   MapStateDescriptor,
   OutputTag,
@@ -204,6 +205,11 @@ final class KeyedStream[T, K] private[keystate] (
       Some(keyType),
       out
     )
+
+  /** The results of a function of many elements at once. */
+  def processBatches[OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, Some(keyType), out)
 }
 
 /** A Dataset keyed by columns; made by `data.keyed(columns)`. */
@@ -287,6 +293,12 @@ final class KeyedDataset[T] private[keystate] (
       Some(keyType),
       out
     )
+
+  /** The results of a function of many elements at once. */
+  def processBatches[K, OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
+      keyType: TypeInformation[K],
+      out: TypeInformation[OUT]
+  ): Dataset[OUT] = run(function, Some(keyType), out)
 }
 
 /** What `import keystate._` adds to a Dataset. Java makes one with `new`. */

@@ -7,11 +7,11 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.sql.{Dataset, Row}
+import org.apache.spark.sql.{Dataset, Encoder}
 
-import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture}
+import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
 import keystate.stream.WindowedDataset
-import org.apache.spark.sql.keystate.jvm.Subtask
+import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedOperator}
 
 final case class WindowTotal(
     key: String,
@@ -68,9 +68,9 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     "aggregate" -> (_.aggregate(new Sum, new Totals[Long, Window]))
   )
 
-  private def windows(json: JValue): WindowedDataset[Purchase, Window] = {
-    val plain = spark
-      .createDataset(Seq.empty[Purchase])
+  private def windows(in: Dataset[Purchase], json: JValue): WindowedDataset[Purchase, Window] = {
+    val plain = in
+      .withWatermark("time", "0 seconds")
       .keyed("key")
       .window(assigner(json \ "assigner"), "time")
       .sideOutputLateData(late)
@@ -95,9 +95,16 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
 
   /** Runs a case; returns how many entries are left when all time has passed, if that ends. */
   private def check(json: JValue, build: Build, backend: String): Option[Long] = {
-    def result(rules: JValue) = build(windows(rules)).withSideOutputs(late)
-    val subtask = new Subtask[Purchase](result(json), backend)
-    val lateRows = Seq.newBuilder[Row]
+    def result(rules: JValue)(in: Dataset[Purchase]) = build(windows(in, rules))
+    val subtask = new TestedOperator[Purchase, WindowTotal](
+      new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]])),
+      result(json),
+      parallelism = 1,
+      maxParallelism = 4,
+      Seq(late),
+      backend
+    )
+    val lateRows = Seq.newBuilder[Any]
     try {
       (json \ "steps").children.foreach { step =>
         val (kind, arguments) = split(step)
@@ -118,19 +125,15 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
           case emitted: JArray => emitted.children.map(_.children.map(_.values))
           case _ => Nil
         }
-        val found = rows.filter(!_.isNullAt(0)).map(_.getStruct(0).toSeq)
+        val found = rows.collect { case (0, total: WindowTotal) => total.productIterator.toSeq }
         assert(
-          found.map(_.toString).sorted == expected.map(each => Row(each: _*).toSeq.toString).sorted,
+          found.map(_.toString).sorted == expected.map(_.toString).sorted,
           JsonMethods.compact(step)
         )
-        lateRows ++= rows.filter(_.isNullAt(0)).map(_.getStruct(1))
+        lateRows ++= rows.collect { case (1, row) => row }
       }
       val tooLate = (json \ "late").children.map(row => bought(row.children))
-      assert(
-        lateRows
-          .result()
-          .map(row => Purchase(row.getString(0), row.getLong(1), row.getTimestamp(2))) == tooLate
-      )
+      assert(lateRows.result() == tooLate)
       Option.unless(isEndless(json)) {
         subtask.run(Nil, watermark = 1000000000L, clock = 1000000000L)
         subtask.numEntries

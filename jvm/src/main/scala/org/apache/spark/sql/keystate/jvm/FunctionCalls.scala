@@ -8,6 +8,7 @@ import keystate.{
   BroadcastProcessFunction,
   Collector,
   InitialStateFunction,
+  KeyedBatchFunction,
   KeyedBroadcastContext,
   KeyedBroadcastProcessFunction,
   KeyedCoProcessFunction,
@@ -16,7 +17,7 @@ import keystate.{
   RichFunction,
   RuntimeContext
 }
-import org.apache.spark.sql.keystate.jvm.async.AsyncSettings
+import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 
 /** How a subtask calls a function, whatever kind of function it is. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
@@ -59,6 +60,8 @@ private[keystate] object FunctionCalls {
     case own: BroadcastProcessFunction[_, _, _] =>
       new PlainBroadcast(own.asInstanceOf[BroadcastProcessFunction[Any, Any, Any]])
     case own: AsyncAdapter => new Overlapping(own)
+    case own: KeyedBatchFunction[_, _, _] =>
+      new Batches(own.asInstanceOf[KeyedBatchFunction[Any, Any, Any]])
     case other => throw new IllegalArgumentException(s"unexpected function $other")
   }
 
@@ -111,7 +114,12 @@ private[keystate] object FunctionCalls {
     ): Unit = own.processBroadcastElement(value, ctx, out)
   }
 
-  /** Its calls are made by [[org.apache.spark.sql.keystate.jvm.async.OverlappingCalls]]. */
+  final class Batches(val own: KeyedBatchFunction[Any, Any, Any]) extends FunctionCalls(own) {
+    override def processElement(value: Any, ctx: Element, out: Out): Unit =
+      throw new IllegalStateException("a function of batches takes no single element")
+  }
+
+  /** Its calls are made by [[org.apache.spark.sql.keystate.jvm.calls.OverlappingCalls]]. */
   final class Overlapping(val own: AsyncAdapter) extends FunctionCalls(own) {
     override def hasTimers: Boolean =
       overrides("onTimer", classOf[AsyncKeyedProcessFunction[_, _, _]], own.function)

@@ -21,7 +21,12 @@ import keystate.{
 }
 import keystate.errors.{KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.encoding.PlainValues
-import org.apache.spark.sql.keystate.jvm.async.{AsyncCall, AsyncHost, OverlappingCalls}
+import org.apache.spark.sql.keystate.jvm.calls.{
+  CallHost,
+  ElementBatch,
+  ElementCall,
+  OverlappingCalls
+}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
@@ -117,6 +122,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       with FunctionRun {
     private val readers = context.inputs.toArray
     private val timerKey = new UnsafeRow(readers.head.keys.width)
+    private val isKeyed = readers.head.keys.width > 0
     private val updatedBefore = cursor.updated
     private val removedBefore = cursor.removed
     private val elements = broadcast.fold(Iterator.empty[InternalRow])(_.enter(context))
@@ -176,13 +182,24 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
         )
 
-    private def processNext(): Unit = overlapping match {
-      case None => process(source.next())
-      case Some(overlapping) =>
-        val calls = mutable.ArrayBuffer.empty[AsyncCall]
-        while (calls.size < OpenedFunction.MostTogether && source.hasNext)
-          calls += callOf(source.next())
-        overlapping.run(calls.toSeq, readers.head.keys.width > 0).foreach(results.addLast)
+    private def processNext(): Unit = (calls, overlapping) match {
+      case (_, Some(overlapping)) =>
+        overlapping.run(nextCalls(), isKeyed).foreach(results.addLast)
+      case (batches: FunctionCalls.Batches, _) =>
+        val batch = new ElementBatch(nextCalls(), () => key, Host)
+        try batches.own.processBatch(batch, element, collector)
+        catch failed(s"a batch of ${batch.elements.size} elements")
+      case _ => process(source.next())
+    }
+
+    private def nextCalls(): IndexedSeq[ElementCall] = {
+      val calls = IndexedSeq.newBuilder[ElementCall]
+      var count = 0
+      while (count < OpenedFunction.MostTogether && source.hasNext) {
+        calls += callOf(source.next())
+        count += 1
+      }
+      calls.result()
     }
 
     private def fireNext(): Unit = overlapping match {
@@ -190,17 +207,17 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       case Some(overlapping) =>
         val calls = due.dequeueAll(_ => true).map { timer =>
           timerKey.pointTo(timer.key, timer.key.length)
-          new AsyncCall(timerKey.copy(), timer.group, 0, null, null, timer)
+          new ElementCall(timerKey.copy(), timer.group, 0, null, null, timer)
         }
         overlapping.run(calls.toSeq, keyed = true).foreach(results.addLast)
     }
 
-    private def callOf(whole: InternalRow): AsyncCall = {
+    private def callOf(whole: InternalRow): ElementCall = {
       val input = rows.input
       val keys = readers(input).keys
       val row = readers(input).toColumns(whole).copy()
       val (key, group) = (keys.key(whole).copy(), keys.group(whole))
-      new AsyncCall(key, group, input, row, toInput(input)(row), null)
+      new ElementCall(key, group, input, row, toInput(input)(row), null)
     }
 
     private def process(whole: InternalRow): Unit = {
@@ -227,9 +244,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     }
   }
 
-  /** What overlapping calls need of this function. */
-  private object Host extends AsyncHost {
-    override def enter(call: AsyncCall, taking: JCollection[InternalRow]): Unit = {
+  /** What functions need that have several elements at hand. */
+  private object Host extends CallHost {
+    override def enter(call: ElementCall, taking: JCollection[InternalRow]): Unit = {
       cursor.moveTo(call.key, call.group)
       input = call.input
       OpenedFunction.this.row = call.row
@@ -246,9 +263,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
     override def row(result: Any): InternalRow = writer.main(result)
 
-    override def take(call: AsyncCall): Boolean = context.timers.get.take(call.timer)
+    override def take(call: ElementCall): Boolean = context.timers.get.take(call.timer)
 
-    override def failed(call: AsyncCall, error: Throwable): Nothing = {
+    override def failed(call: ElementCall, error: Throwable): Nothing = {
       enter(call, results)
       val what =
         if (call.timer == null) s"row ${shorten(call.value)}" else s"timer ${call.timer.time}"
@@ -370,6 +387,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
 private object OpenedFunction {
 
-  /** How many elements of an async function are processed to their end before the next ones. */
+  /** How many elements an async function has at hand before the next ones, and one of batches. */
   final val MostTogether = 4096
 }

@@ -70,19 +70,13 @@ private[keystate] final class OperatorTasks(
     val started = System.nanoTime
     val task = open(own)
     val sweeps = new StateSweeps(task.spec.states, task.entries, own.groups, own.sweeps)
-    val due =
-      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
-    val lateRows = inputs.indices.map { i =>
-      spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
-    }
     val counter = metrics.keys.map(keys => new KeyCounter(keys.every, columns.grouping))
-    val rows = inputs.indices.map { i =>
-      val counted = sweeps.counting(onTime(inputs(i), i, lateRows(i)))
+    val (run, output) = begin(task, inputs) { (rows, i) =>
+      val counted = sweeps.counting(rows)
       counter.fold(counted)(_.counting(counted, columns.inputs(i).all, columns.inputs(i).keys))
     }
-    val run = runner.run(inputOrder.rows(rows), due, task)
     CompletionIterator[InternalRow, Iterator[InternalRow]](
-      metrics.counting(run.output ++ lateRows.iterator.flatten.flatMap(_.rows)), {
+      metrics.counting(output), {
         own.lease.use {
           metrics.add("numUpdatedStateRows", run.updated)
           metrics.add("numRemovedStateRows", run.removed)
@@ -97,6 +91,26 @@ private[keystate] final class OperatorTasks(
         metrics.addStore(store)
       }
     )
+  }
+
+  /** Begins to apply the function to the rows of a stream's task, and to the timers that are due.
+    *
+    * @param counted
+    *   sees the rows of an input that are not late
+    * @return
+    *   the pass, and what is emitted: what the function emits, and late rows if somebody reads them
+    */
+  def begin(task: OperatorTaskContext, inputs: Seq[Iterator[InternalRow]])(
+      counted: (Iterator[InternalRow], Int) => Iterator[InternalRow]
+  ): (FunctionRun, Iterator[InternalRow]) = {
+    val due =
+      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
+    val lateRows = inputs.indices.map { i =>
+      spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
+    }
+    val rows = inputs.indices.map(i => counted(onTime(inputs(i), i, lateRows(i)), i))
+    val run = runner.run(inputOrder.rows(rows), due, task)
+    (run, run.output ++ lateRows.iterator.flatten.flatMap(_.rows))
   }
 
   /** Opens the operator's states in a store. */
@@ -176,7 +190,8 @@ private[keystate] final class OperatorTasks(
     state.info.storeVersion
   )
 
-  private def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
+  /** What all tasks have in common. */
+  def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
     streaming,
     realTime,
     state.info.storeVersion,
@@ -251,7 +266,7 @@ private[keystate] object OperatorTasks {
     * @param live
     *   whether processing time goes on in the task
     */
-  private def expiries(
+  def expiries(
       spec: OperatorSpec,
       times: Times,
       recorded: String => Option[StateFamily],

@@ -21,7 +21,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   private def exec(process: KeyedProcess): KeyedProcessExec = {
     import process.{function, left, other, output, right, rows, spec}
     val streaming = left.isStreaming
-    val mode = timeMode(spec, streaming, hasWatermark(process))
+    val mode = timeMode(process)
     if (streaming && mode != SparkTimeMode.EventTime())
       spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
         throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
@@ -58,6 +58,10 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
+
+  /** What an operator goes by. */
+  def timeMode(process: KeyedProcess): SparkTimeMode =
+    timeMode(process.spec, process.left.isStreaming, hasWatermark(process))
 
   private def timeMode(spec: OperatorSpec, streaming: Boolean, watermark: Boolean): SparkTimeMode =
     spec.timeMode match {

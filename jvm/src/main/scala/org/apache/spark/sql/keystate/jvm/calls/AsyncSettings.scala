@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.jvm.async
+package org.apache.spark.sql.keystate.jvm.calls
 
 import java.time.Duration
 

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.jvm.async
+package org.apache.spark.sql.keystate.jvm.calls
 
 import java.util.ArrayList
 import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
@@ -25,7 +25,7 @@ private[jvm] final class OverlappingCalls(
     function: AsyncKeyedProcessFunction[Any, Any, Any],
     settings: AsyncSettings,
     element: OnTimerContext[Any],
-    host: AsyncHost
+    host: CallHost
 ) {
   private val mailbox = new LinkedBlockingQueue[() => Unit]
   private var current: Attempt = _ // the one at hand; null between callbacks
@@ -36,11 +36,11 @@ private[jvm] final class OverlappingCalls(
     * @param keyed
     *   whether calls have keys; if not, none waits for another one
     */
-  def run(calls: Seq[AsyncCall], keyed: Boolean): Iterator[InternalRow] = {
+  def run(calls: Seq[ElementCall], keyed: Boolean): Iterator[InternalRow] = {
     val ofKeys =
       if (!keyed) calls.iterator.map(Seq(_))
       else {
-        val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.ArrayBuffer[AsyncCall]]
+        val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.ArrayBuffer[ElementCall]]
         calls.foreach(call => found.getOrElseUpdate(call.key, mutable.ArrayBuffer.empty) += call)
         // First the keys with the most calls, so that nobody waits for one of them in the end.
         found.values.toSeq.sortBy(-_.size).iterator
@@ -52,8 +52,8 @@ private[jvm] final class OverlappingCalls(
   }
 
   /** The calls of one key. */
-  private final class Lane(calls: Iterator[AsyncCall]) {
-    private var call: AsyncCall = _ // the one in flight; null if none is
+  private final class Lane(calls: Iterator[ElementCall]) {
+    private var call: ElementCall = _ // the one in flight; null if none is
     private var attempt: Attempt = _ // its last one
 
     def hasNext: Boolean = calls.hasNext
@@ -153,7 +153,7 @@ private[jvm] final class OverlappingCalls(
   }
 
   /** One try to process an element, or to fire a timer. Its callbacks are put into the mailbox. */
-  private final class Attempt(call: AsyncCall) extends ExecutionContext {
+  private final class Attempt(call: ElementCall) extends ExecutionContext {
     val emitted = new ArrayList[InternalRow]
     var onError: Throwable => Unit = _
 

@@ -1,19 +1,19 @@
-package org.apache.spark.sql.keystate.jvm.async
+package org.apache.spark.sql.keystate.jvm.calls
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import org.apache.spark.sql.keystate.state.Timer
 
-/** A call of a function for one element or timer. It has copies of its rows, since others are read
-  * while it waits.
+/** An element, or a timer, that a function has at hand beside others. It has copies of its rows, since
+  * others are read meanwhile.
   *
   * @param row
   *   the element's; null for a timer
   * @param timer
   *   null for an element
   */
-private[jvm] final class AsyncCall(
+private[jvm] final class ElementCall(
     val key: UnsafeRow,
     val group: Int,
     val input: Int,
@@ -26,15 +26,15 @@ private[jvm] final class AsyncCall(
   var results: Seq[InternalRow] = Nil
 }
 
-/** What overlapping calls need of the subtask that makes them. */
-private[jvm] trait AsyncHost {
+/** What such functions need of the subtask that calls them. */
+private[jvm] trait CallHost {
 
-  /** Makes a call the one at hand, for states, timers and the context.
+  /** Makes an element's call the one at hand, for states, timers and the context.
     *
     * @param emitted
     *   takes what it emits meanwhile
     */
-  def enter(call: AsyncCall, emitted: java.util.Collection[InternalRow]): Unit
+  def enter(call: ElementCall, emitted: java.util.Collection[InternalRow]): Unit
 
   /** From now on no call is at hand. */
   def leave(): Unit
@@ -43,10 +43,10 @@ private[jvm] trait AsyncHost {
   def row(result: Any): InternalRow
 
   /** Takes out the timer of a call, to fire it. False if it was deleted since. */
-  def take(call: AsyncCall): Boolean
+  def take(call: ElementCall): Boolean
 
   /** Throws what a call failed with. */
-  def failed(call: AsyncCall, error: Throwable): Nothing
+  def failed(call: ElementCall, error: Throwable): Nothing
 
   /** Throws if the task was killed. */
   def checkAlive(): Unit

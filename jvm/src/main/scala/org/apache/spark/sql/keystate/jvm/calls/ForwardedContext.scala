@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.jvm.async
+package org.apache.spark.sql.keystate.jvm.calls
 
 import keystate.{AsyncOnTimerContext, OnTimerContext, OutputTag, TimeDomain, TimerService}
 import keystate.errors.KeystateErrors
@@ -8,7 +8,7 @@ import keystate.errors.KeystateErrors
   * @param all
   *   tells of whichever call that is
   */
-private[async] abstract class ForwardedContext(all: OnTimerContext[Any], isAtHand: () => Boolean)
+private[calls] abstract class ForwardedContext(all: OnTimerContext[Any], isAtHand: () => Boolean)
     extends AsyncOnTimerContext[Any]
     with TimerService {
   private def checked: OnTimerContext[Any] = {

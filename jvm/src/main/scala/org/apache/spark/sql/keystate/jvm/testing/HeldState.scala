@@ -1,0 +1,27 @@
+package org.apache.spark.sql.keystate.jvm.testing
+
+/** What an operator in a test has when a micro-batch has ended. Can be serialised.
+  *
+  * @param batch
+  *   the number of that micro-batch
+  * @param watermark
+  *   in ms, as is `clock`
+  */
+final case class HeldState(
+    maxParallelism: Int,
+    batch: Long,
+    watermark: Long,
+    clock: Long,
+    subtasks: Seq[Seq[HeldFamily]]
+)
+
+/** The entries of one state of a subtask. */
+final case class HeldFamily(
+    name: String,
+    layout: String,
+    properties: Map[String, String],
+    entries: Seq[HeldEntry]
+)
+
+/** An entry, as it is stored. */
+final case class HeldEntry(group: Int, key: Array[Byte], value: Array[Byte])

@@ -62,6 +62,15 @@ GROUPS = {
 }
 
 
+def store_settings(folder: Path) -> dict[str, str]:
+    """The settings of a session that has the store, by a jar that is put into a folder."""
+    return {
+        "spark.driver.extraClassPath": str(classes_jar(folder)),
+        "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
+        "spark.hadoop.fs.objects.impl.disable.cache": "true",
+    }
+
+
 class Query:
     """A query over files, whose checkpoint is in the store."""
 
@@ -168,19 +177,15 @@ def main() -> None:
     args = parser.parse_args()
 
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {
-            "spark.driver.extraClassPath": str(classes_jar(Path(folder))),
-            "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
-            "spark.hadoop.fs.objects.impl.disable.cache": "true",
-            **QUIET,
-        }
-        with bench_session(settings) as (spark, work):
-            for name in args.only:
-                results[name] = measure(spark, work, name, args)
-                print(f"\n{name}, {args.partitions} partitions, {args.delay} ms a request")
-                for figure, values in results[name].items():
-                    print(f"  {figure}: {values}", flush=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        bench_session({**store_settings(Path(folder)), **QUIET}) as (spark, work),
+    ):
+        for name in args.only:
+            results[name] = measure(spark, work, name, args)
+            print(f"\n{name}, {args.partitions} partitions, {args.delay} ms a request")
+            for figure, values in results[name].items():
+                print(f"  {figure}: {values}", flush=True)
     if args.out:
         args.out.write_text(json.dumps(results, indent=2))
 

@@ -1,18 +1,25 @@
 """How long it takes to see what happened to one key, in a checkpoint with much state.
 
-python -m bench.why [--keys 1000000] [--batches 100] [--times 20] [--replays 5]
+python -m bench.why [--keys 1000000] [--batches 100] [--times 20] [--replays 5] [--delay 30]
 
 A query over files takes a row for each key, and then so many batches of ten rows, each of which
 changes one key that is looked for. `admin.history` reads what that key had in all versions, and
 `keystate.replay` runs batches of its again; what one ends with is compared with the checkpoint.
-The first call is given beside the median of the others: it loads classes.
+The first call is given beside the median of the others: it loads classes. Last, a program of its
+own makes a session and runs a batch again, as often as `--replays`: the time until its first row is
+shown is from the start of that program. All of it on a local disk, and where each request of the
+checkpoint's store takes a while (bench/object_store.py); the query itself runs there without delay.
+Compile the Scala tests first: ./sbt Test/compile.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,14 +30,13 @@ import keystate
 from keystate import admin
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.object_store import DELAY, store_settings
+from bench.replayed import KEY, SCHEMA
 from bench.rescale import BACKEND, OURS, keyed
 from bench.session import PROVIDER, bench_session, configured
 
-KEY = 7
-SCHEMA = "key long, value long"
 
-
-def built(spark: SparkSession, folder: Path, keys: int, batches: int) -> DataFrame:
+def built(spark: SparkSession, folder: Path, checkpoint: str, keys: int, batches: int) -> DataFrame:
     """Runs the query; returns its operator."""
     files = folder / "input"
     files.mkdir(parents=True)
@@ -50,7 +56,7 @@ def built(spark: SparkSession, folder: Path, keys: int, batches: int) -> DataFra
     made_of = keyed(source)
     query = (
         made_of.writeStream.format("noop")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
     )
@@ -65,30 +71,71 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, found
 
 
-def measure(spark: SparkSession, work: Path, backend: str, args: argparse.Namespace) -> str:
-    """A row of the table for one backend."""
+def first_shown(folder: Path, checkpoint: str, batch: int, settings: dict[str, str]) -> float:
+    """Seconds from the start of a program until it shows the first row of a replay."""
+    command = [sys.executable, "-m", "bench.replayed", str(folder / "input"), checkpoint]
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [*command, str(batch), json.dumps(settings)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        shown = next((line for line in program.stdout if f"Row(key={KEY}" in line), None)
+        seconds = time.perf_counter() - start
+        program.stdout.read()
+    assert shown is not None and f"value={batch}" in shown, shown
+    assert program.returncode == 0
+    return seconds
+
+
+def measure(
+    spark: SparkSession,
+    work: Path,
+    backend: str,
+    delay: int,
+    store: dict[str, str],
+    args: argparse.Namespace,
+) -> str:
+    """A row of the table for one backend and store.
+
+    Args:
+        spark: the session.
+        work: where folders are made.
+        backend: Keystate's.
+        delay: of a request, in ms; 0 for the local disk.
+        store: the settings of the store with delays.
+        args: of the command.
+    """
     folder = Path(tempfile.mkdtemp(dir=work))
+    checkpoint = f"{'objects://' if delay else ''}{folder}/checkpoint"
+    waiting = {DELAY: str(delay)}
     try:
-        with configured(spark, {PROVIDER: OURS, BACKEND: backend}):
-            query = built(spark, folder, args.keys, args.batches)
-            checkpoint = str(folder / "checkpoint")
-            taken = []
-            for _ in range(args.times):
-                seconds, found = timed(lambda: admin.history(checkpoint, key=KEY))
-                assert len(found) == found[-1].version - found[0].version + 1
-                assert all(one.changes for one in found), found
-                taken.append(seconds)
-            replays = []
-            for batch in range(args.batches - args.replays, args.batches):
-                seconds, made = timed(
-                    lambda: keystate.replay(query, checkpoint, batch=batch, key=KEY)  # noqa: B023
-                )
-                assert made.same and len(made) == 1, made
-                replays.append(seconds)
+        with configured(spark, {PROVIDER: OURS, BACKEND: backend, DELAY: "0"}):
+            query = built(spark, folder, checkpoint, args.keys, args.batches)
+            taken, replays = [], []
+            with configured(spark, waiting):
+                for _ in range(args.times):
+                    seconds, found = timed(lambda: admin.history(checkpoint, key=KEY))
+                    assert len(found) == found[-1].version - found[0].version + 1
+                    assert all(one.changes for one in found), found
+                    taken.append(seconds)
+                batches = range(args.batches - args.replays, args.batches)
+                for batch in batches:
+                    seconds, made = timed(
+                        lambda: keystate.replay(query, checkpoint, batch=batch, key=KEY)  # noqa: B023
+                    )
+                    assert made.same and len(made) == 1, made
+                    replays.append(seconds)
+        settings = {**store, **{f"spark.hadoop.{key}": value for key, value in waiting.items()}}
+        programs = [first_shown(folder, checkpoint, batch, settings) for batch in batches]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     cells = [f"{each[0]:.2f} | {statistics.median(each[1:]):.2f}" for each in (taken, replays)]
-    return f"| {backend} | {len(found)} | {' | '.join(cells)} |"
+    where = f"{delay} ms a request" if delay else "local"
+    last = f"{statistics.median(programs):.1f}, at most {max(programs):.1f}"
+    return f"| {backend}, {where} | {len(found)} | {' | '.join(cells)} | {last} |"
 
 
 def main() -> None:
@@ -99,12 +146,22 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--times", type=int, default=20, help="how many histories")
     parser.add_argument("--replays", type=int, default=5, help="how many replays, at least 2")
+    parser.add_argument("--delay", type=int, default=30, help="of each request, in ms")
     args = parser.parse_args()
-    with bench_session() as (spark, work):
-        rows = [measure(spark, work, backend, args) for backend in ("hashmap", "rocksdb")]
+    with tempfile.TemporaryDirectory() as classes:
+        store = store_settings(Path(classes))
+        with bench_session(store) as (spark, work):
+            rows = [
+                measure(spark, work, backend, delay, store, args)
+                for delay in (0, args.delay)
+                for backend in ("hashmap", "rocksdb")
+            ]
     print(f"\n{args.keys:,} keys, in s\n")
-    print("| | versions | first `history` | median of the others | first `replay` | median |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| | versions | first `history` | median of the others | first `replay` | median "
+        "| from the command to the first row |"
+    )
+    print("|---|---|---|---|---|---|---|")
     print("\n".join(rows))
 
 

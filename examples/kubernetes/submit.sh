@@ -26,5 +26,6 @@ exec spark-submit \
   --conf "spark.sql.streaming.stateStore.providerClass=$state.KeyGroupStateStoreProvider" \
   --conf "spark.sql.streaming.streamingQueryListeners=$state.RescaleOnRestart" \
   --conf "spark.sql.streaming.checkpointFileManagerClass=$state.KeystateCheckpointFileManager" \
+  --conf "spark.sql.catalog.keystate=$state.KeystateCatalog" \
   --conf spark.keystate.backend=rocksdb \
   local:///opt/app/main.py kafka:9092 clicks counts s3a://BUCKET/checkpoints/clicks --partitions 8

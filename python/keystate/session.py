@@ -14,7 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
-from keystate._jvm.class_cache import session_options
+from keystate._java.class_cache import session_options
 from keystate.backends import StateBackend
 from keystate.errors import ConfigurationError
 
@@ -27,6 +27,8 @@ KEPT_PROVIDER_KEY = "spark.sql.keystate.providerClass"
 FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
+CATALOG_KEY = "spark.sql.catalog.keystate"
+CATALOG = "org.apache.spark.sql.keystate.KeystateCatalog"
 JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 CONNECT_PLUGIN_KEY = "spark.connect.extensions.relation.classes"
 CONNECT_PLUGIN = "org.apache.spark.sql.keystate.KeystateConnectPlugin"
@@ -129,7 +131,7 @@ _LISTS = {
 
 def _single() -> dict[str, str]:
     """Settings that are left as they are if the user set them."""
-    chosen = {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER}
+    chosen = {PROVIDER_KEY: PROVIDER, FILE_MANAGER_KEY: FILE_MANAGER, CATALOG_KEY: CATALOG}
     return chosen if check_spark_version() in _WITHOUT_REAL_TIME else chosen | _REAL_TIME
 
 
@@ -142,8 +144,9 @@ def configure(
 ) -> SparkSession.Builder:
     """Adds Keystate to a session builder: jar, planner extension and state store provider.
 
-    Also a manager of checkpoint files that is quicker than Spark's where the folder is a local one,
-    and that renames nothing in object stores.
+    Also the catalog ``keystate``, which shows states as tables of SQL, and a manager of checkpoint
+    files that is quicker than Spark's where the folder is a local one, and that renames nothing in
+    object stores.
     Lists that the user set, on the builder, for spark-submit or in ``spark-defaults.conf``, are
     appended to, and another provider or manager is left as it is. Python workers use the running
     interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.

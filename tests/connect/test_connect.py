@@ -78,6 +78,8 @@ def test_a_stream_restarts_with_other_partitions(
     assert admin.inspect(checkpoint)["partitions"] == 5
     read = admin.read_state(spark, checkpoint, state="total").select("key.key", "value.value")
     assert tuples(read) == expected
+    table = spark.sql(f"SELECT key.key, value.value FROM keystate.`{checkpoint}`.total")
+    assert tuples(table) == expected and tuples(table.where("key = 5")) == [(5, 3)]
     assert admin.verify(checkpoint) == []
     copy = str(tmp_path / "savepoint")
     assert admin.savepoint(checkpoint, copy) == 2

@@ -10,6 +10,8 @@ import keystate
 import pytest
 from keystate import ConfigurationError
 from keystate.session import (
+    CATALOG,
+    CATALOG_KEY,
     CONNECT_PLUGIN,
     CONNECT_PLUGIN_KEY,
     EXTENSION,
@@ -49,6 +51,7 @@ def test_nothing_set() -> None:
     assert options["spark.sql.extensions"] == EXTENSION
     assert options[PROVIDER_KEY] == PROVIDER
     assert options[FILE_MANAGER_KEY] == FILE_MANAGER
+    assert options[CATALOG_KEY] == CATALOG
 
 
 def test_spark_defaults_are_appended_to(tmp_path: Path) -> None:

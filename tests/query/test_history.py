@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,11 @@ def test_history_of_a_key(
     assert shown.startswith("Key 'ann' in operator 0: versions 1 to 5\nbatch  time")
     assert "total: 3 → 11" in shown and "all: + 7" in shown and "by_value['7']: 7" in shown
     assert "timer set: processing time 2096-10-02T07:06:40.007Z" in shown
-    assert "total: 11 → nothing" in found._repr_html_()
+    page = found._repr_html_()
+    assert "total: 11 → nothing" in page
+    # A lane for each state and the timers, a mark for each change; hollow where nothing is left.
+    assert (page.count("<path"), page.count("<circle"), page.count('fill="none"')) == (4, 10, 3)
+    assert re.search(r"<title>batch 2, 20\S+Z\ntotal: 3 → 11</title>", page)
     for version, total in ((1, 3), (2, 3), (3, 11), (4, 11), (5, None)):
         assert admin.lookup(checkpoint, state="total", key="ann", version=version) == total
     with pytest.raises(CheckpointError, match="don't have batch 8"):

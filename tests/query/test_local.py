@@ -15,9 +15,9 @@ import keystate
 import pytest
 from keystate import CheckpointError, admin
 from keystate._checkpoint.lookup import Target
+from keystate._java.class_cache import class_cache
+from keystate._java.installed import identity
 from keystate._jvm import bridge, local
-from keystate._jvm.class_cache import class_cache
-from keystate._jvm.java import identity
 from keystate.session import FORMAT_KEY
 
 from tests.query.test_lookup import KINDS, Kinds, expected

@@ -192,6 +192,13 @@ def test_the_page_in_a_browser(fed: Any, served: Callable[..., Any], server: Sta
         answer, code = ask(f"/{script.decode()}", cookie)
         assert answer.status == 200 and code
         assert answer.headers["Content-Type"].startswith("text/javascript")
+    # The history of a key, with a picture.
+    assert b"<form action=/history>" in content
+    shown, history = ask(f"/history?key={urllib.parse.quote(ANN)}", cookie)
+    assert shown.status == 200 and history.count(b"<circle") == 2
+    assert b"<title>batch 0, " in history and b"<td>last: " in history
+    assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
+    assert ask("/history", cookie)[0].status == ask("/history?key=ann", cookie)[0].status == 400
     # A later batch makes a new page.
     fed.feed([("zoe", datetime.date(2024, 1, 1), 9)])
     fed.run(lambda df: keystate.keyed(df, "user", "day").process(Kept(), "x int"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from keystate.__main__ import main
-from keystate._jvm.class_cache import session_archive
+from keystate._java.class_cache import session_archive
 
 from tests import jvm_archive
 

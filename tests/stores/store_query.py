@@ -57,6 +57,10 @@ def finish(spark: SparkSession, folder: Path, store: str) -> dict[str, Any]:
     found["partitions"] = admin.inspect(checkpoint)["partitions"]
     state = spark.read.format("statestore").option("stateVarName", "count").load(checkpoint)
     found["state"] = sorted(state.selectExpr("key.key", "value.value").collect())
+    table = spark.table(f"keystate.`{checkpoint}`.count").selectExpr("key.key", "value.value")
+    found["table"] = sorted(table.collect())
+    key = found["state"][0][0]
+    found["one key"] = table.where(f"key = {key}").collect()
 
     # Micro-batches of a query that runs; the server's log is cut where the files appear.
     query = start(spark, folder, "last", checkpoint, processingTime="0 seconds")

@@ -76,6 +76,7 @@ def check(found: dict[str, Any]) -> None:
     """What the last driver found in the store."""
     assert found["problems"] == found["savepoint"] == []
     assert found["state"] == [[key, 3 * EACH] for key in range(query.KEYS)]
+    assert found["table"] == found["state"] and found["one key"] == found["state"][:1]
     assert (found["partitions"], found["before"], found["after"]) == (5, 5, 2)
     verify, savepoint, start = found["cut off"]
     assert "KEYSTATE_UNFINISHED" in verify and "KEYSTATE_UNFINISHED" in start

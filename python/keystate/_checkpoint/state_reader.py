@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._jvm import bridge
-from keystate._kinds import COLLECTIONS, KEYED, StateKind
+from keystate._kinds import KEYED, StateKind
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -39,35 +39,34 @@ class StateReader:
     ) -> DataFrame:
         """A state, as :func:`keystate.admin.read_state` tells."""
         chosen, kind = self._choose(state, operator)
-        batch = self._batch(chosen, version)
-        if kind["kind"] == StateKind.TIMERS:
-            return self._timers(chosen, batch)
-        if kind["kind"] == StateKind.BROADCAST:
-            return bridge.broadcast_state(
-                self._session, self.checkpoint, chosen["id"], batch, kind["name"]
-            )
+        wanted = self._version(chosen, version)
         if kind["kind"] == StateKind.OPERATOR_LIST:
-            return self._lists(chosen, batch).read(self._session, kind["name"])
+            return self._lists(chosen, wanted).read(self._session, kind["name"])
         if kind["kind"] == StateKind.RAW_KEYED:
             raise CheckpointError(
                 f"the raw keyed state of operator {chosen['id']} can't be read: only the function "
                 "that wrote it knows what its bytes mean",
                 code="KEYSTATE_NO_SUCH_STATE",
             )
-        return self._keyed(chosen["id"], batch, kind)
+        if kind["kind"] == StateKind.TIMERS and self.key_type(chosen["id"]) is None:
+            raise CheckpointError(
+                f"the timers of operator {chosen['id']} can't be read: {NO_KEY_TYPE}",
+                code="KEYSTATE_NO_SUCH_STATE",
+            )
+        return self._table(chosen["id"], wanted, kind["name"])
 
     def lists(self, operator: int) -> OperatorLists:
         """An operator's operator state after the last batch."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
-        return self._lists(chosen, self._batch(chosen, None))
+        return self._lists(chosen, chosen["newest_version"])
 
     def key_type(self, operator: int) -> T.StructType | None:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         for state in chosen["states"]:
             if state["kind"] in KEYED:
-                newest = self._batch(chosen, None)
-                key = self._loaded(operator, newest, state).schema["key"].dataType
+                table = self._table(operator, chosen["newest_version"], state["name"])
+                key = table.schema["key"].dataType
             elif state["kind"] == StateKind.TIMERS and "keyType" in state["properties"]:
                 key = stored_type(state["properties"]["keyType"], state["name"])
             else:
@@ -76,15 +75,15 @@ class StateReader:
             return key
         return None
 
-    def _lists(self, operator: dict[str, Any], batch: int) -> OperatorLists:
+    def _lists(self, operator: dict[str, Any], version: int) -> OperatorLists:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
         return OperatorLists(
             json.loads(state["properties"].get("types", "{}")),
-            bridge.operator_state(self._session, self.checkpoint, operator["id"], batch),
+            bridge.operator_state(self._session, self.checkpoint, operator["id"], version - 1),
         )
 
-    def _batch(self, operator: dict[str, Any], version: int | None) -> int:
-        """The batch after which there is a version."""
+    def _version(self, operator: dict[str, Any], version: int | None) -> int:
+        """A version that is kept."""
         oldest, newest = operator["oldest_version"], operator["newest_version"]
         if version is not None and not oldest <= version <= newest:
             raise CheckpointError(
@@ -92,62 +91,20 @@ class StateReader:
                 f"there are versions {oldest} to {newest}",
                 code="KEYSTATE_MISSING_VERSION",
             )
-        number: int = (version or newest) - 1
-        return number
+        found: int = version or newest
+        return found
 
-    def _timers(self, operator: dict[str, Any], batch: int) -> DataFrame:
-        key = self.key_type(operator["id"])
-        if key is None:
-            raise CheckpointError(
-                f"the timers of operator {operator['id']} can't be read: {NO_KEY_TYPE}",
-                code="KEYSTATE_NO_SUCH_STATE",
-            )
-        return bridge.timers(self._session, self.checkpoint, operator["id"], batch, key)
-
-    def _keyed(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
-        """A state that Spark's own reader understands."""
-        unread = unread_type(state)
-        if unread is not None:
-            raise self._refused(operator, state, f"it has the type {unread}")
-        return self._loaded(operator, batch, state)
-
-    def _loaded(self, operator: int, batch: int, state: dict[str, Any]) -> DataFrame:
-        reader = (
-            self._session.read.format("statestore")
-            .option("operatorId", operator)
-            .option("batchId", batch)
-            .option("stateVarName", state["name"])
-        )
-        if state["kind"] in COLLECTIONS:
-            reader = reader.option("flattenCollectionTypes", True)
-        try:
-            df = reader.load(self.checkpoint)
-            foreign = foreign_types(bridge.schema(df))
-        except Exception as e:
-            if "IncompatibleSchemaException" not in str(e):
-                raise
-            # Of states the query writes such types as others, from its next batch on.
-            raise self._refused(
-                operator,
-                state,
-                "its key, or a state beside it that an earlier build wrote, has a time of day, an "
-                "interval or a map whose keys are no strings",
-            ) from None
+    def _table(self, operator: int, version: int, state: str) -> DataFrame:
+        df = bridge.state(self._session, self.checkpoint, operator, version, state)
+        foreign = foreign_types(bridge.schema(df))
         if foreign:
             raise CheckpointError(
-                f"state '{state['name']}' of operator {operator} of "
-                f"{self.checkpoint} has the type {foreign[0]}, which is not one of Spark's: "
-                "PySpark would run it to read the state",
+                f"state '{state}' of operator {operator} of {self.checkpoint} has the type "
+                f"{foreign[0]}, which is not one of Spark's: PySpark would run it to read the "
+                "state",
                 code="KEYSTATE_CORRUPT_FILE",
             )
         return df
-
-    def _refused(self, operator: int, state: dict[str, Any], why: str) -> CheckpointError:
-        return CheckpointError(
-            f"state '{state['name']}' of operator {operator} of {self.checkpoint} can't be read by "
-            f"Spark's statestore source: {why}. keystate.admin.lookup gives what a key has",
-            code="KEYSTATE_NO_SUCH_STATE",
-        )
 
     def _choose(
         self, state: str | None, operator: int | None
@@ -179,33 +136,6 @@ class StateReader:
                 code="KEYSTATE_NO_SUCH_STATE",
             )
         return fitting[0]
-
-
-def unread_type(state: dict[str, Any]) -> str | None:
-    """A type in a state that Spark's statestore source does not read; ``None`` if there is none."""
-    known = state["properties"]
-    for name in ("valueType", "keyType"):
-        if name in known and state["kind"] in KEYED:
-            found = _unread_part(stored_type(known[name], state["name"]))
-            if found is not None:
-                return found.simpleString()
-    return None
-
-
-def _unread_part(data_type: T.DataType) -> T.DataType | None:
-    """Such a type, or the part of one that is: Avro, by which Spark reads, does not have it."""
-    if isinstance(data_type, (T.TimeType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
-        return data_type
-    parts: list[T.DataType] = []
-    if isinstance(data_type, T.MapType):
-        if not isinstance(data_type.keyType, T.StringType):
-            return data_type
-        parts = [data_type.valueType]
-    elif isinstance(data_type, T.ArrayType):
-        parts = [data_type.elementType]
-    elif isinstance(data_type, T.StructType):
-        parts = [field.dataType for field in data_type.fields]
-    return next((found for found in map(_unread_part, parts) if found is not None), None)
 
 
 def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:

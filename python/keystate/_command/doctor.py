@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate import admin
 from keystate._compiled import NATIVE
-from keystate._jvm.class_cache import session_archive
-from keystate._jvm.java import found_java, told_version
+from keystate._java.class_cache import session_archive
+from keystate._java.installed import found_java, told_version
 from keystate.errors import ConfigurationError, KeystateError
 from keystate.functions import KeyedProcessFunction
 from keystate.session import (

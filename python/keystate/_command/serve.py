@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,9 +16,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from keystate import admin
+from keystate._checkpoint.history import KeyReader
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
 from keystate._jvm import bridge
-from keystate._page import CHARTS_JS, PAGE_JS, charts_js, document, page_js
+from keystate._page import CHARTS_JS, PAGE_JS, charts_js, document, page_js, simple_page
 from keystate._types.plain import to_json
 from keystate.errors import KeystateError, StateTypeError
 
@@ -25,7 +27,7 @@ _PARAMETERS = ("key", "map_key", "start", "end", "operator")
 
 # A page loads nothing from elsewhere, and runs no script but the two that come with it.
 _POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data: blob:; " + (
-    "style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 
 
@@ -102,6 +104,13 @@ class StateServer(ThreadingHTTPServer):
                 self._page = (found["batch"], document(found, told, None, live=True))
             return self._page[1]
 
+    def history(self, query: str) -> str:
+        """A page with what each batch changed of a key."""
+        given = _parameters(query, ("key", "operator"))
+        reader = KeyReader(self._session, self._checkpoint, _operator(given))
+        history = reader.history(key_from_text(reader.key_type, given["key"]))
+        return simple_page(self._checkpoint, f'<p><a href="/">back</a></p>{history._repr_html_()}')
+
     def answer(self, path: str, query: str) -> Any:
         """What a request gets, as JSON."""
         match [unquote(part) for part in path.split("/")]:
@@ -109,15 +118,12 @@ class StateServer(ThreadingHTTPServer):
                 return admin.inspect(self._checkpoint, spark=self._session)
             case ["", "state", name]:
                 return self._lookup(name, query)
-        raise _Refused(HTTPStatus.NOT_FOUND, "there are /, /inspect and /state/NAME?key=KEY")
+        there = "there are /, /inspect, /state/NAME?key=KEY and /history?key=KEY"
+        raise _Refused(HTTPStatus.NOT_FOUND, there)
 
     def _lookup(self, name: str, query: str) -> Any:
-        given = dict(parse_qsl(query, keep_blank_values=True))
-        unknown = sorted(given.keys() - set(_PARAMETERS))
-        if unknown or "key" not in given:
-            what = f"unknown parameter {unknown[0]!r}" if unknown else "key= is missing"
-            raise _Refused(HTTPStatus.BAD_REQUEST, f"{what}; there are {', '.join(_PARAMETERS)}")
-        operator = int(given["operator"]) if "operator" in given else None
+        given = _parameters(query, _PARAMETERS)
+        operator = _operator(given)
         place = (name, operator)
         target = self._targets.get(place)
         if target is None:
@@ -134,6 +140,20 @@ class StateServer(ThreadingHTTPServer):
             "found": value is not None,
             "value": to_json(value),
         }
+
+
+def _parameters(query: str, known: Sequence[str]) -> dict[str, str]:
+    """What a request tells. It needs a key."""
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(given.keys() - set(known))
+    if unknown or "key" not in given:
+        what = f"unknown parameter {unknown[0]!r}" if unknown else "key= is missing"
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"{what}; there are {', '.join(known)}")
+    return given
+
+
+def _operator(given: dict[str, str]) -> int | None:
+    return int(given["operator"]) if "operator" in given else None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -160,7 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             if script is not None:
                 self._send_script(script)
             elif parts.path == "/":
-                self._write(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page().encode())
+                self._send_page(self.server.page())
+            elif parts.path == "/history":
+                self._send_page(self.server.history(parts.query))
             else:
                 self._send(HTTPStatus.OK, self.server.answer(parts.path, parts.query))
         except _Refused as e:
@@ -180,6 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: HTTPStatus, content: Any) -> None:
         self._write(status, "application/json", json.dumps(content).encode())
+
+    def _send_page(self, page: str) -> None:
+        self._write(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
 
     def _send_script(self, path: Path) -> None:
         self._write(HTTPStatus.OK, "text/javascript; charset=utf-8", path.read_bytes(), 3600)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from keystate._jvm.class_cache import making, session_archive
+from keystate._java.class_cache import making, session_archive
 from keystate.errors import ConfigurationError
 from keystate.functions import Context, KeyedProcessFunction
 from keystate.runtime import RuntimeContext

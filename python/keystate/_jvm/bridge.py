@@ -192,15 +192,6 @@ def statistics(session: SparkSession, found: dict[str, Any]) -> dict[str, Any] |
     return told
 
 
-def timers(
-    session: SparkSession, checkpoint: str, operator: int, batch: int, key_type: T.StructType
-) -> DataFrame:
-    """The timers of an operator after a batch."""
-    jvm = _jvm(session)
-    with _keystate_errors(jvm, CheckpointError):
-        return jvm.frame(session, "timers", session, checkpoint, operator, batch, key_type.json())
-
-
 def describe_state(
     session: SparkSession,
     checkpoint: str,
@@ -299,13 +290,13 @@ def discard(session: SparkSession, imported: str) -> None:
     _of_checkpoint(session, "discardImported", imported)
 
 
-def broadcast_state(
-    session: SparkSession, checkpoint: str, operator: int, batch: int, state: str
+def state(
+    session: SparkSession, checkpoint: str, operator: int, version: int, state: str
 ) -> DataFrame:
-    """A broadcast state after a batch."""
+    """A state of an operator, or its timers, in a version."""
     jvm = _jvm(session)
     with _keystate_errors(jvm, CheckpointError):
-        return jvm.frame(session, "broadcastState", session, checkpoint, operator, batch, state)
+        return jvm.frame(session, "state", session, checkpoint, operator, version, state)
 
 
 def operator_state(

@@ -1,6 +1,13 @@
 """What ``keystate report`` and ``keystate serve`` show, and what notebooks show of checkpoints."""
 
-from keystate._page.document import CHARTS_JS, PAGE_JS, charts_js, document, page_js
+from keystate._page.document import (
+    CHARTS_JS,
+    PAGE_JS,
+    charts_js,
+    document,
+    page_js,
+    simple_page,
+)
 from keystate._page.notebook import Findings, Inspection
 from keystate._page.tables import tables, text
 
@@ -12,6 +19,7 @@ __all__ = [
     "charts_js",
     "document",
     "page_js",
+    "simple_page",
     "tables",
     "text",
 ]

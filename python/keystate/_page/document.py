@@ -67,6 +67,8 @@ def document(
         scripts = f'<script type="application/json" id="figures">{_json(drawn)}</script>' + (
             _LINKED if live else f"<script>{charts_code}</script><script>{_asset(PAGE_JS)}</script>"
         )
+    if live:
+        parts.insert(1, _ask(found["operators"]))
     return _PAGE.format(
         title=html.escape(found["checkpoint"]),
         css=_asset("page.css"),
@@ -74,6 +76,31 @@ def document(
         live="true" if live else "false",
         body="\n".join(parts),
         scripts=scripts,
+    )
+
+
+def simple_page(title: str, body: str) -> str:
+    """A page without charts, which does not change."""
+    return _PAGE.format(
+        title=html.escape(title),
+        css=_asset("page.css"),
+        batch="",
+        live="false",
+        body=body,
+        scripts="",
+    )
+
+
+def _ask(operators: Sequence[dict[str, Any]]) -> str:
+    """Asks for a key, to show its history."""
+    own = [one for one in operators if one["keystate"]]
+    options = "".join(
+        f"<option value={one['id']}>{one['id']}: {html.escape(one['name'])}</option>" for one in own
+    )
+    chosen = f"<select name=operator>{options}</select> " if len(own) > 1 else ""
+    return (
+        f"<form action=/history>{chosen}<input name=key placeholder=key required> "
+        "<button>History of a key</button></form>"
     )
 
 

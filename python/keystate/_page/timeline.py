@@ -1,13 +1,15 @@
-"""The history of a key as a table, for terminals and notebooks."""
+"""The history of a key as a table, for terminals, and with a picture for notebooks and pages."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from keystate._codec import shorten
 from keystate._kinds import TIMERS
+from keystate._page.lanes import picture
 from keystate._page.tables import as_html, text
 from keystate.functions import TimeDomain
 
@@ -20,8 +22,12 @@ def timeline_text(title: str, versions: Sequence[Any]) -> str:
 
 
 def timeline(title: str, versions: Sequence[Any]) -> str:
-    """The same for a notebook."""
-    return as_html((_title(title, versions), HEADS, lines(versions)))
+    """The same for a notebook or a page, below a picture of it."""
+    drawn = picture(versions, [moment(one.time) for one in versions], parts)
+    return (
+        f"<h3>{html.escape(_title(title, versions))}</h3>{drawn}"
+        f"{as_html(('', HEADS, lines(versions)))}"
+    )
 
 
 def lines(versions: Sequence[Any]) -> list[list[str]]:

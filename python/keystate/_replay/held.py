@@ -59,7 +59,7 @@ def broadcast_states(session: SparkSession, checkpoint: str, operator: int, vers
     names = [one["name"] for one in found["states"] if one["kind"] == StateKind.BROADCAST]
     copy: Copy = {}
     for name in names:
-        df = bridge.broadcast_state(session, checkpoint, operator, version - 1, name)
+        df = bridge.state(session, checkpoint, operator, version, name)
         entries = df.select("user_map_key", "user_map_value")
         key_type, value_type = (field.dataType for field in entries.schema.fields)
         rows = entries.toArrow()

@@ -60,13 +60,31 @@ final class StoreReader(
       family: StateFamily,
       groups: KeyGroupRange
   ): Iterator[Change] with AutoCloseable =
-    new RunMerge(
-      manifest.runs
-        .filter(_.groups.intersects(groups))
-        .map(runs.read(_, isWhole = false, Set(family.id), groups, manifest.version))
-        .toIndexedSeq,
-      keepRemovals = false
-    )
+    merged(manifest, manifest.runs, family, groups, keepRemovals = false)
+
+  /** What a version's own commit changed of a state in these key groups, likewise: entries as they
+    * are then, and removals, which have no value; close them.
+    */
+  def changes(
+      manifest: Manifest,
+      family: StateFamily,
+      groups: KeyGroupRange
+  ): Iterator[Change] with AutoCloseable =
+    merged(manifest, manifest.ownRun.toSeq, family, groups, keepRemovals = true)
+
+  private def merged(
+      manifest: Manifest,
+      all: Seq[Run],
+      family: StateFamily,
+      groups: KeyGroupRange,
+      keepRemovals: Boolean
+  ) = new RunMerge(
+    all
+      .filter(_.groups.intersects(groups))
+      .map(runs.read(_, isWhole = false, Set(family.id), groups, manifest.version))
+      .toIndexedSeq,
+    keepRemovals
+  )
 
   /** The entries of a state and group from this entry key on and before the other, in their order.
     *

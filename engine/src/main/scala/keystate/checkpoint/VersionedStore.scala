@@ -359,14 +359,12 @@ final class VersionedStore(
 
   /** What a version changed in one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
-    manifest.runs.lastOption
-      .filter(run => run.version == manifest.version && run.id == manifest.id)
-      .fold(Seq.empty[Change]) { run =>
-        val groups = manifest.readGroups
-        val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
-        try cursor.toVector
-        finally cursor.close()
-      }
+    manifest.ownRun.fold(Seq.empty[Change]) { run =>
+      val groups = manifest.readGroups
+      val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
+      try cursor.toVector
+      finally cursor.close()
+    }
 
   def exists(version: Long, id: Option[String]): Boolean =
     version == 0 || storage.exists(

@@ -84,6 +84,7 @@ object ErrorCode {
   val Protocol: ErrorCode = of("KEYSTATE_PROTOCOL")
   val ProviderMissing: ErrorCode = of("KEYSTATE_PROVIDER_MISSING")
   val QueryIsRunning: ErrorCode = of("KEYSTATE_QUERY_IS_RUNNING")
+  val ReadOnly: ErrorCode = of("KEYSTATE_READ_ONLY")
   val RawStream: ErrorCode = of("KEYSTATE_RAW_STREAM")
   val RescaleFailed: ErrorCode = of("KEYSTATE_RESCALE_FAILED")
   val ReservedName: ErrorCode = of("KEYSTATE_RESERVED_NAME")

@@ -439,6 +439,31 @@ object KeystateErrors {
     s"The logs of the checkpoint $location don't have batch $batch any more."
   )
 
+  /** @param kept
+    *   the versions that there are, ascending
+    */
+  def versionNotKept(location: String, wanted: String, kept: Seq[Long]): KeystateException = {
+    val there = if (kept.isEmpty) "none" else s"versions ${kept.head} to ${kept.last}"
+    new KeystateException(
+      ErrorCode.MissingVersion,
+      s"The checkpoint $location does not have the state $wanted. There are $there: version N + 1 " +
+        "is the state after batch N."
+    )
+  }
+
+  def tableWithoutCheckpoint(catalog: String, table: String): KeystateException =
+    new KeystateException(
+      ErrorCode.NoCheckpoint,
+      s"$catalog.$table names no checkpoint: a table of this catalog is " +
+        s"$catalog.`/path/of/checkpoint`.state, or $catalog.`/path/of/checkpoint`.operator.state."
+    )
+
+  def readOnly(what: String): KeystateException = new KeystateException(
+    ErrorCode.ReadOnly,
+    s"$what is not possible: the tables of a checkpoint can only be read. keystate.admin.edit makes a " +
+      "changed copy of a checkpoint."
+  )
+
   def unfinished(checkpoint: String): KeystateException = new KeystateException(
     ErrorCode.Unfinished,
     s"What was to make $checkpoint (a savepoint, an import, create or edit) was cut off, so not " +

@@ -74,6 +74,9 @@ final case class Manifest(
     */
   def isWhole(run: Run): Boolean = rescaledAt.forall(run.version > _)
 
+  /** The run with what this version's own commit changed. None if it changed nothing. */
+  def ownRun: Option[Run] = runs.lastOption.filter(run => run.version == version && run.id == id)
+
   /** How many entries a family has in one of `ownGroups`, if that is known; 0 for a family that
     * this version does not have.
     */

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -23,8 +24,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
   CheckpointReader,
   QueryCheckpoint,
-  StoredOperatorState,
-  StoredTimers
+  StoredOperatorState
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.copies.{
@@ -46,6 +46,8 @@ import org.apache.spark.sql.keystate.rescale.{QueryRescaling, StopAtShutdown}
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
+import org.apache.spark.sql.keystate.table.{AsOf, CheckpointTables}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** Every call that the Python package makes: by py4j in a classic session, by
   * [[KeystateConnectPlugin]] in one of Spark Connect. No two have the same name.
@@ -271,20 +273,24 @@ object PythonBridge {
     }
   }
 
-  /** The timers of an operator after a micro-batch.
-    *
-    * @param keySchema
-    *   JSON of the schema of the key columns
+  /** A state, or the timers, of an operator in a version, as the table that [[KeystateCatalog]] has
+    * of it.
     */
-  def timers(
+  def state(
       session: SparkSession,
       checkpoint: String,
       operator: Long,
-      batch: Long,
-      keySchema: String
-  ): DataFrame = reading(session, checkpoint) { opened =>
-    val key = DataType.fromJson(keySchema).asInstanceOf[StructType]
-    new StoredTimers(opened, operator, key).toDF(session.asInstanceOf[ClassicSparkSession], batch)
+      version: Long,
+      state: String
+  ): DataFrame = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val table = new CheckpointTables(
+      classic.sessionState.newHadoopConf(),
+      checkpoint,
+      Some(s"$operator")
+    ).table(state, AsOf.Version(version))
+    val options = CaseInsensitiveStringMap.empty
+    ClassicDataset.ofRows(classic, DataSourceV2Relation.create(table, None, None, options))
   }
 
   /** Copies what a query needs to go on. Returns the last micro-batch in the copy.
@@ -354,18 +360,6 @@ object PythonBridge {
     if (root.getName.startsWith(".") && fs.exists(new Path(root, "state"))) {
       val _ = fs.delete(root, true)
     }
-  }
-
-  /** A broadcast state after a micro-batch. */
-  def broadcastState(
-      session: SparkSession,
-      checkpoint: String,
-      operator: Long,
-      batch: Long,
-      state: String
-  ): DataFrame = reading(session, checkpoint) { opened =>
-    new StoredOperatorState(opened, operator, batch)
-      .broadcast(session.asInstanceOf[ClassicSparkSession], state)
   }
 
   /** The operator state of each subtask after a micro-batch, as JSON. */

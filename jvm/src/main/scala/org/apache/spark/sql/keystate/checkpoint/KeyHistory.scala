@@ -11,14 +11,12 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeProjection,
   UnsafeRow
 }
-import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.backend.{Change, StateFamily}
 import keystate.checkpoint.FoundInRuns
 import keystate.errors.{KeystateErrors, MissingVersionException}
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.metadata.SparkStateSchema
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
 import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.store.KeystateCodec
@@ -48,14 +46,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
 
   private lazy val ofLast = checkpoint.manifest(last, id, 0, store)
 
-  private lazy val keySchema: StructType =
-    if (ofLast.families.exists(KeystateCodec.owns))
-      SparkStateSchema.keySchema(checkpoint.operatorFolder(id), checkpoint.conf, last.number)
-    else
-      ofLast.families.flatMap(OwnFamilies.timerKey).headOption match {
-        case Some(json) => DataType.fromJson(json).asInstanceOf[StructType]
-        case None => throw KeystateErrors.noSchema(s"${checkpoint.operatorFolder(id)}")
-      }
+  private lazy val keySchema = checkpoint.keySchema(id, last.number, ofLast.families)
 
   /** The operator and the columns of its key. */
   def describe: JValue =

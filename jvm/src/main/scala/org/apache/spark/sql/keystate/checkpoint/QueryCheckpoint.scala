@@ -11,6 +11,7 @@ import org.json4s.{JNothing, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
@@ -24,11 +25,16 @@ import org.apache.spark.sql.keystate.files.{
   SparkCheckpointStorage,
   SparkFiles
 }
-import org.apache.spark.sql.keystate.metadata.OperatorRecord
+import org.apache.spark.sql.keystate.metadata.{
+  CheckpointOperators,
+  OperatorRecord,
+  SparkStateSchema
+}
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.source.SourceStream
-import org.apache.spark.sql.keystate.metadata.CheckpointOperators
+import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
   * after it is.
@@ -191,6 +197,27 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
         .headOption
         .fold[JValue](JNothing)(parse(_))
     }
+  }
+
+  /** The columns of an operator's key, as they were in a micro-batch. Throws if nothing tells them.
+    *
+    * @param families
+    *   what the operator has in that version
+    */
+  def keySchema(operator: Long, batch: Long, families: Seq[StateFamily]): StructType =
+    if (families.exists(KeystateCodec.owns))
+      SparkStateSchema.keySchema(operatorFolder(operator), conf, batch)
+    else
+      families.flatMap(OwnFamilies.timerKey).headOption match {
+        case Some(json) => DataType.fromJson(json).asInstanceOf[StructType]
+        case None => throw KeystateErrors.noSchema(s"${operatorFolder(operator)}")
+      }
+
+  /** The versions of an operator's state that are kept, ascending. */
+  def keptVersions(operator: Long): Seq[Long] = {
+    val stored = reader(operator, 0, StoreLocation.DefaultStore).versions().map(_._1)
+    val oldest = stored.minOption.getOrElse(Long.MaxValue)
+    committedBatches.map(_ + 1).filter(_ >= oldest)
   }
 
   def storage(folder: Path): SparkCheckpointStorage = new SparkCheckpointStorage(folder, conf)

@@ -18,7 +18,6 @@ import keystate.keygroup.KeyGroups
 import keystate.ttl.Expiry
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
-import org.apache.spark.sql.keystate.metadata.SparkStateSchema
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, StoredTypes}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
@@ -56,8 +55,7 @@ private[keystate] final class StateLookup(
         throw KeystateErrors.noSuchState(checkpoint.location, state, operator, found.size, there)
     }
   }
-  private val keySchema =
-    SparkStateSchema.keySchema(checkpoint.operatorFolder(id), checkpoint.conf, batch.number)
+  private val keySchema = checkpoint.keySchema(id, batch.number, Seq(family))
   private val stored = new StoredState(family, keySchema)
 
   /** The state's kind and types. Python parses the types, so they are checked to be some. */
@@ -99,7 +97,7 @@ private[keystate] final class StateLookup(
   * @param keySchema
   *   the key's columns
   */
-private[checkpoint] final class StoredState(val family: StateFamily, keySchema: StructType) {
+private[keystate] final class StoredState(val family: StateFamily, keySchema: StructType) {
   private val spec = StateSpec.of(family)
   private val isMap = spec.keyType.isDefined
 
@@ -145,7 +143,7 @@ private[checkpoint] final class StoredState(val family: StateFamily, keySchema: 
     if (codec.isList) codec.elements(change.value).map(_ => time) else Iterator(time)
   }
 
-  private val codec = new KeystateCodec(family, entrySchema, rowSchema)
+  lazy val codec = new KeystateCodec(family, entrySchema, rowSchema)
 
   private val schema: StructType = {
     val value = new StructType().add("value", spec.valueType)
@@ -158,7 +156,7 @@ private[checkpoint] final class StoredState(val family: StateFamily, keySchema: 
   }
 
   /** The schema of a stored value, or of an element of a list. */
-  private def rowSchema: StructType = spec.valueType match {
+  def rowSchema: StructType = spec.valueType match {
     case struct: StructType => struct
     case other => new StructType().add("value", other)
   }

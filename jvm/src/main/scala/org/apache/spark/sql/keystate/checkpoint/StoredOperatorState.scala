@@ -7,12 +7,8 @@ import scala.util.Using
 import org.json4s.{JArray, JNull, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeRow}
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.types.StructType
 
 import keystate.backend.{Change, StateFamily}
@@ -34,7 +30,7 @@ private[keystate] final class StoredOperatorState(
   private val batch = checkpoint.batch(number)
 
   /** The entries of a broadcast state, as the first subtask has them: all have the same. */
-  def broadcast(session: SparkSession, name: String): DataFrame = {
+  def broadcast(name: String): (StructType, Seq[InternalRow]) = {
     val manifest = this.manifest(0)
     val family = manifest.families.find(_.name == name).get
     val spec = StateSpec.of(family)
@@ -51,7 +47,7 @@ private[keystate] final class StoredOperatorState(
         value(spec, upgrade.fold(entry.value)(_(entry.value)))
       )
     }
-    Dataset.ofRows(session, LocalRelation(DataTypeUtils.toAttributes(schema), rows))
+    (schema, rows)
   }
 
   private def value(spec: StateSpec, bytes: Array[Byte]): Any =

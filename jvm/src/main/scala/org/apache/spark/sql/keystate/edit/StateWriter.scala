@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.edit
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.DataFrame
@@ -20,7 +20,7 @@ import keystate.files.{LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroups
 import keystate.settings.Settings
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
+import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
 
 /** The rows of a state.
@@ -231,13 +231,7 @@ private object StateWriter {
     Array[Any](KeyGroups.label(partition), Repartitioning.runKey(entry), entry.value)
   )
 
-  /** A folder for scratch files, deleted when the task ends. */
-  private def taskFolder(): LocalFolder = {
-    val folder =
-      new LocalFolder(() => Utils.createExecutorLocalTempDir(SparkEnv.get.conf, "keystate-write"))
-    TaskContext.get().addTaskCompletionListener[Unit](_ => folder.close())
-    folder
-  }
+  private def taskFolder(): LocalFolder = TaskFolder("keystate-write")
 
   private def target(
       root: String,

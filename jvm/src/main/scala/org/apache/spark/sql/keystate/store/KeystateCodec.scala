@@ -73,20 +73,26 @@ private[keystate] final class KeystateCodec(
   }
 
   def keyRow(entryKey: Array[Byte]): UnsafeRow = {
+    val grouping = groupingRow(entryKey)
+    if (isMap) compositeKey(InternalRow(grouping, userKeyRow(entryKey))) else grouping
+  }
+
+  /** The grouping key in the stored key of an entry. */
+  def groupingRow(entryKey: Array[Byte]): UnsafeRow = {
     val grouping = new UnsafeRow(groupingSchema.length)
-    if (family.layout == Layout.Point) {
-      grouping.pointTo(entryKey, entryKey.length)
-      grouping
-    } else {
+    if (family.layout == Layout.Point) grouping.pointTo(entryKey, entryKey.length)
+    else {
       val end = GroupedKey.userKeyOffset(entryKey)
       grouping.pointTo(entryKey, Platform.BYTE_ARRAY_OFFSET + 4L, end - 4)
-      if (isList) grouping
-      else {
-        val userKey = new GenericInternalRow(1)
-        userKeys.decode(entryKey, end, userKey, 0)
-        compositeKey(InternalRow(grouping, userKey))
-      }
     }
+    grouping
+  }
+
+  /** The user key in the stored key of an entry of a map, as a row of one column. */
+  def userKeyRow(entryKey: Array[Byte]): InternalRow = {
+    val userKey = new GenericInternalRow(1)
+    userKeys.decode(entryKey, GroupedKey.userKeyOffset(entryKey), userKey, 0)
+    userKey
   }
 
   def valueRow(value: Array[Byte]): UnsafeRow =
@@ -97,11 +103,18 @@ private[keystate] final class KeystateCodec(
       row
     }
 
+  /** How many elements are in a chunk of a list. */
+  def length(chunk: Array[Byte]): Int = array(chunk).numElements()
+
+  private def array(chunk: Array[Byte]) = {
+    val row = new UnsafeRow(1)
+    StateRows.point(row, chunk)
+    row.getArray(0)
+  }
+
   /** The elements in a chunk of a list. */
   def elements(chunk: Array[Byte]): Iterator[UnsafeRow] = {
-    val row = new UnsafeRow(1)
-    StateRows.point(row, current(chunk))
-    val array = row.getArray(0)
+    val array = this.array(current(chunk))
     (0 until array.numElements()).iterator.map { i =>
       elementType match {
         case struct: StructType if array.isNullAt(i) =>

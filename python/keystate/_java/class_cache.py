@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
 
-from keystate._jvm.java import found_java, identity
+from keystate._java.installed import found_java, identity
 from keystate.errors import ConfigurationError
 
 _KEPT_SECONDS = 30 * 24 * 3600

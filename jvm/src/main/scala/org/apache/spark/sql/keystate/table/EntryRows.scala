@@ -1,0 +1,83 @@
+package org.apache.spark.sql.keystate.table
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeRow}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.types.UTF8String
+
+import keystate.TimeDomain.EVENT_TIME
+import keystate.backend.{Change, Layout}
+import org.apache.spark.sql.keystate.checkpoint.StoredState
+import org.apache.spark.sql.keystate.state.Timers
+
+/** Turns stored entries into the rows of a table. A column that is not wanted is not decoded, and is
+  * null. The row is used again.
+  */
+private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
+  import EntryRows._
+
+  private val schema: StructType = table.schema
+  private val row = new GenericInternalRow(schema.length)
+  private val key = at(StoredTable.Key)
+  private val value = at(StoredTable.Value).max(at(StoredTable.UserValue))
+  private val userKey = at(StoredTable.UserKey)
+  private val element = at(StoredTable.Element)
+  private val domain = at(StoredTable.TimeDomain)
+  private val time = at(StoredTable.ExpirationTime)
+  private val partition = at(StoredTable.Partition)
+  private val version = at(StoredTable.Version)
+  private val kind = at(StoredTable.Change)
+  private lazy val codec = new StoredState(table.family, table.keySchema).codec
+  private val isList = !table.isTimers && codec.isList
+  private val timerKey = new UnsafeRow(table.keySchema.length)
+
+  /** -1 if it is not wanted. */
+  private def at(column: String): Int =
+    if (wanted(column)) schema.getFieldIndex(column).getOrElse(-1) else -1
+
+  private def set(column: Int, value: => Any): Unit = if (column >= 0) row.update(column, value)
+
+  /** The rows of an entry of this piece. One without a value was removed. */
+  def apply(piece: TablePiece, entry: Change): Iterator[InternalRow] = {
+    val isRemoved = entry.value == null
+    set(partition, piece.partition)
+    set(version, piece.version)
+    set(kind, if (isRemoved) Removed else if (isList) Appended else Updated)
+    if (table.isTimers) timer(entry.key)
+    else {
+      set(key, codec.groupingRow(entry.key))
+      if (table.family.layout == Layout.Grouped) set(userKey, codec.userKeyRow(entry.key))
+      if (!isList) set(value, if (isRemoved) null else codec.valueRow(entry.value))
+    }
+    if (!isList) Iterator.single(row)
+    else if (isRemoved) {
+      set(element, null)
+      Iterator.single(row)
+    } else if (element < 0) Iterator.fill(codec.length(entry.value))(row)
+    else
+      codec.elements(entry.value).map { one =>
+        row.update(element, one)
+        row
+      }
+  }
+
+  private def timer(entry: Array[Byte]): Unit = {
+    set(domain, if (entry.head == Timers.number(EVENT_TIME)) EventTime else ProcessingTime)
+    set(time, Timers.timeOf(entry))
+    set(
+      key, {
+        val bytes = Timers.keyOf(entry)
+        timerKey.pointTo(bytes, bytes.length)
+        timerKey
+      }
+    )
+  }
+}
+
+private object EntryRows {
+  private val Updated = UTF8String.fromString("update")
+  private val Appended = UTF8String.fromString("append")
+  private val Removed = UTF8String.fromString("delete")
+  private val EventTime = UTF8String.fromString("EVENT_TIME")
+  private val ProcessingTime = UTF8String.fromString("PROCESSING_TIME")
+}

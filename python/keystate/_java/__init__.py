@@ -1,0 +1,1 @@
+"""Java as it is installed here, and archives of its classes."""

@@ -17,7 +17,7 @@ from keystate._codec import struct_codec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
-import tests.jvm_archive  # noqa: F401 (first of all, it makes the folder for temporary files)
+from tests import jvm_archive  # first of all, it makes the folder for temporary files
 from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.
@@ -68,6 +68,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "Europe/Berlin",
     }.items():
         builder = builder.config(key, value)
+    builder = builder.config(*jvm_archive.DAEMON)
     session = keystate.configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session

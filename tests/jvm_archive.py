@@ -38,6 +38,9 @@ os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 #: Of the JVM that only writes the command line of the other one.
 os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+#: What Spark forks Python workers from. They have its imports, which take longer than most queries.
+DAEMON = ("spark.python.daemon.module", "tests.python_daemon")
+
 #: For the environment of a program that makes a session.
 ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS}
 

@@ -34,6 +34,7 @@ def running(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,
+        **dict([jvm_archive.DAEMON]),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",

@@ -21,6 +21,7 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
         .config("spark.shuffle.io.retryWait", "100ms")
         .config("spark.driver.extraJavaOptions", jvm_archive.OPTIONS)
         .config("spark.executor.extraJavaOptions", jvm_archive.OPTIONS)
+        .config(*jvm_archive.DAEMON)
     )
 
 

@@ -42,11 +42,12 @@ class KeystateCatalog extends TableCatalog {
   override def loadTable(ident: Identifier, micros: Long): Table =
     load(ident, AsOf.Time(Math.floorDiv(micros, 1000L)))
 
-  override def tableExists(ident: Identifier): Boolean =
+  override def tableExists(ident: Identifier): Boolean = explained {
     try {
       of(ident.namespace, ident.name).table(ident.name, AsOf.Newest)
       true
     } catch { case e: KeystateException if e.errorCode == ErrorCode.NoSuchState => false }
+  }
 
   override def createTable(
       ident: Identifier,

@@ -213,12 +213,17 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
         case None => throw KeystateErrors.noSchema(s"${operatorFolder(operator)}")
       }
 
-  /** The versions of an operator's state that are kept, ascending. */
+  /** The versions of an operator's state that its first partition keeps, ascending. Others may keep
+    * fewer: each cleans up when it has enough to delete.
+    */
   def keptVersions(operator: Long): Seq[Long] = {
-    val stored = reader(operator, 0, StoreLocation.DefaultStore).versions().map(_._1)
-    val oldest = stored.minOption.getOrElse(Long.MaxValue)
+    val oldest = storedVersions(operator, 0).minOption.getOrElse(Long.MaxValue)
     committedBatches.map(_ + 1).filter(_ >= oldest)
   }
+
+  /** The versions that a partition has files of. */
+  def storedVersions(operator: Long, partition: Int): Set[Long] =
+    reader(operator, partition, StoreLocation.DefaultStore).versions().map(_._1).toSet
 
   def storage(folder: Path): SparkCheckpointStorage = new SparkCheckpointStorage(folder, conf)
 

@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.backend.StateFamily
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
-import keystate.files.StoreLocation
+import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{
   CommittedBatch,
   QueryCheckpoint,
@@ -125,17 +125,24 @@ private[keystate] final class CheckpointTables(
   ): (StructType, Seq[InternalRow]) =
     new StoredOperatorState(from, id, batch.number).broadcast(family.name)
 
-  /** The versions that are kept, from one to another, and none after the newest that is wanted. */
+  /** The versions that all partitions keep, from one to another, and none after the newest that is
+    * wanted.
+    */
   private def between(
       from: QueryCheckpoint,
       id: Long,
       first: Long,
       last: Long,
       newest: Long
-  ): Seq[TableVersion] = from
-    .keptVersions(id)
-    .filter(one => one >= first && one <= last && one <= newest)
-    .map(one => version(from, id, from.batch(one - 1)))
+  ): Seq[TableVersion] = {
+    val found = from
+      .keptVersions(id)
+      .filter(one => one >= first && one <= last && one <= newest)
+      .map(one => version(from, id, from.batch(one - 1)))
+    val most = found.map(_.partitions).maxOption.getOrElse(0)
+    val stored = Concurrently.map(0 until most)(from.storedVersions(id, _))
+    found.dropWhile(one => !(0 until one.partitions).forall(stored(_)(one.version)))
+  }
 
   private def version(from: QueryCheckpoint, id: Long, batch: CommittedBatch): TableVersion = {
     val n = from.partitions(batch, id)

@@ -1,4 +1,7 @@
 // W1 in Scala: Keystate against Spark's transformWithState, in one session.
+import java.lang.management.ManagementFactory
+
+import com.sun.management.OperatingSystemMXBean
 import keystate._
 import org.apache.spark.sql.{Dataset, Encoders, SparkSession}
 import org.apache.spark.sql.streaming.{
@@ -54,6 +57,7 @@ class SparkAverage extends StatefulProcessor[Long, (Long, Long), (Long, Long)] {
 }
 
 object Average {
+  private val cpu = ManagementFactory.getPlatformMXBean(classOf[OperatingSystemMXBean])
   private val keystateProvider = "org.apache.spark.sql.keystate.KeyGroupStateStoreProvider"
   private val rocksProvider =
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -86,12 +90,16 @@ object Average {
         .format("noop")
         .option("checkpointLocation", s"$folder/$name$run")
         .trigger(Trigger.AvailableNow)
-      val started = System.nanoTime
+      val (started, cpuBefore) = (System.nanoTime, cpu.getProcessCpuTime)
       val running = query.start()
       running.awaitTermination()
       val seconds = (System.nanoTime - started) / 1e9
+      val cpuSeconds = (cpu.getProcessCpuTime - cpuBefore) / 1e9
       val kept = running.lastProgress.stateOperators.head.numRowsTotal
-      if (run > 0) println(f"""{"name": "$name", "seconds": $seconds%.3f, "kept": $kept}""")
+      if (run > 0)
+        println(
+          f"""{"name": "$name", "seconds": $seconds%.3f, "cpu": $cpuSeconds%.3f, "kept": $kept}"""
+        )
     }
     spark.stop()
   }

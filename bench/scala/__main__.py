@@ -4,7 +4,8 @@ python -m bench.scala [--rows] [--keys] [--reps]    both in one session of two c
 python -m bench.scala --base a9e0e09 [--pairs]      a commit, or the folder of a clone with its jar
 
 Against Spark it prints the medians of the repetitions. Against a base it measures in pairs, one
-session of each, the order changing from pair to pair, and prints the median of their ratios.
+session of each, the order changing from pair to pair, and prints the median of their ratios: of the
+seconds, and of the CPU seconds of the JVM, which other work on the machine changes less.
 """
 
 from __future__ import annotations
@@ -86,18 +87,18 @@ def against(base: Path, wanted: argparse.Namespace) -> None:
     """Prints the seconds of each pair, and their ratio."""
     own = Path(keystate.jar_path())
     jars = [base / "python" / "keystate" / "jars" / own.name, own]
-    ratios = []
+    ratios: dict[str, list[float]] = {"seconds": [], "cpu": []}
     for pair in range(wanted.pairs):
-        took = {}
-        for jar in jars[:: 1 if pair % 2 else -1]:
-            results = run(jar, wanted, "keystate")
-            took[jar] = statistics.median(result["seconds"] for result in results)
-        before, after = (took[jar] for jar in jars)
-        ratios.append(after / before)
-        print(f"before {before:7.2f} s, after {after:7.2f} s, {after / before:.3f}", flush=True)
-    ratios.sort()
-    median = statistics.median(ratios)
-    print(f"median {median:.3f}, of the pairs {ratios[0]:.3f} to {ratios[-1]:.3f}")
+        results = {jar: run(jar, wanted, "keystate") for jar in jars[:: 1 if pair % 2 else -1]}
+        told = []
+        for what, found in ratios.items():
+            before, after = (statistics.median(r[what] for r in results[jar]) for jar in jars)
+            found.append(after / before)
+            told.append(f"{what} {before:.2f} before, {after:.2f} after, {after / before:.3f}")
+        print("; ".join(told), flush=True)
+    for what, found in ratios.items():
+        median = statistics.median(found)
+        print(f"{what}: median {median:.3f}, of the pairs {min(found):.3f} to {max(found):.3f}")
 
 
 if __name__ == "__main__":

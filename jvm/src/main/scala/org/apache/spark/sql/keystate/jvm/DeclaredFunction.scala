@@ -69,7 +69,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
     if (keys.isEmpty) keyed.foreach(state => throw KeystateErrors.stateWithoutKey(state.name))
     val names = (keyed ++ lists ++ broadcast).map(_.name)
     names.diff(names.distinct).foreach(name => throw KeystateErrors.twoStates(name))
-    if (calls.isInstanceOf[FunctionCalls.Batches])
+    if (calls.takesBatches)
       keyed.filter(_.kindName != "value").foreach { state =>
         throw KeystateErrors.declaration(
           s"State '${state.name}' is no value state: a KeyedBatchFunction has no others."

@@ -8,6 +8,7 @@ import keystate.{
   BroadcastProcessFunction,
   Collector,
   InitialStateFunction,
+  KeyedBatch,
   KeyedBatchFunction,
   KeyedBroadcastContext,
   KeyedBroadcastProcessFunction,
@@ -37,6 +38,12 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
 
   def processBroadcastElement(value: Any, ctx: KeyedBroadcastContext[Any], out: Out): Unit =
     throw new IllegalStateException("the function takes no broadcast elements")
+
+  /** Whether the function takes many elements at a time. */
+  def takesBatches: Boolean = false
+
+  def processBatch(batch: KeyedBatch[Any, Any], ctx: Element, out: Out): Unit =
+    throw new IllegalStateException("the function takes elements one by one")
 
   /** The user's own object, which may implement the hooks for checkpoints. */
   val user: AnyRef = FunctionCalls.adapted(function)
@@ -114,7 +121,10 @@ private[keystate] object FunctionCalls {
     ): Unit = own.processBroadcastElement(value, ctx, out)
   }
 
-  final class Batches(val own: KeyedBatchFunction[Any, Any, Any]) extends FunctionCalls(own) {
+  private final class Batches(own: KeyedBatchFunction[Any, Any, Any]) extends FunctionCalls(own) {
+    override def takesBatches: Boolean = true
+    override def processBatch(batch: KeyedBatch[Any, Any], ctx: Element, out: Out): Unit =
+      own.processBatch(batch, ctx, out)
     override def processElement(value: Any, ctx: Element, out: Out): Unit =
       throw new IllegalStateException("a function of batches takes no single element")
   }

@@ -79,6 +79,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     case _ => None
   }
 
+  private val oneByOne = overlapping.isEmpty && !calls.takesBatches
+
   private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
     new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key, emit)
   }
@@ -182,15 +184,15 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           s"${if (cursor.isOpen) ofKey else ""}broadcast element ${shorten(broadcast.get.where)}"
         )
 
-    private def processNext(): Unit = (calls, overlapping) match {
-      case (_, Some(overlapping)) =>
-        overlapping.run(nextCalls(), isKeyed).foreach(results.addLast)
-      case (batches: FunctionCalls.Batches, _) =>
+    private def processNext(): Unit =
+      if (oneByOne) process(source.next())
+      else if (overlapping.nonEmpty)
+        overlapping.get.run(nextCalls(), isKeyed).foreach(results.addLast)
+      else {
         val batch = new ElementBatch(nextCalls(), () => key, Host)
-        try batches.own.processBatch(batch, element, collector)
+        try calls.processBatch(batch, element, collector)
         catch failed(s"a batch of ${batch.elements.size} elements")
-      case _ => process(source.next())
-    }
+      }
 
     private def nextCalls(): IndexedSeq[ElementCall] = {
       val calls = IndexedSeq.newBuilder[ElementCall]

@@ -74,7 +74,7 @@ private[keystate] object FunctionCalls {
 
   @tailrec
   private def adapted(function: AnyRef): AnyRef = function match {
-    case adapter: FunctionAdapter => adapted(adapter.adapted)
+    case adapter: FunctionAdapter if adapter.adapted ne adapter => adapted(adapter.adapted)
     case own => own
   }
 

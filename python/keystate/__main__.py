@@ -168,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     copy = command("savepoint", _savepoint, "copy what a query goes on from", "checkpoint", "path")
+    copy.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
     backups.options(copy)
     command("savepoints", _savepoints, "list the savepoints of a checkpoint", "checkpoint")
     what = "make a checkpoint of a savepoint"

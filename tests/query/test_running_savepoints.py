@@ -12,6 +12,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, admin
+from keystate.__main__ import main
 from keystate._command import backups
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame
@@ -194,3 +195,10 @@ def test_commands(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="KEYSTATE_NO_CHECKPOINT"):
         admin.delete(str(tmp_path / "backups"))
     assert folder.exists()
+
+
+def test_a_version_is_no_negative_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be taken for the last one."""
+    with pytest.raises(SystemExit):
+        main(["savepoint", "checkpoint", "path", "--of-version", "-1"])
+    assert "must be a number from 0 on, got -1" in capsys.readouterr().err

@@ -54,8 +54,7 @@ def by_reference(command: argparse.ArgumentParser) -> None:
 
 
 def options(command: argparse.ArgumentParser) -> None:
-    """The options of ``keystate savepoint``."""
-    command.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
+    """What ``keystate savepoint`` can do besides one copy."""
     by_reference(command)
     command.add_argument(
         "--every",

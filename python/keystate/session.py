@@ -235,10 +235,10 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
 def _use_class_archive(builder: SparkSession.Builder) -> None:
     """Lets a JVM that is started here use what ``keystate warm-up`` made."""
     if _jvm() is None and "-XX:SharedArchiveFile" not in os.environ.get("SPARK_SUBMIT_OPTS", ""):
-        given = _setting(builder._options, JVM_OPTIONS_KEY)
-        options = " ".join(filter(None, [session_options(), given]))
-        if options != (given or ""):
-            builder.config(JVM_OPTIONS_KEY, options)
+        options = session_options()
+        if options:
+            given = _setting(builder._options, JVM_OPTIONS_KEY) or ""
+            builder.config(JVM_OPTIONS_KEY, f"{options} {given}".strip())
 
 
 def _setting(options: dict[str, Any], key: str) -> str | None:

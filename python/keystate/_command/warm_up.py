@@ -9,7 +9,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from keystate._java.class_cache import making, session_archive
+from keystate._java.class_cache import QUIET, making, session_archive
 from keystate.errors import ConfigurationError
 from keystate.functions import Context, KeyedProcessFunction
 from keystate.runtime import RuntimeContext
@@ -34,7 +34,7 @@ def make() -> Path:
         )
     archive.unlink(missing_ok=True)
     with making(archive) as option:
-        run({JVM_OPTIONS_KEY: f"{option} -Xlog:cds*=off"})
+        run({JVM_OPTIONS_KEY: f"{option} {QUIET}"})
     if not archive.exists():
         raise OSError(f"the JVM wrote no archive of its classes to {archive.parent}")
     return archive

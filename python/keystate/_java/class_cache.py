@@ -21,6 +21,8 @@ from pyspark.find_spark_home import _find_spark_home
 from keystate._java.installed import found_java, identity
 from keystate.errors import ConfigurationError
 
+#: Keeps back what a JVM says of its archive; all other messages are shown.
+QUIET = "-Xlog:cds*=off"
 _KEPT_SECONDS = 30 * 24 * 3600
 
 
@@ -63,8 +65,7 @@ def session_options() -> str:
     archive = session_archive()
     if archive is None or not archive.exists():
         return ""
-    # What the JVM says of an archive that does not fit is not shown; all other messages are.
-    return shlex.join([*_use(archive), "-Xlog:cds*=off"])
+    return shlex.join([*_use(archive), QUIET])
 
 
 @contextmanager

@@ -37,6 +37,10 @@ REFERENCE = {
     "backends": ("Backends", ["backends"]),
     "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
     "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),
+    "canaries": (
+        "Canaries",
+        ["canaries", "_canary.report.CanaryReport", "_canary.rows.CanaryRows", "_canary.pace.Pace"],
+    ),
     "key_replays": ("Replays", ["key_replays"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),

@@ -479,6 +479,12 @@ object KeystateErrors {
       "or make a savepoint without by_reference (on the command line without --by-reference)."
   )
 
+  def notAFork(path: String): KeystateException = new KeystateException(
+    ErrorCode.CannotCanary,
+    s"$path is there, and no canary has made it, so none deletes it. Give the canary another folder " +
+      "(at=)."
+  )
+
   def savepointExists(target: String): KeystateException = new KeystateException(
     ErrorCode.SavepointExists,
     s"$target exists and is not an empty folder: give a savepoint a folder of its own."

@@ -33,7 +33,7 @@ REFERENCE = {
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["ttl"]),
     "sources": ("Sources", ["sources"]),
-    "runtime": ("Metrics and context", ["runtime", "metrics"]),
+    "runtime": ("Metrics and context", ["runtime", "metrics", "tracing"]),
     "backends": ("Backends", ["backends"]),
     "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
     "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),

@@ -30,6 +30,7 @@ REFERENCE = {
     "streams": ("Streams", ["streams", "union", "side_outputs", "sinks", "row_errors", "replays"]),
     "functions": ("Functions", ["functions", "co_functions", "async_functions", "aggregates"]),
     "windows": ("Windows", ["windows"]),
+    "agg": ("Aggregates of columns", ["agg"]),
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["ttl"]),
     "sources": ("Sources", ["sources"]),

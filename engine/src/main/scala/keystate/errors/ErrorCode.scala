@@ -26,6 +26,10 @@ final class ErrorCode private (
 ) extends Serializable {
   override def toString: String = name
 
+  /** An error of this kind. */
+  private[errors] def error(message: String, cause: Throwable = null): KeystateException =
+    new KeystateException(this, message, cause)
+
   /** An error that comes from an executor gets this JVM's own entry of the catalogue. */
   private def readResolve: AnyRef = ErrorCode.all.find(_.name == name).getOrElse(this)
 }

@@ -71,7 +71,8 @@ private[keystate] object CheckpointDifference {
           }
           .toMap
 
-    def maxParallelism: Option[Int] = manifests.values.flatten.headOption.map(_.maxParallelism)
+    def maxParallelism: Option[Int] =
+      manifests.values.flatten.headOption.map(_.partitioning.maxParallelism)
 
     def states: Seq[(String, String)] = manifests.toSeq.sortBy(_._1).flatMap { case (store, of) =>
       of.flatMap(checkpoint.states(operator, _).map(family => (store, family.name))).distinct
@@ -89,7 +90,7 @@ private[keystate] object CheckpointDifference {
         manifest <- of(store)
         family <- manifest.families.find(_.name == name)
       } yield checkpoint
-        .reader(operator, manifest.partition, store)
+        .reader(operator, manifest.partitioning.partition, store)
         .entries(manifest, family)
       val all = cursors.iterator.flatten
       new Iterator[keystate.backend.Change] with AutoCloseable {

@@ -13,20 +13,12 @@ from pyspark.sql import SparkSession
 
 from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
+from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
 from keystate.stopping import stop_with_savepoint, wait_for_border
 
-PARTITIONS = "spark.sql.shuffle.partitions"
-ON_RESTART = "spark.keystate.rescale.onRestart"
-
-#: After this many seconds without an end or a micro-batch a query is taken to run.
-SURE_SECONDS = 30.0
-
 log = logging.getLogger("keystate")
-
-# The number of partitions is a setting of the session, so queries start one after the other.
-_starting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -242,24 +234,10 @@ class ElasticQuery:
 
     def _begin(self, partitions: int | None) -> Any:
         """Starts the query; None: with as many partitions as its checkpoint has."""
-        if partitions is None:
-            settings = {ON_RESTART: "off"}
-        else:
+        settings = AS_BEFORE
+        if partitions is not None:
             settings = {PARTITIONS: str(partitions), ON_RESTART: "auto"}
-        conf = self._spark.conf
-        with _starting:
-            before = {key: conf.get(key, None) for key in settings}
-            try:
-                for key, value in settings.items():
-                    conf.set(key, value)
-                # The settings are taken over before it returns.
-                return self._start()
-            finally:
-                for key, old in before.items():
-                    if old is None:
-                        conf.unset(key)
-                    else:
-                        conf.set(key, old)
+        return begin(self._spark, settings, self._start)
 
     def _change(self, partitions: int, reason: str, border_seconds: float) -> Rescale:
         with self._changes:
@@ -315,17 +293,7 @@ class ElasticQuery:
         """The query, once it has looked at its checkpoint and not failed; and when it started."""
         query = self._begin(partitions)
         started = time.monotonic()
-        try:
-            while query.lastProgress is None and time.monotonic() < started + SURE_SECONDS:
-                if query.awaitTermination(0.02):  # raises what it failed with
-                    break
-                if query.status["message"].startswith("Waiting"):
-                    break
-            # Without rows it would not fail yet.
-            bridge.check_start(self._spark, str(query.id))
-        except Exception:
-            query.stop()
-            raise
+        make_sure(self._spark, query)
         return query, started
 
 

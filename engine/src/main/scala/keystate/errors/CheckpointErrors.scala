@@ -139,6 +139,12 @@ private[errors] trait CheckpointErrors {
     s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."
   )
 
+  def notAFork(path: String): KeystateException = new KeystateException(
+    ErrorCode.CannotCanary,
+    s"$path is there, and no canary has made it, so none deletes it. Give the canary another folder " +
+      "(at=)."
+  )
+
   def savepointExists(target: String): KeystateException = SavepointExists.error(
     s"$target exists and is not an empty folder: give a savepoint a folder of its own."
   )

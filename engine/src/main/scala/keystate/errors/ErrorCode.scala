@@ -52,6 +52,7 @@ object ErrorCode {
 
   val BadSetting: ErrorCode = of("KEYSTATE_BAD_SETTING")
   val BroadcastDisagrees: ErrorCode = of("KEYSTATE_BROADCAST_DISAGREES")
+  val CannotCanary: ErrorCode = of("KEYSTATE_CANNOT_CANARY")
   val CannotCompare: ErrorCode = of("KEYSTATE_CANNOT_COMPARE")
   val CannotImport: ErrorCode = of("KEYSTATE_CANNOT_IMPORT")
   val CannotReplaceFile: ErrorCode = of("KEYSTATE_CANNOT_REPLACE_FILE")

@@ -4,7 +4,6 @@ import org.scalatest.tags.Slow
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.execution.datasources.v2.state._
-import org.apache.spark.sql.execution.streaming._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 
@@ -15,12 +14,6 @@ import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 @Slow class KeystateJoinStateManagerSuite extends SymmetricHashJoinStateManagerSuite with OnKeystate
 @Slow class KeystateAggregationStateManagerSuite
     extends StreamingAggregationStateManagerSuite
-    with OnKeystate
-@Slow class KeystateSessionWindowStateManagerSuite
-    extends StreamingSessionWindowStateManagerSuite
-    with OnKeystate
-@Slow class KeystateSessionWindowIteratorSuite
-    extends MergingSortWithSessionWindowStateIteratorSuite
     with OnKeystate
 @Slow class KeystateFlatMapGroupsHelperSuite
     extends FlatMapGroupsWithStateExecHelperSuite

@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.suites
 import org.scalatest.tags.Slow
 
 import org.apache.spark.sql.execution.datasources.v2.state._
+import org.apache.spark.sql.execution.streaming._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streaming._
 
@@ -13,6 +14,12 @@ import org.apache.spark.sql.streaming._
     with OnKeystate
 @Slow class KeystateJoinStateManagerEventTimeInValueSuite
     extends SymmetricHashJoinStateManagerEventTimeInValueSuite
+    with OnKeystate
+@Slow class KeystateSessionWindowStateManagerSuite
+    extends StreamingSessionWindowStateManagerSuite
+    with OnKeystate
+@Slow class KeystateSessionWindowIteratorSuite
+    extends MergingSortWithSessionWindowStateIteratorSuite
     with OnKeystate
 @Slow class KeystateStateDataSourceNoEmptyDirSuite
     extends StateDataSourceNoEmptyDirCreationSuite

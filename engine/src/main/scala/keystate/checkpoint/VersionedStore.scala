@@ -39,8 +39,10 @@ import keystate.run.RunMerge
 import keystate.version.{
   EntryCounts,
   FileSource,
+  InlineRun,
   InlineSource,
   Manifest,
+  Partitioning,
   Run,
   VersionFile,
   VersionFinder
@@ -106,9 +108,9 @@ final class VersionedStore(
   private var requestsTold = RequestCounts.Zero
   private var moveCount = 0L
 
-  // Of the backend that was made last. Also read by the thread of the maintenance.
-  @volatile private var takesSst = false
-  private val files = new RunFiles(location, storage, local, takesSst, settings.sectionBytes)
+  // For the backend that was made last. Also read by the thread of the maintenance.
+  @volatile private var writer = newWriter(asSst = false)
+  private val files = new RunFiles(location, storage, local)
   private val loader = new VersionLoader(location, storage, files, settings)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
@@ -116,7 +118,7 @@ final class VersionedStore(
   def isLoaded: Boolean = loaded != null
   def manifest: Manifest = current.manifest
   def backend: KeyedStateBackend = current.backend
-  def maxParallelism: Int = current.manifest.maxParallelism
+  def maxParallelism: Int = current.manifest.partitioning.maxParallelism
   def families: Iterable[StateFamily] = workingFamilies.values
   def family(name: String): Option[StateFamily] = workingFamilies.get(name)
   def loadStatistics: LoadStatistics = lastLoad
@@ -124,7 +126,7 @@ final class VersionedStore(
   def compactions: Long = compaction.finished
 
   /** Whether the entries are in files on this machine, as RocksDB has them. */
-  def isOnDisk: Boolean = takesSst
+  def isOnDisk: Boolean = writer.asSst
 
   /** How often the store has moved to another kind of backend. */
   def moves: Long = moveCount
@@ -161,7 +163,7 @@ final class VersionedStore(
     */
   def checkHashPartitions(): Unit = for {
     expected <- settings.hashPartitions
-    found <- manifest.hashPartitions
+    found <- manifest.partitioning.hashPartitions
     if found != expected
   } {
     val version = manifest.version
@@ -193,22 +195,8 @@ final class VersionedStore(
     unload()
     val maxParallelism = settings.maxParallelism.getOrElse(KeyGroups.DefaultMaxParallelism)
     KeyGroups.checkMaxParallelism(maxParallelism)
-    open(
-      Manifest(
-        version = version,
-        id = None,
-        baseId = None,
-        maxParallelism = maxParallelism,
-        parallelism = settings.parallelism,
-        partition = location.partition,
-        groups = ownedGroups(maxParallelism).getOrElse(KeyGroupRange(0, maxParallelism - 1)),
-        numKeys = 0,
-        nextFamilyId = 0,
-        families = Nil,
-        entryCounts = Map.empty,
-        runs = Nil
-      )
-    )
+    val partitioning = Partitioning(maxParallelism, settings.parallelism, location.partition)
+    open(Manifest.empty(version, partitioning))
     lastLoad = LoadStatistics(0, 0)
   }
 
@@ -289,14 +277,17 @@ final class VersionedStore(
     val version = base.version + 1
     val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
     val entryCounts = families.iterator.map { family =>
-      family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
+      family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
     base.copy(
       version = version,
       id = id,
       baseId = base.id,
-      hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
-      rescaledAt = base.rescaledAt.orElse(Option.when(beganOtherwise(version, id))(0L)),
+      partitioning = base.partitioning.copy(
+        hashPartitions = settings.hashPartitions.orElse(base.partitioning.hashPartitions),
+        rescaledAt = base.partitioning.rescaledAt
+          .orElse(Option.when(beganOtherwise(version, id))(Partitioning.AtStart))
+      ),
       numKeys = entryCounts.valuesIterator.map(_.total).sum,
       nextFamilyId = nextFamilyId,
       families = families.toSeq,
@@ -360,7 +351,7 @@ final class VersionedStore(
   /** What a version changed in one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
     manifest.ownRun.fold(Seq.empty[Change]) { run =>
-      val groups = manifest.readGroups
+      val groups = manifest.partitioning.readGroups
       val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
       try cursor.toVector
       finally cursor.close()
@@ -375,7 +366,7 @@ final class VersionedStore(
   def maintain(): Unit = {
     val snapshot = loaded
     if (snapshot != null) {
-      compaction.run(snapshot.manifest, snapshot.backend)
+      compaction.run(snapshot.manifest, snapshot.backend, writer)
       cleanUp.run(snapshot.manifest.version, snapshot.manifest.runs ++ compaction.result)
     }
   }
@@ -403,16 +394,17 @@ final class VersionedStore(
       finally mover.foreach(_.unloaded())
   }
 
-  private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
-    settings.parallelism.map(KeyGroups.rangeOf(location.partition, _, maxParallelism))
-
   private def open(manifest: Manifest): Unit = {
-    settings.maxParallelism.filter(_ != manifest.maxParallelism).foreach { configured =>
-      throw new MaxParallelismMismatchException(location, manifest.maxParallelism, configured)
+    val found = manifest.partitioning
+    settings.maxParallelism.filter(_ != found.maxParallelism).foreach { configured =>
+      throw new MaxParallelismMismatchException(location, found.maxParallelism, configured)
     }
-    val owned = ownedGroups(manifest.maxParallelism).getOrElse(manifest.groups)
-    if (owned != manifest.groups)
-      throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
+    settings.parallelism
+      .map(KeyGroups.rangeOf(location.partition, _, found.maxParallelism))
+      .filter(_ != found.groups)
+      .foreach { owned =>
+        throw new KeyGroupsMismatchException(location, show(found.groups), show(owned))
+      }
 
     val (backend, later) =
       try loadInto(newBackend(manifest), manifest)
@@ -429,10 +421,13 @@ final class VersionedStore(
   }
 
   private def newBackend(manifest: Manifest): KeyedStateBackend = {
-    val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
-    takesSst = backend.isInstanceOf[RestoresFromFiles]
+    val backend = backends.create(manifest.partitioning.maxParallelism, () => local.newFolder())
+    writer = newWriter(asSst = backend.isInstanceOf[RestoresFromFiles])
     backend
   }
+
+  private def newWriter(asSst: Boolean) =
+    new RunWriter(location, storage, local, asSst, settings.sectionBytes)
 
   private def loadInto(
       backend: KeyedStateBackend,
@@ -499,8 +494,8 @@ final class VersionedStore(
       InlineRun
         .encode(backend.writeChanges, settings.inlineBytes, version, id)
         .getOrElse(
-          if (takesSst) files.writeSst(file, backend.writeChanges, version, id)
-          else files.write(backend.writeChanges, version, id)
+          if (writer.asSst) writer.writeSst(file, backend.writeChanges, version, id)
+          else writer.write(backend.writeChanges, version, id)
         )
     }
 
@@ -527,12 +522,12 @@ final class VersionedStore(
       case (inline, rest) =>
         val merge = new RunMerge(
           inline.toIndexedSeq.map { run =>
-            files.read(run, isWhole = true, familyIds, manifest.readGroups, version)
+            files.read(run, isWhole = true, familyIds, manifest.partitioning.readGroups, version)
           },
           keepRemovals = true
         )
         val merged = Option.when(merge.hasNext) {
-          files.write(_.addAll(merge), version - 1, manifest.id)
+          writer.write(_.addAll(merge), version - 1, manifest.id)
         }
         merged.toList ++ withoutInline(rest, version, id)
     }

@@ -217,16 +217,31 @@ class Count(AggregateFunction[Any, Any, Any]):
         return accumulator[0]
 
 
-def test_a_function_of_rows_goes_on_with_open_windows_and_the_other_way_round() -> None:
-    columns = windows(TUMBLING).aggregate(agg.count().alias("n"))
-    rows = windows(TUMBLING).aggregate(Count(), "n long", "n long")
+@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize("lateness", [(0, 0), (700, 700), (0, 700), (700, 0)])
+def test_a_function_of_rows_goes_on_with_windows_and_the_other_way_round(
+    lateness: tuple[int, int], is_late: bool
+) -> None:
+    def columns(lateness: int) -> Any:
+        return windows(TUMBLING).allowed_lateness(lateness).aggregate(agg.count().alias("n"))
+
+    def rows(lateness: int) -> Any:
+        return windows(TUMBLING).allowed_lateness(lateness).aggregate(Count(), "n long", "n long")
+
     for before, after in ((columns, rows), (rows, columns)):
-        harness = harness_of(before)
-        harness.process(("a", 1, None), 500)
-        harness = KeyedProcessHarness.restore(harness.snapshot(), after)
-        harness.process(("a", 4, None), 600)
-        assert [row.n for row in harness.advance_watermark(1000)] == [2]
-        assert harness.num_keys == 0
+        harness = harness_of(before(lateness[0]))
+        harness.process_batch([("a", 1, at(500)), ("a", 1, at(1500))])
+        assert [row.n for row in harness.advance_watermark(1200)] == [1]
+        harness = KeyedProcessHarness.restore(harness.snapshot(), after(lateness[1]))
+        if is_late:
+            # The window was kept only with a lateness before.
+            n = {(700, 700): [2], (0, 700): [1]}.get(lateness, [])
+            assert [row.n for row in harness.process(("a", 4, None), 600)] == n
+        harness.process(("a", 1, None), 1600)
+        assert [row.n for row in harness.advance_watermark(10_000)] == [2]
+        # A function of rows has no timer for a window that columns have kept after its end.
+        is_left = before is columns and lateness == (700, 700) and not is_late
+        assert harness.num_keys == is_left
 
 
 # -- declarations ----------------------------------------------------------------------------------

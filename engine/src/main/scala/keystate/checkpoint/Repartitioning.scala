@@ -120,7 +120,8 @@ final class Repartitioning(
               family.id -> EntryCounts.of(old.head.ownGroups.map(count))
             }.toMap
           },
-          runs = state.runs
+          runs = state.runs,
+          mergedAt = None
         )
       )
       id

@@ -75,7 +75,8 @@ object Rescaling {
       rescaledAt = Some(version),
       numKeys = old.map(_.numKeys).sum / parallelism,
       nextFamilyId = old.map(_.nextFamilyId).max,
-      families = families
+      families = families,
+      mergedAt = None
     )
     Concurrently.map(0 until parallelism) { partition =>
       val id = ids.head.map(_ => newId())

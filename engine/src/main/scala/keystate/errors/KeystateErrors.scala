@@ -471,6 +471,9 @@ object KeystateErrors {
       "If it is being written just now, wait until it is done."
   )
 
+  def cannotForget(why: String): KeystateException =
+    new KeystateException(ErrorCode.CannotForget, s"The key can't be forgotten: $why.")
+
   def cannotShare(checkpoint: String, version: Long): KeystateException = new KeystateException(
     ErrorCode.CannotShare,
     s"Version $version of the state in $checkpoint can't be shared: a savepoint by reference is of " +

@@ -23,6 +23,7 @@ from keystate.backends import (
     RocksDBStateBackend,
     StateBackend,
 )
+from keystate.canaries import Canary, CanaryReport, CanaryRows, canary
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.elasticity import ElasticQuery, Rescale, elastic
 from keystate.errors import (
@@ -127,6 +128,9 @@ __all__ = [
     "BroadcastProcessFunction",
     "BroadcastState",
     "BroadcastStream",
+    "Canary",
+    "CanaryReport",
+    "CanaryRows",
     "CheckpointError",
     "CheckpointListener",
     "CheckpointedFunction",
@@ -211,6 +215,7 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "broadcast",
+    "canary",
     "configure",
     "dead_letter_schema",
     "dead_letters",

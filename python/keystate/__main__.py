@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.run in (_show, _examine, _warm_up):
         _say(given, "Starting Spark ...")
     try:
-        with _reader(given) as session:
+        with given.opens(given) as session:
             code: int = given.run(session, given)
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
         print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
@@ -63,10 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _reader(given: argparse.Namespace) -> Iterator[Any]:
     """A session; or only a JVM that reads checkpoints, where that is enough."""
-    if given.run is _warm_up:
-        with _quiet(not given.verbose):
-            yield None  # it makes a session of its own
-        return
     checkpoints = [vars(given)[name] for name in given.reads]
     if checkpoints and local.fits(checkpoints, given.conf):
         with local.local_reader(given.verbose) as reader:
@@ -78,6 +74,13 @@ def _reader(given: argparse.Namespace) -> Iterator[Any]:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _nothing(given: argparse.Namespace) -> Iterator[None]:
+    """For a command that makes a session of its own."""
+    with _quiet(not given.verbose):
+        yield
 
 
 @contextmanager
@@ -138,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         for argument in names:
             made.add_argument(argument)
         reads = [name for name in names if name in _CHECKPOINTS] if name in _READERS else []
-        made.set_defaults(run=run, settings=(), reads=reads)
+        made.set_defaults(run=run, opens=_reader, settings=(), reads=reads)
         return made
 
     command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
@@ -191,7 +194,8 @@ def _parser() -> argparse.ArgumentParser:
     examine.add_argument(
         "--folder", help="where checkpoints will be; by default a temporary folder of this machine"
     )
-    command("warm-up", _warm_up, "let sessions of this PySpark and Java start sooner")
+    start = command("warm-up", _warm_up, "let sessions of this PySpark and Java start sooner")
+    start.set_defaults(opens=_nothing)
     show = command("demo", _show, "run a small stream in the terminal, and show its states")
     show.set_defaults(settings=demo.SETTINGS)
     show.add_argument("--seconds", type=float, default=30.0, help="how long; 30 by default")

@@ -11,21 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
+from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
 from keystate.stopping import stop_with_savepoint, wait_for_border
 
-PARTITIONS = "spark.sql.shuffle.partitions"
-ON_RESTART = "spark.keystate.rescale.onRestart"
-
-#: After this many seconds without an end or a micro-batch a query is taken to run.
-SURE_SECONDS = 30.0
-
 log = logging.getLogger("keystate")
-
-# The number of partitions is a setting of the session, so queries start one after the other.
-_starting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -67,21 +60,17 @@ class ElasticQuery:
     ) -> None:
         self._start = start
         self._spark = spark
-        self._policy = policy
         self._dry_run = dry_run
-        self._poll = poll_seconds
         self._changes = threading.RLock()
         self._stopping = threading.Event()
         self._rescales: list[Rescale] = []
         self._earlier: list[Any] = []
         self._known: int | None = None
         self._query = self._begin(None)
-        self._thread: threading.Thread | None = None
+        self._scaler: Autoscaler | None = None
         if policy is not None:
-            self._thread = threading.Thread(
-                target=self._follow, name="keystate-elastic", daemon=True
-            )
-            self._thread.start()
+            self._scaler = Autoscaler(self, policy, spark, poll_seconds, self._stopping)
+            self._scaler.start()
 
     # What it has besides a StreamingQuery.
 
@@ -210,8 +199,8 @@ class ElasticQuery:
         self._stopping.set()
         with self._changes:
             self._query.stop()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self._scaler is not None and self._scaler is not threading.current_thread():
+            self._scaler.join()
 
     def stop_with_savepoint(
         self, path: str, *, border_seconds: float = 60.0, by_reference: bool = False
@@ -229,26 +218,26 @@ class ElasticQuery:
 
     # How it changes.
 
+    def _of_this_start(self) -> list[Any]:
+        """The last micro-batches since the last change."""
+        progress: list[Any] = self._query.recentProgress
+        return progress
+
+    def _scale(self, load: Load, wanted: int, reason: str, border_seconds: float) -> None:
+        """Does what the policy wants, or only tells of it."""
+        if self._dry_run:
+            batch = self.lastProgress.batchId
+            self._rescales.append(Rescale(load.partitions, wanted, reason, batch))
+            log.info("Query %s should have %d partitions: %s", self.name, wanted, reason)
+        else:
+            self._change(wanted, reason, border_seconds)
+
     def _begin(self, partitions: int | None) -> Any:
         """Starts the query; None: with as many partitions as its checkpoint has."""
-        if partitions is None:
-            settings = {ON_RESTART: "off"}
-        else:
+        settings = AS_BEFORE
+        if partitions is not None:
             settings = {PARTITIONS: str(partitions), ON_RESTART: "auto"}
-        conf = self._spark.conf
-        with _starting:
-            before = {key: conf.get(key, None) for key in settings}
-            try:
-                for key, value in settings.items():
-                    conf.set(key, value)
-                # The settings are taken over before it returns.
-                return self._start()
-            finally:
-                for key, old in before.items():
-                    if old is None:
-                        conf.unset(key)
-                    else:
-                        conf.set(key, old)
+        return begin(self._spark, settings, self._start)
 
     def _change(self, partitions: int, reason: str, border_seconds: float) -> Rescale:
         with self._changes:
@@ -304,64 +293,8 @@ class ElasticQuery:
         """The query, once it has looked at its checkpoint and not failed; and when it started."""
         query = self._begin(partitions)
         started = time.monotonic()
-        try:
-            while query.lastProgress is None and time.monotonic() < started + SURE_SECONDS:
-                if query.awaitTermination(0.02):  # raises what it failed with
-                    break
-                if query.status["message"].startswith("Waiting"):
-                    break
-            # Without rows it would not fail yet.
-            bridge.check_start(self._spark, str(query.id))
-        except Exception:
-            query.stop()
-            raise
+        make_sure(self._spark, query)
         return query, started
-
-    # How it follows the load.
-
-    def _follow(self) -> None:
-        assert self._policy is not None
-        loads: list[Load] = []
-        changed: float | None = None
-        seen = ""
-        while not self._stopping.wait(self._poll):
-            if not self.isActive:
-                return
-            try:
-                for progress in self._query.recentProgress:
-                    if progress.timestamp > seen and progress.stateOperators:
-                        seen = progress.timestamp
-                        loads = [*loads, Load.of(progress)][-100:]
-                if not loads:
-                    continue
-                wanted = self._policy.wanted(loads, changed, self._cores())
-                if wanted != loads[-1].partitions:
-                    self._decide(wanted, loads[-1])
-                    changed = time.time()
-            except Exception:
-                # The query goes on, or has an error of its own to tell.
-                log.warning("The partitions of %s stay as they are", self.id, exc_info=True)
-                changed = time.time()
-
-    def _decide(self, wanted: int, last: Load) -> None:
-        assert self._policy is not None
-        reason = (
-            f"micro-batches take {last.seconds:.1f} s, {last.seconds_to_catch_up():.1f} s with "
-            f"what waits, and {self._policy.target_seconds:g} s is the target"
-        )
-        if self._dry_run:
-            batch = self.lastProgress.batchId
-            self._rescales.append(Rescale(last.partitions, wanted, reason, batch))
-            log.info("Query %s should have %d partitions: %s", self.name, wanted, reason)
-        else:
-            self._change(wanted, reason, 10 * self._policy.target_seconds)
-
-    def _cores(self) -> int:
-        """How many partitions there may be without a bound: as many as the executors have cores."""
-        assert self._policy is not None
-        if self._policy.max_partitions is not None:
-            return self._policy.max_partitions
-        return int(self._spark.sparkContext.defaultParallelism)
 
 
 def elastic(

@@ -12,7 +12,13 @@ from typing import ClassVar
 
 from keystate._facts import read
 
-_LEADING_CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
+_CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
+
+
+def code_in(message: str) -> str | None:
+    """Keystate's first code in the message of any error, such as one of Spark's; None without."""
+    found = _CODE.search(message)
+    return found[1] if found else None
 
 
 class KeystateError(Exception):
@@ -27,7 +33,7 @@ class KeystateError(Exception):
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
         # A message that came from the JVM has its code, and so has that of an unpickled error.
-        own = None if code else _LEADING_CODE.match(message)
+        own = None if code else _CODE.match(message)
         self.code: str = own[1] if own else code or self.default_code
         super().__init__(message if own else f"[{self.code}] {message}")
 

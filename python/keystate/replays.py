@@ -8,6 +8,7 @@ from pyspark.sql import types as T
 
 from keystate._spec import DELAY_KEY
 from keystate.errors import DeclarationError
+from keystate.row_errors import column_types
 
 
 def with_replays(df: DataFrame, folder: str) -> DataFrame:
@@ -63,7 +64,7 @@ def replay_letters(letters: DataFrame, folder: str) -> int:
             f"replay_letters() needs the columns id and row of dead letters, got {letters.columns}"
         )
     kind = letters.schema["row"].dataType
-    if _types(kind) != _types(wanted):
+    if column_types(kind) != column_types(wanted):
         raise DeclarationError(
             f"the rows are {kind.simpleString()}, but the query's are {wanted.simpleString()}: of "
             "JSON make them with F.from_json('row', df.schema)"
@@ -84,9 +85,3 @@ def _schema(row_type: T.StructType) -> T.StructType:
     return T.StructType(
         [T.StructField("id", T.StringType()), T.StructField("row", T.StructType(fields))]
     )
-
-
-def _types(kind: T.DataType) -> list[tuple[str, str]]:
-    if not isinstance(kind, T.StructType):
-        return []
-    return [(field.name, field.dataType.simpleString()) for field in kind]

@@ -128,9 +128,11 @@ def check_policy(policy: DeadLetters, row_types: list[T.StructType]) -> None:
     """Raises DeclarationError when letters of rows of these types do not fit the tag."""
     tag = policy.tag
     taken = resolve_schema(tag.type, f"side output '{tag.tag_id}'")
-    if _types(taken) == _types(dead_letter_schema()):
+    if column_types(taken) == column_types(dead_letter_schema()):
         return
-    if all(_types(taken) == _types(dead_letter_schema(row_type)) for row_type in row_types):
+    if all(
+        column_types(taken) == column_types(dead_letter_schema(row_type)) for row_type in row_types
+    ):
         return
     of_rows = "()" if len({r.json() for r in row_types}) > 1 else "(df.schema)"
     raise DeclarationError(
@@ -139,6 +141,7 @@ def check_policy(policy: DeadLetters, row_types: list[T.StructType]) -> None:
     )
 
 
-def _types(schema: T.StructType) -> list[tuple[str, str]]:
-    # Whether a column may be null does not matter here.
-    return [(field.name, field.dataType.simpleString()) for field in schema]
+def column_types(kind: T.DataType) -> list[tuple[str, str]]:
+    """The columns of letters or of their rows, whether they may be null or not."""
+    fields = kind.fields if isinstance(kind, T.StructType) else []
+    return [(field.name, field.dataType.simpleString()) for field in fields]

@@ -1,4 +1,4 @@
-"""Keystate's modules import each other at their top and in one direction."""
+"""The structure of the code: modules import each other at their top and in one direction."""
 
 from __future__ import annotations
 
@@ -79,3 +79,23 @@ def test_a_package_says_what_it_is_for() -> None:
 def test_no_module_has_the_name_of_one_of_the_standard_library() -> None:
     names = {module.rpartition(".")[2] for module in MODULES} - {"__main__"}
     assert names & sys.stdlib_module_names == set()
+
+
+def parameters(made: ast.ClassDef) -> int:
+    """How many the class is constructed with: those of its ``__init__``, or its fields."""
+    decorators = [ast.unparse(d).partition("(")[0] for d in made.decorator_list]
+    if "dataclass" in decorators or "NamedTuple" in [ast.unparse(base) for base in made.bases]:
+        return sum(isinstance(node, ast.AnnAssign) for node in made.body)
+    inits = [n for n in made.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    return max((len(n.args.args) + len(n.args.kwonlyargs) - 1 for n in inits), default=0)
+
+
+def test_no_class_has_more_than_twelve_constructor_parameters() -> None:
+    found = {
+        (module, node.name): parameters(node)
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    assert max(found.values()) > 3, "it finds some"
+    assert [name for name, many in found.items() if many > 12] == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from keystate.__main__ import main
-from keystate._java.class_cache import session_archive
+from keystate._java.class_cache import session_archive, session_options
 
 from tests import jvm_archive
 
@@ -51,6 +51,24 @@ def test_the_users_options_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     archive.write_bytes(b"")
     first, *_, last = configured().split()
     assert (first, last) == (f"-XX:SharedArchiveFile={archive}", "-Dmine=1")
+
+
+def test_java_is_not_asked_before_there_is_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that chooses a Java only tells which one it is when it is started."""
+    asked, java = tmp_path / "asked", tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho version 17 > {asked}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert session_options() == ""
+    assert not asked.exists()
+    (tmp_path / "keystate").mkdir()
+    (tmp_path / "keystate" / "classes-of-another.jsa").write_bytes(b"")
+    assert session_options() == ""
+    assert asked.exists()
 
 
 @pytest.mark.skipif("SLOW" not in os.environ, reason="makes an archive: set SLOW")

@@ -86,6 +86,7 @@ class CheckpointEditor:
             one["id"]: stored_operator(reader, one) for one in found if one["keystate"]
         }
         self._order: list[int] = [one["id"] for one in found]
+        self._found = frozenset(self._order)
         self._next = max(self._order, default=-1) + 1
 
     @property
@@ -241,6 +242,11 @@ class CheckpointEditor:
             )
         self._order = list(operators)
 
+    @property
+    def origins(self) -> dict[int, int]:
+        """By their numbers before, those that operators will have which the checkpoint has."""
+        return {of: i for i, of in enumerate(self._order) if of in self._found}
+
     def write(self, target: str) -> int:
         """Writes the copy, by Spark jobs. It is there once it is complete.
 
@@ -256,6 +262,9 @@ class CheckpointEditor:
                 ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file is lost or damaged. Then there is no
                 copy.
         """
+        return self._write(target, is_fork=False)
+
+    def _write(self, target: str, is_fork: bool) -> int:
         written, copied = [], {}
         for number, operator in enumerate(self._order):
             draft = self._operators.get(operator)
@@ -263,7 +272,7 @@ class CheckpointEditor:
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(self._session, self._checkpoint, target, written, copied)
+        return bridge.edit(self._session, self._checkpoint, target, written, copied, is_fork)
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:
@@ -278,3 +287,8 @@ class CheckpointEditor:
         return CheckpointError(
             f"{what} in {self._checkpoint} are {there}", code="KEYSTATE_NO_SUCH_STATE"
         )
+
+
+def write_fork(editor: CheckpointEditor, target: str) -> int:
+    """As `CheckpointEditor.write`, for a query that runs beside that of the checkpoint."""
+    return editor._write(target, is_fork=True)

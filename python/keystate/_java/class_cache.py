@@ -62,7 +62,8 @@ def session_archive() -> Path | None:
 
 def session_options() -> str:
     """By these a session's JVM uses its archive; empty as long as there is none."""
-    archive = session_archive()
+    # Which Java there is may only be told by starting it: not before there is any archive.
+    archive = session_archive() if any(_archives()) else None
     if archive is None or not archive.exists():
         return ""
     return shlex.join([*_use(archive), QUIET])
@@ -80,14 +81,24 @@ def making(archive: Path) -> Iterator[str]:
         yield f"-XX:ArchiveClassesAtExit={made}"
         with suppress(OSError):
             made.replace(archive)
-        _delete_unused(archive.parent)
+        _delete_unused()
 
 
 def _archive(*made_of: str) -> Path:
     times = [str(os.stat(file).st_mtime_ns) for file in made_of if os.path.exists(file)]
     name = hashlib.sha256("\0".join([*made_of, *times]).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "keystate")
-    return folder / f"classes-{name}.jsa"
+    return _folder() / f"classes-{name}.jsa"
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "keystate")
+
+
+def _archives() -> list[Path]:
+    try:
+        return list(_folder().glob("classes-*.jsa"))
+    except (OSError, RuntimeError):
+        return []
 
 
 def _use(archive: Path) -> list[str]:
@@ -96,9 +107,9 @@ def _use(archive: Path) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
 
 
-def _delete_unused(folder: Path) -> None:
+def _delete_unused() -> None:
     """Deletes archives that nobody has used for long: of jars and Javas of before."""
-    for archive in folder.glob("classes-*.jsa"):
+    for archive in _archives():
         with suppress(OSError):
             if archive.stat().st_mtime < time.time() - _KEPT_SECONDS:
                 archive.unlink()

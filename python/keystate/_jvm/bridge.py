@@ -293,6 +293,56 @@ def savepoint(
     return batch
 
 
+def fork(session: SparkSession, checkpoint: str, path: str, version: int | None) -> int:
+    """As `savepoint`, for a query beside that of the checkpoint: with another id."""
+    batch: int = _of_checkpoint(session, "fork", checkpoint, path, _number(version))
+    return batch
+
+
+def keep_batches(session: SparkSession, checkpoint: str, fork: str, first: int, last: int) -> None:
+    """Keeps in a fork what batches of the checkpoint began with, to begin the same ones there."""
+    _of_checkpoint(session, "keepBatches", checkpoint, fork, first, last)
+
+
+def begin_batch(session: SparkSession, fork: str, batch: int) -> None:
+    """Makes a batch that was kept the one that the next start of the fork's query runs."""
+    _of_checkpoint(session, "beginBatch", fork, batch)
+
+
+def limit_batches(session: SparkSession, checkpoint: str, last: int | None) -> bool:
+    """Lets a query begin no batch after this one; ``None``: any. False if that can't be."""
+    works: bool = _of_checkpoint(session, "limitBatches", checkpoint, _number(last))
+    return works
+
+
+def is_real_time(session: SparkSession, query_id: str) -> bool:
+    """Whether a running query is in real-time mode."""
+    answer: bool = _of_checkpoint(session, "isRealTime", query_id)
+    return answer
+
+
+def delete_fork(session: SparkSession, fork: str) -> None:
+    """Deletes a fork, if it is there."""
+    _of_checkpoint(session, "deleteFork", fork)
+
+
+def last_batch(session: SparkSession, checkpoint: str) -> int:
+    """The last committed batch."""
+    batch: int = _of_checkpoint(session, "lastBatch", checkpoint)
+    return batch
+
+
+def diff_operators(
+    session: SparkSession, before: str, after: str, operators: Mapping[int, int]
+) -> list[dict[str, Any]]:
+    """As the operation ``diff``, of operators that have other numbers before and after."""
+    pairs = json.dumps([list(pair) for pair in operators.items()])
+    found: list[dict[str, Any]] = json.loads(
+        _of_checkpoint(session, "diffOperators", before, after, pairs)
+    )
+    return found
+
+
 def delete_checkpoint(session: SparkSession, checkpoint: str, original: str) -> int:
     """Deletes a checkpoint; returns how many run files stay for savepoints."""
     kept: int = _of_checkpoint(session, "deleteCheckpoint", checkpoint, original)
@@ -370,6 +420,7 @@ def edit(
     target: str,
     operators: Sequence[WrittenOperator],
     copied: Mapping[int, int],
+    is_fork: bool,
 ) -> int:
     """Makes a changed copy of a checkpoint; returns the last batch in it.
 
@@ -379,10 +430,11 @@ def edit(
         target: where the copy is to be.
         operators: those that are written.
         copied: those that are copied as they are, and their numbers in the copy.
+        is_fork: whether the copy is for a query beside that of the checkpoint.
     """
     numbers = (list(copied), list(copied.values()))
     batch: int = _of_checkpoint(
-        session, "edit", checkpoint, target, *_arguments(operators), *numbers
+        session, "edit", checkpoint, target, *_arguments(operators), *numbers, is_fork
     )
     return batch
 

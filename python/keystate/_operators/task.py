@@ -132,8 +132,8 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes_late_rows=plan.style is Style.WINDOWS,
-        takes_columns=plan.style in (Style.BATCHES, Style.WINDOWS),
+        takes_late_rows=plan.style in (Style.WINDOWS, Style.COLUMNS),
+        takes_columns=plan.style in (Style.BATCHES, Style.WINDOWS, Style.COLUMNS),
     )
 
 
@@ -178,6 +178,10 @@ _WITHOUT_DEAD_LETTERS = {
     Style.BATCHES: (
         "process_batches: a call has many rows, and no side outputs. Catch errors in "
         "process_batch, or use a function of rows"
+    ),
+    Style.COLUMNS: (
+        "aggregates of columns, which are computed for many rows at once. Filter rows that don't "
+        "fit before, or use an AggregateFunction"
     ),
 }
 

@@ -113,6 +113,7 @@ class TaskFunction:
 _LATE = {
     Style.WINDOWS: ("keystate._worker.operators.windows", "WindowsOperator"),
     Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
+    Style.COLUMNS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
     Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
 }
 

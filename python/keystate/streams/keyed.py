@@ -228,7 +228,7 @@ class KeyedStream(RowStream[ROW]):
         Raises:
             DeclarationError: the event time column does not fit.
         """
-        return WindowedStream(window_assigner, self._input.df, event_time, self._apply)
+        return WindowedStream(window_assigner, self._input, event_time, self._apply)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Groups the rows of a key into windows of so many rows.

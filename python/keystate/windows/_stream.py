@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
-from pyspark.sql import DataFrame
-
-from keystate._operators.declared import check_late_output
+from keystate._operators.declared import Input, check_late_output
 from keystate._operators.event_time import time_column
+from keystate._worker.calls.plan import FunctionPlan
+from keystate.agg import Aggregate
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
@@ -30,11 +30,12 @@ class WindowedStream(Windowing):
     """
 
     def __init__(
-        self, assigner: WindowAssigner, df: DataFrame, event_time: str | None, apply: Apply
+        self, assigner: WindowAssigner, rows: Input, event_time: str | None, apply: Apply
     ) -> None:
         super().__init__(assigner)
-        self._row_type = df.schema
-        self._time_column = time_column(df, event_time)
+        self._input = rows
+        self._row_type = rows.row_type
+        self._time_column = time_column(rows.df, event_time)
         self._apply_plan = apply
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
@@ -70,6 +71,16 @@ class WindowedStream(Windowing):
             output_schema = self._row_type
         return self._run(self._reduce(fn, window_function), output_schema, name, on_error)
 
+    @overload
+    def aggregate(
+        self,
+        fn: Aggregate,
+        *aggregates: Aggregate,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> ResultDataFrame: ...
+
+    @overload
     def aggregate(
         self,
         fn: AggregateFunction[Any, Any, Any],
@@ -79,14 +90,31 @@ class WindowedStream(Windowing):
         *,
         name: str | None = None,
         on_error: OnError = "fail",
+    ) -> ResultDataFrame: ...
+
+    def aggregate(
+        self,
+        fn: Any,
+        acc_type: Any = None,
+        output_schema: Any = None,
+        window_function: Any = None,
+        *more: Aggregate,
+        name: str | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Aggregates the rows of a window as they come.
+
+        With aggregates of :mod:`keystate.agg`, as ``aggregate(agg.sum("amount"), agg.count())``, no
+        Python function is called for a row. Then the output has the key columns, ``window_start``
+        and ``window_end``, which are timestamps, and a column for each aggregate. They go with
+        tumbling and sliding windows and the default trigger.
 
         Args:
             fn: the function. For windows that are merged it defines ``merge``.
             acc_type: the type of its accumulator.
             output_schema: the rows that are emitted: DDL, DataType or dataclass.
             window_function: takes the result; without one it is emitted as it is.
+            more: aggregates of columns, after four others.
             name: the operator's name.
             on_error: what becomes of a row that a function fails on, and of a window that it fails
                 on when that fires: as for :meth:`keystate.KeyedStream.process`.
@@ -94,6 +122,20 @@ class WindowedStream(Windowing):
         Raises:
             DeclarationError: a function, one of its states or a type is not well declared.
         """
+        if isinstance(fn, Aggregate):
+            rest = (acc_type, output_schema, window_function, *more)
+            plan, output = self._aggregate_columns(
+                (fn, *(each for each in rest if each is not None)),
+                self._row_type,
+                self._input.key_type,
+                self._time_column,
+            )
+            return self._applied(plan, output, name, on_error)
+        if acc_type is None or output_schema is None:
+            raise DeclarationError(
+                "aggregate() with an AggregateFunction needs the type of its accumulator and the "
+                "output schema"
+            )
         return self._run(
             self._aggregate(fn, acc_type, window_function), output_schema, name, on_error
         )
@@ -132,5 +174,10 @@ class WindowedStream(Windowing):
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
         plan = rows.plan(self._row_type, self._time_column)
+        return self._applied(plan, output_schema, name, on_error)
+
+    def _applied(
+        self, plan: FunctionPlan, output_schema: TypeLike, name: str | None, on_error: OnError
+    ) -> ResultDataFrame:
         mode = "event_time" if self._assigner.is_event_time() else "auto"
         return self._apply_plan(plan, output_schema, name=name, time_mode=mode, on_error=on_error)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
 from keystate._operators.plans import make_plan
+from keystate._worker.aggregates.declared import resolve
 from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
@@ -16,6 +18,7 @@ from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
 from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import FixedWindows, MergingWindowAssigner, WindowAssigner
+from keystate.windows._columns import ColumnWindowsFunction, output_of
 from keystate.windows._contents import (
     AggregateFold,
     Fold,
@@ -96,6 +99,29 @@ class Windowing:
             )
         return self._rows(window_function, AggregateFold(fn, acc_type))
 
+    def _aggregate_columns(
+        self,
+        aggregates: Sequence[Any],
+        row_type: T.StructType,
+        key_type: T.StructType,
+        time_column: int | None,
+    ) -> tuple[FunctionPlan, T.StructType]:
+        """How windows of column aggregates are computed, and what they emit."""
+        resolved = resolve(aggregates, row_type)
+        assigner = self._assigner
+        if not isinstance(assigner, FixedWindows):
+            raise _by_rows(type(assigner).__name__)
+        if type(self._trigger) is not type(assigner.get_default_trigger()):
+            raise _by_rows(f"a {type(self._trigger).__name__}")
+        if self._evictor is not None:
+            raise _by_rows("an evictor")
+        if self._lateness:
+            raise _by_rows("allowed_lateness")
+        _check_time(assigner, time_column)
+        function = ColumnWindowsFunction(assigner, resolved, self._late_output, time_column)
+        plan = FunctionPlan(function, "", Style.COLUMNS, on_timer="on_timer")
+        return plan, output_of(key_type, resolved)
+
     def _process(self, fn: ProcessWindowFunction) -> WindowedRows:
         _check(fn, ProcessWindowFunction, "MyFunction()")
         return self._rows(fn, None)
@@ -136,14 +162,7 @@ class WindowedRows:
         Raises:
             DeclarationError: windows by event time need the column that has it.
         """
-        windowing = self.windowing
-        if windowing._assigner.is_event_time() and time_column is None:
-            raise DeclarationError(
-                f"{type(windowing._assigner).__name__} need a watermark: call "
-                "df.withWatermark(column, delay) before keystate.keyed(df, ...); for a batch "
-                "DataFrame, which has none, name the column: window(assigner, event_time=column)",
-                code="KEYSTATE_NO_WATERMARK",
-            )
+        _check_time(self.windowing._assigner, time_column)
         operator = self._operator(row_type, time_column)
         return FunctionPlan(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
 
@@ -170,6 +189,22 @@ class WindowedRows:
             self.function,
             *ends,
         )
+
+
+def _check_time(assigner: WindowAssigner, time_column: int | None) -> None:
+    if assigner.is_event_time() and time_column is None:
+        raise DeclarationError(
+            f"{type(assigner).__name__} need a watermark: call "
+            "df.withWatermark(column, delay) before keystate.keyed(df, ...); for a batch "
+            "DataFrame, which has none, name the column: window(assigner, event_time=column)",
+            code="KEYSTATE_NO_WATERMARK",
+        )
+
+
+def _by_rows(what: str) -> DeclarationError:
+    return DeclarationError(
+        f"aggregates of columns don't go with {what}: give aggregate() an AggregateFunction"
+    )
 
 
 def _check(value: Any, kinds: type | tuple[type, ...], example: str) -> None:

@@ -28,6 +28,8 @@ class Style(enum.Enum):
     WINDOWS = "windows"
     #: Many rows at once.
     BATCHES = "batches"
+    #: Nothing: it tells windows and aggregates, which are computed by columns; late rows too.
+    COLUMNS = "columns"
     #: Row and context, many results that are awaited.
     ASYNC = "async"
 

@@ -9,7 +9,6 @@ A question is ``[int32 length][JSON]`` followed by
 from __future__ import annotations
 
 import json
-import re
 import socket
 import struct
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._protocol import Control, Message, Op, Page, Question, Reply, Server
-from keystate.errors import KeystateError
+from keystate.errors import KeystateError, code_in
 
 #: How long connecting may take. An answer may take as long as it needs: when the executor or the
 #: task ends, the connection is closed.
@@ -190,8 +189,7 @@ class StateClient:
             raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED") from e
         if Reply.ERROR in answer:
             error = answer[Reply.ERROR]
-            own = re.search(r"\[(KEYSTATE_[A-Z_]+)\]", error)
-            code = own[1] if own else "KEYSTATE_NOT_ANSWERED"
+            code = code_in(error) or "KEYSTATE_NOT_ANSWERED"
             raise KeystateError(f"the state could not be read: {error}", code=code)
         return answer, data
 

@@ -16,7 +16,7 @@ from keystate._worker.messages.results import Results
 from keystate._worker.operators.column_types import check_dicts, check_fields
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.slot_values import Slots, SlotValues
-from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
 from keystate.functions import KeyedBatch
 from keystate.state import StateDescriptor, ValueState
@@ -27,7 +27,7 @@ class BatchOperator(KeyedOperator):
 
     _results: Results
 
-    _open_state = staticmethod(
+    _open_state: StateFactory = staticmethod(
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
     )
 

@@ -15,6 +15,10 @@ import keystate.backend.KeyedStateBackend
 class PackagesSuite extends AnyFunSuite {
   private val root = "org.apache.spark.sql.keystate"
   private val most = 17
+  private val mostParameters = 12
+
+  /** Spark's constructors, which some of ours repeat. */
+  private val ofSpark = Set(s"$root.shim.TransformWithStateInPySparkOnKeystate")
 
   /** Of the engine, and of what is above it. */
   private val modules = Seq("engine", "jvm")
@@ -87,5 +91,28 @@ class PackagesSuite extends AnyFunSuite {
       assert(new String(Files.readAllBytes(doc)).contains("/** "), s"$doc says nothing")
       assert(files.size <= most, s"$folder has ${files.size} files")
     }
+  }
+
+  test("no class has many constructor parameters, but those that Spark's have too") {
+    val folders = classes.filter(Files.isDirectory(_))
+    assert(folders.size == classes.size, "classes are in folders")
+    val found = for {
+      folder <- folders
+      name <- namesIn(folder)
+      constructor <- Class.forName(name, false, getClass.getClassLoader).getDeclaredConstructors
+      if !constructor.isSynthetic && constructor.getParameterCount > mostParameters
+    } yield name
+    assert(found.distinct.filterNot(ofSpark) == Nil)
+  }
+
+  private def namesIn(folder: Path): Seq[String] = {
+    val stream = Files.walk(folder)
+    try
+      stream.iterator.asScala
+        .map(folder.relativize(_).toString)
+        .filter(_.endsWith(".class"))
+        .map(_.stripSuffix(".class").replace('/', '.'))
+        .toSeq
+    finally stream.close()
   }
 }

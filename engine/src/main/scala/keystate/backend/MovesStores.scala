@@ -44,6 +44,7 @@ private[keystate] final class ReplaceableBackend(
   /** The one that has the entries now. */
   def current: KeyedStateBackend = backend
 
+  // Each method has a catch of its own: one for all would take a closure for every entry.
   private def next(cause: MoveNeeded): KeyedStateBackend = {
     backend = replace(backend, cause)
     backend

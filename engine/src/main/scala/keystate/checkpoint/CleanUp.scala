@@ -64,8 +64,7 @@ private[checkpoint] final class CleanUp(
       val newestVersion = versions.map(_._2).max
       val oldestUnpinned = newestVersion - settings.minVersionsToRetain - 2
       val newest = files.map(_.modified).max
-      val (pins, over) = PinnedVersions.among(files, newest)
-      val pinned = pins.flatMap(pin => PinnedVersions.parse(pin.name)).toSet
+      val (pinned, over) = PinnedVersions.among(files, newest)
       val oldestRetained = (pinned + oldestUnpinned).min
       val (retained, old) = versions.partition { case (_, version, _) =>
         version >= oldestUnpinned || pinned(version)
@@ -111,7 +110,7 @@ private[checkpoint] final class CleanUp(
     Listed(
       file.modified,
       StoreReader.files(manifest).map(path => strings.getOrElseUpdate(path, path)),
-      manifest.rescaledAt,
+      manifest.partitioning.rescaledAt,
       SharedFiles.Rescale.of(manifest),
       isFinal = manifest.id.isDefined || isOld
     )

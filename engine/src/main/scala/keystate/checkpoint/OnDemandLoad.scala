@@ -8,7 +8,7 @@ import keystate.backend.{
   LoadsOnDemand,
   StateFamily
 }
-import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, InlineSource, Manifest}
 
 /** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
@@ -42,8 +42,8 @@ private[checkpoint] final class OnDemandLoad(
       if (runs.forall(_.isSplit)) manifest.families.partition(OnDemandLoad.canWait(manifest, _))
       else (Nil, manifest.families)
     val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
-    val operator = KeyGroups.operatorGroup(manifest.maxParallelism)
-    move(loader, now.map(_.id).toSet, manifest.readGroups)
+    val operator = manifest.partitioning.operatorGroup
+    move(loader, now.map(_.id).toSet, manifest.partitioning.readGroups)
     move(loader, later.map(_.id).toSet, KeyGroupRange(operator, operator))
     later.foreach { family =>
       val source = new Source(family.id)
@@ -60,7 +60,7 @@ private[checkpoint] final class OnDemandLoad(
 
   private final class Source(family: Int) extends GroupSource {
     override val pieces: Seq[KeyGroupRange] =
-      OnDemandLoad.pieces(manifest.groups, pieceEntries, count)
+      OnDemandLoad.pieces(manifest.partitioning.groups, pieceEntries, count)
 
     override def count(group: Int): Long = manifest.count(family, group).get
 
@@ -92,7 +92,8 @@ private[checkpoint] object OnDemandLoad {
     })
 
   private def canWait(manifest: Manifest, family: StateFamily): Boolean =
-    family.layout != Layout.Ordered && manifest.count(family.id, manifest.groups.first).isDefined
+    family.layout != Layout.Ordered &&
+      manifest.count(family.id, manifest.partitioning.groups.first).isDefined
 
   /** Divides groups into pieces with enough entries each, at most `MostPieces`; the last one may
     * have fewer.

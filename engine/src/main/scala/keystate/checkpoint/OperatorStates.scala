@@ -2,7 +2,7 @@ package keystate.checkpoint
 
 import keystate.backend.Change
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
-import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.keygroup.KeyGroupRange
 import keystate.version.{EntryCounts, Manifest}
 
 /** Reads subtasks' operator state from committed versions, and replaces it in manifests, without
@@ -13,7 +13,7 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
   /** The operator state of a version; None when it has none. */
   def read(location: StoreLocation, manifest: Manifest): Option[OperatorState] =
     family(manifest).flatMap { family =>
-      val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+      val group = manifest.partitioning.operatorGroup
       val files = new RunFiles(location, storage, local)
       // Every batch writes it anew, so it is found in one of the newest runs.
       manifest.runs.reverseIterator
@@ -33,14 +33,15 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
     */
   def replace(manifest: Manifest, state: OperatorState): Manifest =
     family(manifest).fold(manifest) { family =>
-      val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+      val group = manifest.partitioning.operatorGroup
       val entries = Seq(
         Change(family, group, OperatorState.StateKey, OperatorState.toJson(state)),
         Change(family, group, OperatorState.TagKey, Array.emptyByteArray)
       )
       val run =
         InlineRun.encode(_.addAll(entries), Int.MaxValue.toLong, manifest.version, manifest.id)
-      val counts = manifest.ownGroups.map(g => if (g == group) entries.size.toLong else 0L)
+      val counts =
+        manifest.partitioning.ownGroups.map(g => if (g == group) entries.size.toLong else 0L)
       manifest.copy(
         entryCounts = manifest.entryCounts.updated(family, EntryCounts.of(counts)),
         runs = manifest.runs ++ run

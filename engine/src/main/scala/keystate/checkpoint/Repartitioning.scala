@@ -41,7 +41,7 @@ final class Repartitioning(
 
   /** All entries of an old partition, each with its family. */
   def entries(manifest: Manifest): Iterator[(StateFamily, Change)] = {
-    val reader = new StoreReader(location(manifest.partition), storage, local)
+    val reader = new StoreReader(location(manifest.partitioning.partition), storage, local)
     manifest.families.iterator.flatMap { family =>
       reader.entries(manifest, family).map(family -> _)
     }
@@ -71,11 +71,11 @@ final class Repartitioning(
     */
   def regrouped(old: Seq[Manifest], partitions: Int): Option[Seq[PartitionState]] =
     Option.when(old.size % partitions == 0) {
-      old.groupBy(_.partition % partitions).toSeq.sortBy(_._1).map { case (_, own) =>
+      old.groupBy(_.partitioning.partition % partitions).toSeq.sortBy(_._1).map { case (_, own) =>
         val counts = for {
           manifest <- own
           family <- manifest.families
-          group <- manifest.ownGroups
+          group <- manifest.partitioning.ownGroups
         } yield manifest.count(family.id, group).map((family.id, group) -> _)
         PartitionState(
           own.flatMap(_.runs),
@@ -100,30 +100,18 @@ final class Repartitioning(
       newId: Option[() => String]
   ): Seq[Option[String]] = {
     val families = Rescaling.commonFamilies(operator, store, old)
+    val common = old.head.copy(
+      baseId = None,
+      nextFamilyId = old.map(_.nextFamilyId).max,
+      families = families,
+      mergedAt = None
+    )
+    val partitioning = old.head.partitioning
+      .copy(hashPartitions = Some(states.size), rescaledAt = Some(version))
     Concurrently.map(states.zipWithIndex) { case (state, partition) =>
       val id = newId.map(_())
-      VersionFile.write(
-        storage,
-        location(partition),
-        old.head.copy(
-          id = id,
-          baseId = None,
-          hashPartitions = Some(states.size),
-          partition = partition,
-          rescaledAt = Some(version),
-          numKeys = state.numKeys,
-          nextFamilyId = old.map(_.nextFamilyId).max,
-          families = families,
-          entryCounts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
-            families.map { family =>
-              def count(group: Int) = counts.getOrElse((family.id, group), 0L)
-              family.id -> EntryCounts.of(old.head.ownGroups.map(count))
-            }.toMap
-          },
-          runs = state.runs,
-          mergedAt = None
-        )
-      )
+      val own = partitioning.copy(partition = partition)
+      writeVersion(common.copy(id = id, partitioning = own), state)
       id
     }
   }
@@ -137,17 +125,16 @@ final class Repartitioning(
     val counts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
       empty.families.map { family =>
         def count(group: Int) = counts.getOrElse((family.id, group), 0L)
-        family.id -> EntryCounts.of(empty.ownGroups.map(count))
+        family.id -> EntryCounts.of(empty.partitioning.ownGroups.map(count))
       }.toMap
     }
-    val written =
-      empty.copy(
-        version = version,
-        numKeys = state.numKeys,
-        entryCounts = counts,
-        runs = state.runs
-      )
-    VersionFile.write(storage, location(empty.partition), written)
+    val written = empty.copy(
+      version = version,
+      numKeys = state.numKeys,
+      entryCounts = counts,
+      runs = state.runs
+    )
+    VersionFile.write(storage, location(empty.partitioning.partition), written)
     ()
   }
 

@@ -8,7 +8,7 @@ import keystate.errors.{
 }
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.version.{EntryCounts, Manifest, VersionFile, VersionFinder}
+import keystate.version.{EntryCounts, Manifest, Partitioning, VersionFile, VersionFinder}
 
 /** Gives a committed version of a store another partitioning: the same state over another number of
   * partitions.
@@ -59,32 +59,34 @@ object Rescaling {
         VersionFinder.readOf(storage, location, version, id, ids.size)
       }
       .toVector
-    val maxParallelism = old.head.maxParallelism
+    val maxParallelism = old.head.partitioning.maxParallelism
     old.foreach(manifest => checkGroups(manifest, operator, store, ids.size, maxParallelism))
     val families = commonFamilies(operator, store, old)
     val operatorStates = new OperatorStates(storage, local)
     val subtaskStates = OperatorState.redistribute(
       Concurrently
-        .map(old)(m => operatorStates.read(StoreLocation(operator, m.partition, store), m))
+        .map(old.zipWithIndex) { case (manifest, partition) =>
+          operatorStates.read(StoreLocation(operator, partition, store), manifest)
+        }
         .flatten,
       parallelism
     )
     val common = old.head.copy(
       baseId = None,
-      parallelism = Some(parallelism),
-      rescaledAt = Some(version),
       numKeys = old.map(_.numKeys).sum / parallelism,
       nextFamilyId = old.map(_.nextFamilyId).max,
       families = families,
       mergedAt = None
     )
+    def partitioning(partition: Int) =
+      Partitioning(maxParallelism, Some(parallelism), partition).copy(rescaledAt = Some(version))
     Concurrently.map(0 until parallelism) { partition =>
       val id = ids.head.map(_ => newId())
       VersionFile.write(
         storage,
         StoreLocation(operator, partition, store),
         operatorStates.replace(
-          manifestOf(partition, parallelism, old, common).copy(id = id),
+          manifestOf(partitioning(partition), old, common).copy(id = id),
           subtaskStates(partition)
         )
       )
@@ -105,24 +107,11 @@ object Rescaling {
       parallelism: Int
   ): Unit = {
     Concurrently.map(0 until parallelism) { partition =>
+      val own = Partitioning(maxParallelism, Some(parallelism), partition)
       VersionFile.write(
         storage,
         StoreLocation(operator, partition, store),
-        Manifest(
-          version = 0,
-          id = None,
-          baseId = None,
-          maxParallelism = maxParallelism,
-          parallelism = Some(parallelism),
-          partition = partition,
-          rescaledAt = Some(0),
-          groups = KeyGroups.rangeOf(partition, parallelism, maxParallelism),
-          numKeys = 0,
-          nextFamilyId = 0,
-          families = Nil,
-          entryCounts = Map.empty,
-          runs = Nil
-        )
+        Manifest.empty(0, own.copy(rescaledAt = Some(Partitioning.AtStart)))
       )
     }
     ()
@@ -132,12 +121,11 @@ object Rescaling {
     * it yet.
     */
   private def manifestOf(
-      partition: Int,
-      parallelism: Int,
+      partitioning: Partitioning,
       old: IndexedSeq[Manifest],
       common: Manifest
   ): Manifest = {
-    val groups = KeyGroups.rangeOf(partition, parallelism, common.maxParallelism)
+    import partitioning.{groups, partition}
     val runs = for {
       manifest <- donors(old, partition, groups)
       taken = takenFrom(manifest, partition, old.size, groups)
@@ -148,8 +136,7 @@ object Rescaling {
       entryCounts(old, family.id, partition, groups).map(family.id -> _)
     }.toMap
     common.copy(
-      partition = partition,
-      groups = groups,
+      partitioning = partitioning,
       numKeys =
         if (counts.size == common.families.size) counts.valuesIterator.map(_.total).sum
         else common.numKeys,
@@ -166,13 +153,14 @@ object Rescaling {
       partitions: Int,
       maxParallelism: Int
   ): Unit = {
-    val owned = KeyGroups.rangeOf(manifest.partition, partitions, maxParallelism)
-    if (manifest.maxParallelism != maxParallelism || manifest.groups != owned)
+    val found = manifest.partitioning
+    val owned = KeyGroups.rangeOf(found.partition, partitions, maxParallelism)
+    if (found.maxParallelism != maxParallelism || found.groups != owned)
       throw new MixedPartitionsException(
-        StoreLocation(operator, manifest.partition, store),
+        StoreLocation(operator, found.partition, store),
         manifest.version,
-        s"it has key groups ${manifest.groups.first} to ${manifest.groups.last} of " +
-          s"${manifest.maxParallelism}, and not ${owned.first} to ${owned.last} of $maxParallelism"
+        s"it has key groups ${found.groups.first} to ${found.groups.last} of " +
+          s"${found.maxParallelism}, and not ${owned.first} to ${owned.last} of $maxParallelism"
       )
   }
 
@@ -184,7 +172,7 @@ object Rescaling {
       partition: Int,
       groups: KeyGroupRange
   ): Seq[Manifest] = {
-    val maxParallelism = old.head.maxParallelism
+    val maxParallelism = old.head.partitioning.maxParallelism
     def owner(group: Int) = KeyGroups.subtaskOf(group, old.size, maxParallelism)
     val ofGroups = owner(groups.first) to owner(groups.last)
     (ofGroups :+ partition % old.size).distinct.sorted.map(old)
@@ -199,8 +187,8 @@ object Rescaling {
       partition: Int,
       groups: KeyGroupRange
   ): Option[EntryCounts] = {
-    val maxParallelism = old.head.maxParallelism
-    val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
+    val maxParallelism = old.head.partitioning.maxParallelism
+    val operatorGroup = old.head.partitioning.operatorGroup
     val counts = (groups.first to groups.last).map { group =>
       old(KeyGroups.subtaskOf(group, old.size, maxParallelism)).count(family, group)
     } :+ old(partition % old.size).count(family, operatorGroup)
@@ -216,12 +204,11 @@ object Rescaling {
       oldParallelism: Int,
       groups: KeyGroupRange
   ): Seq[KeyGroupRange] = {
-    val operatorGroup = KeyGroups.operatorGroup(manifest.maxParallelism)
-    Option
-      .when(manifest.groups.intersects(groups))(manifest.groups.intersection(groups))
-      .toSeq ++ Option.when(manifest.partition == partition % oldParallelism)(
-      KeyGroupRange(operatorGroup, operatorGroup)
-    )
+    val own = manifest.partitioning
+    Option.when(own.groups.intersects(groups))(own.groups.intersection(groups)).toSeq ++
+      Option.when(own.partition == partition % oldParallelism)(
+        KeyGroupRange(own.operatorGroup, own.operatorGroup)
+      )
   }
 
   /** Whether all partitions of a partitioning of so many have this version. For checkpoint format v1. */
@@ -237,6 +224,7 @@ object Rescaling {
         val location = StoreLocation(operator, partition, store)
         VersionFinder
           .read(storage, location, version, None, Some(parallelism))
+          .partitioning
           .partitions
           .contains(parallelism)
       } catch { case _: MissingVersionException => false }
@@ -259,7 +247,7 @@ object Rescaling {
       .flatMap {
         case Some(VersionFile.PartitionsName(parallelism)) => parallelism.toIntOption
         case Some(_) => None // of checkpoint format v2
-        case None => VersionFile.read(storage, location, version, None).partitions
+        case None => VersionFile.read(storage, location, version, None).partitioning.partitions
       }
       .distinct
   }

@@ -127,7 +127,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       runs.foreach { run =>
         checkCancelled()
         val isWhole = manifest.isWhole(run)
-        cursors += files.read(run, isWhole, families, manifest.readGroups, manifest.version)
+        val groups = manifest.partitioning.readGroups
+        cursors += files.read(run, isWhole, families, groups, manifest.version)
       }
       val merge = new RunMerge(cursors.result(), keepRemovals, expiredIn(manifest))
       val newest = runs.last

@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation, StoredFile}
-import keystate.version.{Manifest, PinnedVersions, ReferredFiles, VersionFile}
+import keystate.version.{Manifest, Partitioning, PinnedVersions, ReferredFiles, VersionFile}
 
 /** Finds what a store's last rescale left behind and nothing needs any more: run files from before
   * it, which several partitions may use, and whatever is in the folders of partitions that are
@@ -53,7 +53,7 @@ private[checkpoint] final class SharedFiles(
 
   private def unneeded(oldest: Long, rescale: Rescale, own: Seq[StoredFile]): Seq[String] = {
     val partitions = storage.folders().flatMap(_.toIntOption)
-    if (rescale.at == Rescale.Never && partitions.forall(_ < rescale.partitions)) {
+    if (rescale.at == Partitioning.AtStart && partitions.forall(_ < rescale.partitions)) {
       done = Some(rescale)
       Nil
     } else unneeded(oldest, rescale, own, partitions)
@@ -136,16 +136,14 @@ private[checkpoint] object SharedFiles {
   final case class Found(path: String, file: StoredFile)
 
   /** The last rescale that a version knows of: the version that the partitioning before it ended with
-    * (`Never` if there was none), and the number of partitions since.
+    * (`Partitioning.AtStart` if there was none), and the number of partitions since.
     */
   final case class Rescale(at: Long, partitions: Int)
 
   object Rescale {
-
-    /** When a state was rescaled that never was: before it had anything. */
-    final val Never = 0L
-
-    def of(manifest: Manifest): Option[Rescale] =
-      manifest.partitions.map(Rescale(manifest.rescaledAt.getOrElse(Never), _))
+    def of(manifest: Manifest): Option[Rescale] = {
+      val found = manifest.partitioning
+      found.partitions.map(Rescale(found.rescaledAt.getOrElse(Partitioning.AtStart), _))
+    }
   }
 }

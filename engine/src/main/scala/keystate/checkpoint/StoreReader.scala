@@ -7,7 +7,7 @@ import scala.collection.mutable
 import keystate.backend.{Change, RunCursor, StateFamily}
 import keystate.errors.{CheckpointException, MissingVersionException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
-import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.keygroup.KeyGroupRange
 import keystate.run.RunMerge
 import keystate.version.{FileSource, Manifest, ManifestRules, Run, VersionFile, VersionFinder}
 
@@ -43,14 +43,14 @@ final class StoreReader(
     * operator group are not among them.
     */
   def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
-    entries(manifest, family, manifest.groups)
+    entries(manifest, family, manifest.partitioning.groups)
 
   /** The entries that a state has in the operator group, which are a subtask's own; close them. */
   def subtaskEntries(
       manifest: Manifest,
       family: StateFamily
   ): Iterator[Change] with AutoCloseable = {
-    val group = KeyGroups.operatorGroup(manifest.maxParallelism)
+    val group = manifest.partitioning.operatorGroup
     entries(manifest, family, KeyGroupRange(group, group))
   }
 

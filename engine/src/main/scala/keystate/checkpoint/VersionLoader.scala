@@ -33,7 +33,7 @@ private[checkpoint] final class VersionLoader(
   def into(backend: KeyedStateBackend, manifest: Manifest): Option[OnDemandLoad] =
     try {
       manifest.families.foreach(backend.register)
-      val runs = manifest.runs.filter(_.groups.intersects(manifest.readGroups))
+      val runs = manifest.runs.filter(_.groups.intersects(manifest.partitioning.readGroups))
       val later = backend match {
         case fromFiles: RestoresFromFiles =>
           restore(manifest, runs, fromFiles)
@@ -106,8 +106,8 @@ private[checkpoint] final class VersionLoader(
       val counts = for {
         (family, counts) <- manifest.entryCounts
         byGroup <- counts.byGroup
-      } yield family -> manifest.ownGroups.zip(byGroup).toMap
-      backend.restore(local.toSeq, manifest.groups, counts)
+      } yield family -> manifest.partitioning.ownGroups.zip(byGroup).toMap
+      backend.restore(local.toSeq, manifest.partitioning.groups, counts)
     } finally local.foreach(discard)
   }
 
@@ -118,8 +118,9 @@ private[checkpoint] final class VersionLoader(
       fetchRun: Fetch[T]
   )(giveUp: T => Unit)(use: T => Any): Unit = {
     val families = manifest.families.map(_.id).toSet
+    val groups = manifest.partitioning.readGroups
     Concurrently.foreach(runs) { run =>
-      fetchRun(run, manifest.isWhole(run), families, manifest.readGroups, manifest.version)
+      fetchRun(run, manifest.isWhole(run), families, groups, manifest.version)
     }(giveUp) { fetched =>
       use(fetched)
       ()

@@ -41,6 +41,7 @@ import keystate.version.{
   FileSource,
   InlineSource,
   Manifest,
+  Partitioning,
   Run,
   VersionFile,
   VersionFinder
@@ -119,7 +120,7 @@ final class VersionedStore(
   def isLoaded: Boolean = loaded != null
   def manifest: Manifest = current.manifest
   def backend: KeyedStateBackend = current.backend
-  def maxParallelism: Int = current.manifest.maxParallelism
+  def maxParallelism: Int = current.manifest.partitioning.maxParallelism
   def families: Iterable[StateFamily] = workingFamilies.values
   def family(name: String): Option[StateFamily] = workingFamilies.get(name)
   def loadStatistics: LoadStatistics = lastLoad
@@ -164,7 +165,7 @@ final class VersionedStore(
     */
   def checkHashPartitions(): Unit = for {
     expected <- settings.hashPartitions
-    found <- manifest.hashPartitions
+    found <- manifest.partitioning.hashPartitions
     if found != expected
   } {
     val version = manifest.version
@@ -196,22 +197,8 @@ final class VersionedStore(
     unload()
     val maxParallelism = settings.maxParallelism.getOrElse(KeyGroups.DefaultMaxParallelism)
     KeyGroups.checkMaxParallelism(maxParallelism)
-    open(
-      Manifest(
-        version = version,
-        id = None,
-        baseId = None,
-        maxParallelism = maxParallelism,
-        parallelism = settings.parallelism,
-        partition = location.partition,
-        groups = ownedGroups(maxParallelism).getOrElse(KeyGroupRange(0, maxParallelism - 1)),
-        numKeys = 0,
-        nextFamilyId = 0,
-        families = Nil,
-        entryCounts = Map.empty,
-        runs = Nil
-      )
-    )
+    val partitioning = Partitioning(maxParallelism, settings.parallelism, location.partition)
+    open(Manifest.empty(version, partitioning))
     lastLoad = LoadStatistics(0, 0)
   }
 
@@ -293,14 +280,17 @@ final class VersionedStore(
     val merged = compaction.applyTo(base, backend)
     val runs = runsWith(newest, merged.runs, version, id)
     val entryCounts = families.iterator.map { family =>
-      family.id -> EntryCounts.of(base.ownGroups.map(backend.count(family.id, _)))
+      family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
     base.copy(
       version = version,
       id = id,
       baseId = base.id,
-      hashPartitions = settings.hashPartitions.orElse(base.hashPartitions),
-      rescaledAt = base.rescaledAt.orElse(Option.when(beganOtherwise(version, id))(0L)),
+      partitioning = base.partitioning.copy(
+        hashPartitions = settings.hashPartitions.orElse(base.partitioning.hashPartitions),
+        rescaledAt = base.partitioning.rescaledAt
+          .orElse(Option.when(beganOtherwise(version, id))(Partitioning.AtStart))
+      ),
       numKeys = entryCounts.valuesIterator.map(_.total).sum,
       nextFamilyId = nextFamilyId,
       families = families.toSeq,
@@ -365,7 +355,7 @@ final class VersionedStore(
   /** What a version changed in one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
     manifest.ownRun.fold(Seq.empty[Change]) { run =>
-      val groups = manifest.readGroups
+      val groups = manifest.partitioning.readGroups
       val cursor = files.read(run, isWhole = false, Set(family.id), groups, manifest.version)
       try cursor.toVector
       finally cursor.close()
@@ -419,16 +409,17 @@ final class VersionedStore(
       finally mover.foreach(_.unloaded())
   }
 
-  private def ownedGroups(maxParallelism: Int): Option[KeyGroupRange] =
-    settings.parallelism.map(KeyGroups.rangeOf(location.partition, _, maxParallelism))
-
   private def open(manifest: Manifest): Unit = {
-    settings.maxParallelism.filter(_ != manifest.maxParallelism).foreach { configured =>
-      throw new MaxParallelismMismatchException(location, manifest.maxParallelism, configured)
+    val found = manifest.partitioning
+    settings.maxParallelism.filter(_ != found.maxParallelism).foreach { configured =>
+      throw new MaxParallelismMismatchException(location, found.maxParallelism, configured)
     }
-    val owned = ownedGroups(manifest.maxParallelism).getOrElse(manifest.groups)
-    if (owned != manifest.groups)
-      throw new KeyGroupsMismatchException(location, show(manifest.groups), show(owned))
+    settings.parallelism
+      .map(KeyGroups.rangeOf(location.partition, _, found.maxParallelism))
+      .filter(_ != found.groups)
+      .foreach { owned =>
+        throw new KeyGroupsMismatchException(location, show(found.groups), show(owned))
+      }
 
     val (backend, later) =
       try loadInto(newBackend(manifest), manifest)
@@ -445,7 +436,7 @@ final class VersionedStore(
   }
 
   private def newBackend(manifest: Manifest): KeyedStateBackend = {
-    val backend = backends.create(manifest.maxParallelism, () => local.newFolder())
+    val backend = backends.create(manifest.partitioning.maxParallelism, () => local.newFolder())
     takesSst = backend.isInstanceOf[RestoresFromFiles]
     backend
   }
@@ -543,7 +534,7 @@ final class VersionedStore(
       case (inline, rest) =>
         val merge = new RunMerge(
           inline.toIndexedSeq.map { run =>
-            files.read(run, isWhole = true, familyIds, manifest.readGroups, version)
+            files.read(run, isWhole = true, familyIds, manifest.partitioning.readGroups, version)
           },
           keepRemovals = true
         )

@@ -26,6 +26,10 @@ final class ErrorCode private (
 ) extends Serializable {
   override def toString: String = name
 
+  /** An error of this kind. */
+  private[errors] def error(message: String, cause: Throwable = null): KeystateException =
+    new KeystateException(this, message, cause)
+
   /** An error that comes from an executor gets this JVM's own entry of the catalogue. */
   private def readResolve: AnyRef = ErrorCode.all.find(_.name == name).getOrElse(this)
 }
@@ -48,6 +52,7 @@ object ErrorCode {
 
   val BadSetting: ErrorCode = of("KEYSTATE_BAD_SETTING")
   val BroadcastDisagrees: ErrorCode = of("KEYSTATE_BROADCAST_DISAGREES")
+  val CannotCanary: ErrorCode = of("KEYSTATE_CANNOT_CANARY")
   val CannotCompare: ErrorCode = of("KEYSTATE_CANNOT_COMPARE")
   val CannotForget: ErrorCode = of("KEYSTATE_CANNOT_FORGET")
   val CannotImport: ErrorCode = of("KEYSTATE_CANNOT_IMPORT")

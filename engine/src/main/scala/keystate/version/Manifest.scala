@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectM
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import keystate.backend.{Layout, StateFamily}
-import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.keygroup.KeyGroupRange
 
 /** What makes up one version of a store's state: the content of a version file, as JSON. Fields
   * that are optional are left out where they say nothing.
@@ -39,12 +39,7 @@ final case class Manifest(
     version: Long,
     id: Option[String],
     baseId: Option[String],
-    maxParallelism: Int,
-    parallelism: Option[Int],
-    partition: Int,
-    groups: KeyGroupRange,
-    rescaledAt: Option[Long] = None,
-    hashPartitions: Option[Int] = None,
+    partitioning: Partitioning,
     numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
@@ -59,30 +54,15 @@ final case class Manifest(
     case _: InlineSource => false
   })
 
-  /** In how many partitions the store's state is, if that is known. */
-  def partitions: Option[Int] = parallelism.orElse(hashPartitions)
-
-  /** The range of groups that are read from its runs: from the first of its key groups to the
-    * operator group. Its runs have no groups between its key groups and the operator group: what a
-    * rescale takes from another partition is listed as two runs, one for key groups and one for the
-    * operator group.
-    */
-  def readGroups: KeyGroupRange =
-    KeyGroupRange(groups.first, KeyGroups.operatorGroup(maxParallelism))
-
-  /** The groups it holds, one by one: its key groups in order, then the operator group. */
-  def ownGroups: IndexedSeq[Int] =
-    (groups.first to groups.last) :+ KeyGroups.operatorGroup(maxParallelism)
-
   /** Whether a run's file is known to have no other groups than the run. It is where the run was
     * written after the last rescale: a rescale narrows the runs that it takes over.
     */
-  def isWhole(run: Run): Boolean = rescaledAt.forall(run.version > _)
+  def isWhole(run: Run): Boolean = partitioning.rescaledAt.forall(run.version > _)
 
   /** The run with what this version's own commit changed. None if it changed nothing. */
   def ownRun: Option[Run] = runs.lastOption.filter(run => run.version == version && run.id == id)
 
-  /** How many entries a family has in one of `ownGroups`, if that is known; 0 for a family that
+  /** How many entries a family has in one of its `ownGroups`, if that is known; 0 for a family that
     * this version does not have.
     */
   def count(family: Int, group: Int): Option[Long] =
@@ -91,19 +71,19 @@ final case class Manifest(
       for {
         counts <- entryCounts.get(family)
         byGroup <- counts.byGroup
-      } yield byGroup(if (groups.contains(group)) group - groups.first else groups.size)
+      } yield byGroup(partitioning.indexOf(group))
 }
 
 /** How many entries a family has.
   *
   * @param byGroup
-  *   how many in each of the manifest's `ownGroups`; None in files from before this was recorded
+  *   how many in each of the partitioning's `ownGroups`; None in files from before this was recorded
   */
 final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
 
 object EntryCounts {
 
-  /** Counts of these numbers for the manifest's `ownGroups`. */
+  /** Counts of these numbers for the partitioning's `ownGroups`. */
   def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
 }
 
@@ -155,19 +135,24 @@ object Manifest {
     .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
     .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
 
+  /** A version without any state. */
+  def empty(version: Long, partitioning: Partitioning): Manifest =
+    Manifest(version, None, None, partitioning, 0, 0, Nil, Map.empty, Nil)
+
   /** The JSON, in UTF-8, without the content of inline runs. */
   def toJson(manifest: Manifest): Array[Byte] = {
     val root = mapper.createObjectNode()
     root.put("version", manifest.version)
     manifest.id.foreach(root.put("id", _))
     manifest.baseId.foreach(root.put("baseId", _))
-    root.put("maxParallelism", manifest.maxParallelism)
-    manifest.parallelism.foreach(root.put("parallelism", _))
-    root.put("partition", manifest.partition)
-    putRange(root, manifest.groups)
-    manifest.rescaledAt.foreach(root.put("rescaledAt", _))
+    val partitioning = manifest.partitioning
+    root.put("maxParallelism", partitioning.maxParallelism)
+    partitioning.parallelism.foreach(root.put("parallelism", _))
+    root.put("partition", partitioning.partition)
+    putRange(root, partitioning.groups)
+    partitioning.rescaledAt.foreach(root.put("rescaledAt", _))
+    partitioning.hashPartitions.foreach(root.put("hashPartitions", _))
     manifest.mergedAt.foreach(root.put("mergedAt", _))
-    manifest.hashPartitions.foreach(root.put("hashPartitions", _))
     root.put("numKeys", manifest.numKeys)
     root.put("nextFamilyId", manifest.nextFamilyId)
     val families = root.putArray("families")
@@ -217,12 +202,14 @@ object Manifest {
       version = long(root, "version"),
       id = text(root, "id"),
       baseId = text(root, "baseId"),
-      maxParallelism = int(root, "maxParallelism"),
-      parallelism = Option.when(root.has("parallelism"))(int(root, "parallelism")),
-      partition = int(root, "partition"),
-      groups = groups,
-      rescaledAt = Option.when(root.has("rescaledAt"))(long(root, "rescaledAt")),
-      hashPartitions = Option.when(root.has("hashPartitions"))(int(root, "hashPartitions")),
+      partitioning = Partitioning(
+        maxParallelism = int(root, "maxParallelism"),
+        parallelism = Option.when(root.has("parallelism"))(int(root, "parallelism")),
+        partition = int(root, "partition"),
+        groups = groups,
+        rescaledAt = Option.when(root.has("rescaledAt"))(long(root, "rescaledAt")),
+        hashPartitions = Option.when(root.has("hashPartitions"))(int(root, "hashPartitions"))
+      ),
       numKeys = long(root, "numKeys"),
       nextFamilyId = int(root, "nextFamilyId"),
       families = families.map { node =>

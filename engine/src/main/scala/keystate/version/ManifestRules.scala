@@ -49,8 +49,8 @@ private[keystate] object ManifestRules {
       (manifest.version != version) -> s"it says that it is version ${manifest.version}",
       (saysName != name) ->
         s"it says that its name is ${VersionFile.fileName(manifest.version, saysName)}",
-      (manifest.partition != location.partition) ->
-        s"it says that it is of partition ${manifest.partition}",
+      (manifest.partitioning.partition != location.partition) ->
+        s"it says that it is of partition ${manifest.partitioning.partition}",
       (version < 0) -> s"its version is $version"
     ).orElse(layoutProblem(manifest))
       .orElse(groupsProblem(manifest))
@@ -59,7 +59,8 @@ private[keystate] object ManifestRules {
   }
 
   private def layoutProblem(manifest: Manifest): Option[String] = {
-    import manifest._
+    import manifest.version
+    import manifest.partitioning._
     first(
       (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism) ->
         s"its max parallelism is $maxParallelism",
@@ -72,13 +73,11 @@ private[keystate] object ManifestRules {
   }
 
   private def groupsProblem(manifest: Manifest): Option[String] = {
-    import manifest._
-    val owned = parallelism.fold(KeyGroupRange(0, maxParallelism - 1))(
-      KeyGroups.rangeOf(partition, _, maxParallelism)
-    )
+    import manifest.partitioning._
+    val owned = Partitioning.groupsOf(maxParallelism, parallelism, partition)
     first(
       (groups != owned) -> s"it holds key groups ${show(groups)} instead of ${show(owned)}",
-      (numKeys < 0) -> s"it has $numKeys keys"
+      (manifest.numKeys < 0) -> s"it has ${manifest.numKeys} keys"
     )
   }
 
@@ -92,7 +91,8 @@ private[keystate] object ManifestRules {
       ids.exists(id => id < 0 || id >= nextFamilyId) ->
         s"a state has a number outside 0 to ${nextFamilyId - 1}",
       entryCounts.valuesIterator.exists(counts =>
-        counts.total < 0 || counts.byGroup.exists(of => of.size != groups.size + 1 || of.min < 0)
+        counts.total < 0 ||
+          counts.byGroup.exists(of => of.size != partitioning.groups.size + 1 || of.min < 0)
       ) -> "its numbers of entries are not those of its key groups"
     )
   }
@@ -106,7 +106,7 @@ private[keystate] object ManifestRules {
       (run.entries < 0 || run.bytes < 0) ->
         s"a run has ${run.entries} entries and ${run.bytes} bytes",
       (run.groups.first < 0 || run.groups.first > run.groups.last ||
-        run.groups.last > KeyGroups.operatorGroup(manifest.maxParallelism)) ->
+        run.groups.last > manifest.partitioning.operatorGroup) ->
         s"a run has key groups ${show(run.groups)}",
       (run.version < 0 || run.version > manifest.version) ->
         s"a run is of version ${run.version}"

@@ -29,15 +29,16 @@ object PinnedVersions {
     case _ => None
   }
 
-  /** The pins among a store's files: those that count, and those whose time is over.
+  /** The versions that are pinned by a store's files, and the pins whose time is over.
     *
     * @param now
     *   in ms, by the file system's clock
     */
-  def among(files: Seq[StoredFile], now: Long): (Seq[StoredFile], Seq[StoredFile]) =
-    files
-      .filter(file => parse(file.name).isDefined)
-      .partition(now - _.modified <= LeaseMillis)
+  def among(files: Seq[StoredFile], now: Long): (Set[Long], Seq[StoredFile]) = {
+    val pins = files.flatMap(file => parse(file.name).map(_ -> file))
+    val (counting, over) = pins.partition { case (_, pin) => now - pin.modified <= LeaseMillis }
+    (counting.map(_._1).toSet, over.map(_._2))
+  }
 
   /** Pins a version until this is closed. Any thread may call it.
     *

@@ -71,7 +71,10 @@ private[keystate] object VersionFile {
 
   /** What follows the version in the name of this manifest's file. */
   def nameOf(manifest: Manifest): Option[String] =
-    manifest.id.orElse(manifest.rescaledAt.flatMap(_ => manifest.partitions).map(partitionsName))
+    manifest.id.orElse {
+      val of = manifest.partitioning
+      of.rescaledAt.flatMap(_ => of.partitions).map(partitionsName)
+    }
 
   /** What follows the version with v1, for a number of partitions that the query did not begin with. */
   def partitionsName(parallelism: Int): String = s"of$parallelism"

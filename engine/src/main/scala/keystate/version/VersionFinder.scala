@@ -19,7 +19,7 @@ private[keystate] object VersionFinder {
       parallelism: Int
   ): Manifest = {
     val manifest = read(storage, location, version, id, Some(parallelism))
-    manifest.partitions.filter(_ != parallelism).foreach { other =>
+    manifest.partitioning.partitions.filter(_ != parallelism).foreach { other =>
       throw MixedPartitionsException.ofNumbers(location, version, other, parallelism)
     }
     manifest

@@ -15,7 +15,7 @@ import keystate.backend.rocksdb.RocksDBStateBackendFactory
 import keystate.errors.{CheckpointException, CorruptFileException}
 import keystate.faults.Fuzzing
 import keystate.files.{Crc32c, StoreLocation}
-import keystate.version.{FileSource, Manifest, ManifestRules, VersionFile}
+import keystate.version.{FileSource, Manifest, ManifestRules, Partitioning, VersionFile}
 
 /** Whatever is in the files of a store: it is read as what was written, or it is an error that names
   * the file; nothing hangs, takes memory without end or reads another file than those of the store.
@@ -264,18 +264,21 @@ class DamagedFilesSuite extends AnyFunSuite with StoreFixture {
       checkpoint.assertInside()
     }
 
+  private def of(change: Partitioning => Partitioning)(manifest: Manifest) =
+    manifest.copy(partitioning = change(manifest.partitioning))
+
   private val wrong: Seq[(String, Manifest => Manifest)] = Seq(
     "another version" -> (_.copy(version = 4)),
     "another id" -> (_.copy(id = newId())),
     "no id" -> (_.copy(id = None)),
-    "another partition" -> (_.copy(partition = 0)),
-    "other groups" -> (m => m.copy(groups = m.groups.copy(first = 63))),
-    "another layout" -> (_.copy(parallelism = Some(3))),
-    "no layout" -> (_.copy(parallelism = None)),
-    "no key groups" -> (_.copy(maxParallelism = 0)),
-    "too many key groups" -> (_.copy(maxParallelism = 40000)),
+    "another partition" -> of(_.copy(partition = 0)),
+    "other groups" -> of(p => p.copy(groups = p.groups.copy(first = 63))),
+    "another layout" -> of(_.copy(parallelism = Some(3))),
+    "no layout" -> of(_.copy(parallelism = None)),
+    "no key groups" -> of(_.copy(maxParallelism = 0)),
+    "too many key groups" -> of(_.copy(maxParallelism = 40000)),
     "a number of keys below 0" -> (_.copy(numKeys = -1)),
-    "a rescale in the future" -> (_.copy(rescaledAt = Some(4))),
+    "a rescale in the future" -> of(_.copy(rescaledAt = Some(4))),
     "a state's number twice" -> (m => m.copy(families = m.families ++ m.families)),
     "a state's number that is not given yet" -> (_.copy(nextFamilyId = 1)),
     "a run's groups outside" ->

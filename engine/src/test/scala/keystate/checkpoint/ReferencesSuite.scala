@@ -47,7 +47,7 @@ class ReferencesSuite extends AnyFunSuite with StoreFixture {
       (1 to count).foreach { _ =>
         ids = opened.map { store =>
           register(store)
-          val groups = store.manifest.groups
+          val groups = store.manifest.partitioning.groups
           val group = groups.first + random.nextInt(groups.size)
           change(store, "p", group, s"${random.nextInt(5)}", large(random.nextLong(), 70000))
           val id = if (withIds) newId() else None

@@ -92,7 +92,10 @@ class RepartitioningSuite extends AnyFunSuite with StoreFixture {
     // With format v1 the version is there in both layouts; each is looked at as the layout that it is.
     ids.zipWithIndex.foreach { case (id, partition) =>
       val old = newStore(storage, StoreSettings(hashPartitions = Some(before)), at(partition))
-      try assert(old.readManifest(1, id).hashPartitions.contains(before) && old.exists(1, id))
+      try
+        assert(
+          old.readManifest(1, id).partitioning.hashPartitions.contains(before) && old.exists(1, id)
+        )
       finally old.close()
     }
     assert(leftBehind.isEmpty)

@@ -8,7 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import keystate.backend.Layout
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoreLocation, StoredFile}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.version.{Manifest, VersionFile, VersionFinder}
+import keystate.version.{Manifest, Partitioning, VersionFile, VersionFinder}
 
 /** A storage that takes its time: what can wait side by side does. */
 class RequestDelaySuite extends AnyFunSuite with StoreFixture {
@@ -57,7 +57,7 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
       (0 until 1500).foreach { partition =>
         val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
         val manifest = VersionFinder.read(storage, at, 7, renamed(partition), Some(1500))
-        assert(manifest.groups == KeyGroups.rangeOf(partition, 1500, K))
+        assert(manifest.partitioning.groups == KeyGroups.rangeOf(partition, 1500, K))
       }
     }
   }
@@ -146,18 +146,8 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
       partition: Int,
       partitions: Int,
       groups: KeyGroupRange
-  ) = Manifest(
-    version = version,
-    id = id,
-    baseId = None,
-    maxParallelism = K,
-    parallelism = Some(partitions),
-    partition = partition,
-    groups = groups,
-    numKeys = 0,
-    nextFamilyId = 0,
-    families = Nil,
-    entryCounts = Map.empty,
-    runs = Nil
-  )
+  ) =
+    Manifest
+      .empty(version, Partitioning(K, Some(partitions), partition, groups))
+      .copy(id = id)
 }

@@ -100,7 +100,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       try {
         store.load(0, None)
         register(store)
-        change(store, "p", store.manifest.groups.first, "key", value)
+        change(store, "p", store.manifest.partitioning.groups.first, "key", value)
         store.commit(None)
       } finally store.close()
     }
@@ -228,7 +228,7 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     val counts = manifest.entryCounts.view.mapValues(_.copy(byGroup = None)).toMap
     VersionFile.write(
       storage,
-      StoreLocation(0, manifest.partition, StoreLocation.DefaultStore),
+      StoreLocation(0, manifest.partitioning.partition, StoreLocation.DefaultStore),
       manifest.copy(entryCounts = counts)
     )
     ()

@@ -37,7 +37,13 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
         val store = stores(partition)
         store.load(version, ids(partition))
         register(store)
-        change(store, "p", store.manifest.groups.first, s"${version % 8}", large(version, 70000))
+        change(
+          store,
+          "p",
+          store.manifest.partitioning.groups.first,
+          s"${version % 8}",
+          large(version, 70000)
+        )
         store.commit(next(partition))
       }
       ids = next
@@ -167,7 +173,13 @@ class SharedFilesSuite extends AnyFunSuite with StoreFixture {
       def batch(version: Long): Seq[Option[String]] = stores.map { store =>
         store.load(version, Option.when(version > 0)(store.manifest.id).flatten)
         register(store)
-        change(store, "p", store.manifest.groups.first, s"$version", large(version, 70000))
+        change(
+          store,
+          "p",
+          store.manifest.partitioning.groups.first,
+          s"$version",
+          large(version, 70000)
+        )
         store.commit(if (format == "v2") newId() else None).id
       }
       def ofOthers = storage.paths.filterNot(path => path.startsWith("0/") || path.startsWith("1/"))

@@ -330,7 +330,7 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
     val storage = new MemoryStorage
     withStore(storage, StoreSettings(parallelism = Some(5))) { store =>
       store.load(0, None)
-      assert(store.commit(None).groups == KeyGroupRange(77, 102))
+      assert(store.commit(None).partitioning.groups == KeyGroupRange(77, 102))
     }
     withStore(storage, StoreSettings(parallelism = Some(5)))(_.load(1, None))
     val e = intercept[KeyGroupsMismatchException] {

@@ -40,7 +40,8 @@ class ErrorCodeSuite extends AnyFunSuite {
       assert(name == words.map(_.toLowerCase.capitalize).mkString)
     }
     val used = scalaSources
-      .flatMap("ErrorCode\\.(\\w+)".r.findAllMatchIn(_).map(_.group(1)))
+      .flatMap("""ErrorCode\.\w+|\w+(?=\.error\()""".r.findAllIn(_))
+      .map(_.stripPrefix("ErrorCode."))
       .toSet
     assert(codes.map(_._1).filterNot(used) == Nil)
   }

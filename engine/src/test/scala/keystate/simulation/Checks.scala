@@ -125,7 +125,7 @@ final class Checks(world: World) {
         val own = mutable.HashMap.empty[Model.Place, String]
         for {
           family <- store.families if Model.Families.contains(family.name)
-          group <- store.manifest.ownGroups
+          group <- store.manifest.partitioning.ownGroups
           entry <- store.backend.scan(family.id, group, null, null)
         } own((family.name, group, world.keyOf(family.name, entry.key))) =
           new String(entry.value, "UTF-8")

@@ -114,7 +114,7 @@ final class Executor(
     )
     val operator =
       store.registerFamily(OperatorState.FamilyName, Layout.Point, Map("kind" -> "operator")).id
-    val all = store.manifest.ownGroups
+    val all = store.manifest.partitioning.ownGroups
     val until = if (random.nextDouble() < settings.taskFails) random.nextInt(all.size) else all.size
     all.take(until).foreach { group =>
       Model.change(input, group)(

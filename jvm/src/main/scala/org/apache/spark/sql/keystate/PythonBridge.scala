@@ -22,6 +22,7 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
+  CheckpointDifference,
   CheckpointReader,
   QueryCheckpoint,
   StoredOperatorState
@@ -30,6 +31,7 @@ import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.copies.{
   CheckpointDeletion,
   CheckpointImport,
+  Fork,
   Savepoint,
   SavepointList
 }
@@ -43,6 +45,7 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.rescale.{QueryRescaling, StopAtShutdown}
+import org.apache.spark.sql.keystate.shim.RealTimeMode
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
@@ -218,6 +221,25 @@ object PythonBridge {
   def diff(session: SparkSession, before: String, after: String): String =
     reader(session).diff(before, after)
 
+  /** As `diff`, of operators that have other numbers in the two: in JSON a list of pairs. */
+  def diffOperators(
+      session: SparkSession,
+      before: String,
+      after: String,
+      operators: String
+  ): String = {
+    val pairs = parse(operators).children.map(_.children.map(_.values.toString.toLong))
+    reading(session, before) { left =>
+      reading(session, after) { right =>
+        compact(render(CheckpointDifference(left, right, pairs.map(of => of(0) -> of(1)))))
+      }
+    }
+  }
+
+  /** The last committed micro-batch. */
+  def lastBatch(session: SparkSession, checkpoint: String): Long =
+    reading(session, checkpoint)(_.lastBatch)
+
   def describeState(
       session: SparkSession,
       checkpoint: String,
@@ -323,6 +345,56 @@ object PythonBridge {
     }
   }
 
+  /** Makes a [[Fork]]: for the other parameters see `savepoint`. */
+  def fork(session: SparkSession, checkpoint: String, path: String, version: Long): Long =
+    reading(session, checkpoint) { opened =>
+      forkAt(session, path).make(opened, Option.when(version >= 0)(version))
+    }
+
+  /** Keeps what the micro-batches of a checkpoint began with, for its fork. */
+  def keepBatches(
+      session: SparkSession,
+      checkpoint: String,
+      fork: String,
+      first: Long,
+      last: Long
+  ): Unit = reading(session, checkpoint) { opened =>
+    forkAt(session, fork).keepBatches(
+      session.asInstanceOf[ClassicSparkSession],
+      opened,
+      first,
+      last
+    )
+  }
+
+  /** Makes a kept micro-batch the pending one of a fork. */
+  def beginBatch(session: SparkSession, fork: String, batch: Long): Unit =
+    forkAt(session, fork).begin(session.asInstanceOf[ClassicSparkSession], batch)
+
+  /** Deletes a fork, if it is there. */
+  def deleteFork(session: SparkSession, fork: String): Unit = {
+    stopped(session.asInstanceOf[ClassicSparkSession], fork)
+    forkAt(session, fork).delete()
+  }
+
+  /** Lets a query of this driver begin no micro-batch after this one; with a negative number any.
+    * Returns false where Spark's logs are not written by Keystate, and so nothing comes of it.
+    */
+  def limitBatches(session: SparkSession, checkpoint: String, last: Long): Boolean = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    CheckpointOwner.limit(new Path(resolved(classic, checkpoint)), Option.when(last >= 0)(last))
+    CheckpointFiles.managesLogs(classic.sessionState.newHadoopConf())
+  }
+
+  /** Whether a running query is in real-time mode. */
+  def isRealTime(session: SparkSession, query: String): Boolean =
+    Option(activeQuery(session, query)).exists(started => RealTimeMode.isTrigger(started.trigger))
+
+  private def forkAt(session: SparkSession, path: String) = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    new Fork(new Path(resolved(classic, path)), classic.sessionState.newHadoopConf())
+  }
+
   /** The savepoints of a checkpoint, as JSON. */
   def savepoints(session: SparkSession, checkpoint: String): String = {
     val classic = session.asInstanceOf[ClassicSparkSession]
@@ -411,6 +483,8 @@ object PythonBridge {
     *   JSON of the operators that are written; the other parameters are as for `create`
     * @param copied
     *   the operators that are copied as they are; `numbers` has their numbers in the copy
+    * @param isFork
+    *   whether the copy is a [[Fork]]
     */
   def edit(
       session: SparkSession,
@@ -421,14 +495,16 @@ object PythonBridge {
       keys: JList[JList[Column]],
       states: JList[JList[Dataset[_]]],
       copied: JList[Int],
-      numbers: JList[Int]
+      numbers: JList[Int],
+      isFork: Boolean
   ): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     stopped(classic, checkpoint)
     val written = WrittenOperator.all(parse(operators).children, streams, keys, states)
     val unchanged = copied.asScala.map(_.toLong).zip(numbers.asScala.map(_.toLong)).toSeq
     reading(session, checkpoint) { opened =>
-      new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)))
+      val id = Option.when(isFork)(UUID.randomUUID.toString)
+      new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)), id)
         .write(unchanged, written)
     }
   }

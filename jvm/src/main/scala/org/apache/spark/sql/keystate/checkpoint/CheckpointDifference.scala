@@ -11,17 +11,24 @@ import keystate.version.Manifest
   * micro-batch.
   */
 private[keystate] object CheckpointDifference {
+
+  /** Operators of the same number are compared. */
   def apply(before: QueryCheckpoint, after: QueryCheckpoint): JValue = {
-    val names = (before.operators ++ after.operators).distinct.sorted
-    JArray(names.flatMap(operator => of(before, after, operator)).toList)
+    val numbers = (before.operators ++ after.operators).distinct.sorted
+    apply(before, after, numbers.map(number => number -> number))
   }
 
-  private def of(
+  /** These operators are compared: each by its numbers before and after. */
+  def apply(
       before: QueryCheckpoint,
       after: QueryCheckpoint,
-      operator: Long
-  ): Seq[JValue] = {
-    val sides = Seq(before, after).map(new Side(_, operator))
+      operators: Seq[(Long, Long)]
+  ): JValue =
+    JArray(operators.flatMap { case (was, is) =>
+      of(is, Seq(new Side(before, was), new Side(after, is)))
+    }.toList)
+
+  private def of(operator: Long, sides: Seq[Side]): Seq[JValue] = {
     val groups = sides.flatMap(_.maxParallelism).distinct
     if (groups.size > 1) throw KeystateErrors.cannotCompare(operator, groups)
     sides.flatMap(_.states).distinct.map { case (store, name) =>
@@ -64,7 +71,8 @@ private[keystate] object CheckpointDifference {
           }
           .toMap
 
-    def maxParallelism: Option[Int] = manifests.values.flatten.headOption.map(_.maxParallelism)
+    def maxParallelism: Option[Int] =
+      manifests.values.flatten.headOption.map(_.partitioning.maxParallelism)
 
     def states: Seq[(String, String)] = manifests.toSeq.sortBy(_._1).flatMap { case (store, of) =>
       of.flatMap(checkpoint.states(operator, _).map(family => (store, family.name))).distinct
@@ -82,7 +90,7 @@ private[keystate] object CheckpointDifference {
         manifest <- of(store)
         family <- manifest.families.find(_.name == name)
       } yield checkpoint
-        .reader(operator, manifest.partition, store)
+        .reader(operator, manifest.partitioning.partition, store)
         .entries(manifest, family)
       val all = cursors.iterator.flatten
       new Iterator[keystate.backend.Change] with AutoCloseable {

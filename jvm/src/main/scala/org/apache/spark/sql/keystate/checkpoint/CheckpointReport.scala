@@ -131,7 +131,8 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "id" -> JInt(id),
       "name" -> JString(operatorName(id)),
       "keystate" -> JBool(record(id).isDefined),
-      "max_parallelism" -> number(manifests.headOption.map(_._2.maxParallelism.toLong)),
+      "max_parallelism" ->
+        number(manifests.headOption.map(_._2.partitioning.maxParallelism.toLong)),
       "oldest_version" -> number(kept.minOption),
       "newest_version" -> number(last.map(_.version)),
       "versions" -> JInt(kept.distinct.size),
@@ -166,8 +167,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private def partition(store: String, manifest: Manifest): JValue = JObject(
     "store" -> JString(store),
-    "partition" -> JInt(manifest.partition),
-    "groups" -> JArray(List(JInt(manifest.groups.first), JInt(manifest.groups.last))),
+    "partition" -> JInt(manifest.partitioning.partition),
+    "groups" -> {
+      val groups = manifest.partitioning.groups
+      JArray(List(JInt(groups.first), JInt(groups.last)))
+    },
     "entries" -> JInt(manifest.numKeys),
     "runs" -> JInt(manifest.runs.size),
     "bytes" -> JInt(manifest.runs.map(_.bytes).sum),

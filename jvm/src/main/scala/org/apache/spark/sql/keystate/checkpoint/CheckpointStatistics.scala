@@ -141,7 +141,7 @@ private[keystate] final class CheckpointStatistics(
   private def groups(family: StateFamily, manifests: Seq[Manifest]): JValue = {
     val counts = for {
       manifest <- manifests
-      group <- manifest.groups.first to manifest.groups.last
+      group <- manifest.partitioning.groups.first to manifest.partitioning.groups.last
     } yield familyOf(manifest, family).fold(Option(0L))(of => manifest.count(of.id, group))
     if (counts.forall(_.isDefined)) JArray(counts.flatten.map(JInt(_)).toList) else JNull
   }
@@ -162,10 +162,10 @@ private[keystate] final class CheckpointStatistics(
       if (total.exists(_ <= SampledEntries)) Int.MaxValue
       else Math.max(1, 2 * SampledEntries / Math.max(1, chosen.size))
     for (manifest <- chosen; own <- familyOf(manifest, family)) {
-      val all = manifest.groups
+      val all = manifest.partitioning.groups
       val wanted = Math.max(1, Math.ceil(all.size * share * step).toInt)
       val range = KeyGroupRange(all.first, Math.min(all.last, all.first + wanted - 1))
-      val in = reader(id, manifest.partition, store).entries(manifest, own, range)
+      val in = reader(id, manifest.partitioning.partition, store).entries(manifest, own, range)
       Using.resource(in)(_.take(most).foreach(found.add))
     }
     found.toJson(total)

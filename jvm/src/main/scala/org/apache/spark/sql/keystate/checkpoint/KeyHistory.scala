@@ -46,7 +46,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
   /** The operator and the columns of its key. */
   def describe: JValue =
     ("operator" -> id) ~ ("name" -> checkpoint.operatorName(id)) ~
-      ("batch" -> last.number) ~ ("max_parallelism" -> ofLast.maxParallelism) ~
+      ("batch" -> last.number) ~ ("max_parallelism" -> ofLast.partitioning.maxParallelism) ~
       ("key" -> StoredTypes.parse(keySchema.json, "key").json)
 
   /** What the key had after each micro-batch, oldest first. A state, or the timers, are told where
@@ -105,8 +105,8 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       try {
         val batch = checkpoint.batch(number)
         val n = checkpoint.partitions(batch, id)
-        val group = KeyGroups.groupOf(hash, ofLast.maxParallelism)
-        val partition = KeyGroups.subtaskOf(group, n, ofLast.maxParallelism)
+        val group = KeyGroups.groupOf(hash, ofLast.partitioning.maxParallelism)
+        val partition = KeyGroups.subtaskOf(group, n, ofLast.partitioning.maxParallelism)
         val manifest = checkpoint.manifest(batch, id, partition, store)
         def find(family: StateFamily, from: Array[Byte], until: Array[Byte]) = checkpoint
           .reader(id, partition, store)

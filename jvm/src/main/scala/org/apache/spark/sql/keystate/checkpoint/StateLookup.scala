@@ -86,8 +86,8 @@ private[keystate] final class StateLookup(
     val grouping = StoredState.row(key, keySchema)
     val n = checkpoint.partitions(batch, id)
     val of0 = checkpoint.manifest(batch, id, 0, store)
-    val group = stored.group(grouping, of0.maxParallelism)
-    val partition = KeyGroups.subtaskOf(group, n, of0.maxParallelism)
+    val group = stored.group(grouping, of0.partitioning.maxParallelism)
+    val partition = KeyGroups.subtaskOf(group, n, of0.partitioning.maxParallelism)
     val manifest = if (partition == 0) of0 else checkpoint.manifest(batch, id, partition, store)
     val (from, until) = stored.range(grouping.getBytes, start, end, isRange)
     val entries = checkpoint

@@ -74,7 +74,8 @@ private[keystate] final class StoredOperatorState(
     checkpoint.manifest(batch, operator, partition, StoreLocation.DefaultStore)
 
   private def entries(manifest: Manifest, family: StateFamily): Seq[Change] = {
-    val reader = checkpoint.reader(operator, manifest.partition, StoreLocation.DefaultStore)
+    val reader =
+      checkpoint.reader(operator, manifest.partitioning.partition, StoreLocation.DefaultStore)
     Using.resource(reader.subtaskEntries(manifest, family))(_.toVector)
   }
 }

@@ -85,11 +85,10 @@ private[keystate] final class TwoDrivers(checkpoint: QueryCheckpoint) {
         manifest <- manifests
         family <- manifest.families
         if !family.properties.keys.exists(_.startsWith("ttl"))
-        group <- manifest.groups.first to manifest.groups.last
+        group <- manifest.partitioning.groups.first to manifest.partitioning.groups.last
       } yield manifest.count(family.id, group)
-      Option.when(
-        manifests.forall(_.partitions.contains(manifests.size)) && byGroup.forall(_.isDefined)
-      )(byGroup.flatten.sum)
+      val areAll = manifests.forall(_.partitioning.partitions.contains(manifests.size))
+      Option.when(areAll && byGroup.forall(_.isDefined))(byGroup.flatten.sum)
     } catch { case _: CheckpointException => None }
 
   /** A source's file must be older than the entry of Spark's log that names it. */

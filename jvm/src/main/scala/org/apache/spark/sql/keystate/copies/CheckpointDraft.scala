@@ -42,6 +42,8 @@ import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
   *   whether it is written as in an object store, wherever it is
   * @param beforeSeen
   *   what is done when all is written in its place, and nobody can read it yet
+  * @param fork
+  *   of a [[Fork]] the id of its query, else it has that of the source
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -50,7 +52,8 @@ private[keystate] final class CheckpointDraft(
     exists: String => KeystateException,
     links: Boolean = false,
     alwaysInPlace: Boolean = false,
-    beforeSeen: () => Unit = () => ()
+    beforeSeen: () => Unit = () => (),
+    fork: Option[String] = None
 ) {
   import CheckpointDraft._
 
@@ -77,7 +80,10 @@ private[keystate] final class CheckpointDraft(
     // The first file: of logs without it Spark says so before a query can learn that this was cut
     // off.
     def all(): Unit = {
-      copy(Seq("metadata"))
+      fork.fold(copy(Seq("metadata"))) { id =>
+        put(Fork.Mark, "")
+        put("metadata", compact(render(JObject("id" -> JString(id)))))
+      }
       body
     }
     if (inPlace) writeInPlace(all()) else writeAndRename(all())

@@ -29,18 +29,28 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, SavepointRecords}
   *   after which the state is what the copy has; by default the last one that is committed
   * @param links
   *   whether its run files are hard links
+  * @param fork
+  *   of a [[Fork]] the id of its query
   */
 private[keystate] final class Savepoint(
     checkpoint: QueryCheckpoint,
     version: Option[Long],
     target: Path,
     conf: Configuration,
-    links: Boolean = false
+    links: Boolean = false,
+    fork: Option[String] = None
 ) {
   import Savepoint._
 
   private val draft =
-    new CheckpointDraft(checkpoint, target, conf, KeystateErrors.savepointExists, links)
+    new CheckpointDraft(
+      checkpoint,
+      target,
+      conf,
+      KeystateErrors.savepointExists,
+      links,
+      fork = fork
+    )
 
   /** Returns the micro-batch that the copy holds. */
   def write(): Long = write(attempts = 10)
@@ -62,7 +72,7 @@ private[keystate] final class Savepoint(
     } catch {
       // The query went on, and no longer keeps the batch that was its last one.
       case e: Exception if isGone(e) && version.isEmpty && attempts > 1 && isAfter(batch) =>
-        reopened(new Savepoint(_, version, target, conf, links).write(attempts - 1))
+        reopened(new Savepoint(_, version, target, conf, links, fork).write(attempts - 1))
     }
   }
 
@@ -115,11 +125,12 @@ private[keystate] object Savepoint {
       checkpoint: QueryCheckpoint,
       version: Option[Long],
       target: Path,
-      conf: Configuration
+      conf: Configuration,
+      fork: Option[String] = None
   ): Long = {
-    def shared() = new SharedSavepoint(checkpoint, version, target, conf).write()
+    def shared() = new SharedSavepoint(checkpoint, version, target, conf, fork).write()
     if (Seq(checkpoint.root, target).forall(CheckpointFiles.isPlainLocal(_, conf)))
-      try new Savepoint(checkpoint, version, target, conf, links = true).write()
+      try new Savepoint(checkpoint, version, target, conf, links = true, fork).write()
       catch {
         case _: UnsupportedOperationException => shared()
         // Two file systems, or one without hard links.

@@ -32,12 +32,16 @@ import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointOwner, Sa
   * So whoever can read it has references that count. What is left of a process that died before step
   * 4 are references without a record, which [[StoredReferences.sweep]] finds; and a folder that nobody
   * reads. After step 4 only [[CheckpointDeletion]] of the savepoint lets go of the files.
+  *
+  * @param fork
+  *   of a [[Fork]] the id of its query
   */
 private[keystate] final class SharedSavepoint(
     source: QueryCheckpoint,
     version: Option[Long],
     target: Path,
-    conf: Configuration
+    conf: Configuration,
+    fork: Option[String] = None
 ) {
   import SharedSavepoint._
 
@@ -51,7 +55,8 @@ private[keystate] final class SharedSavepoint(
     conf,
     KeystateErrors.savepointExists,
     alwaysInPlace = true,
-    beforeSeen = beforeSeen
+    beforeSeen = beforeSeen,
+    fork = fork
   )
 
   /** Returns the micro-batch that it holds. */

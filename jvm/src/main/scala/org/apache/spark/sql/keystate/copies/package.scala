@@ -1,4 +1,4 @@
 package org.apache.spark.sql.keystate
 
-/** Makes checkpoints of others: savepoints, and imports of Spark's. */
+/** Makes checkpoints of others: savepoints, forks, and imports of Spark's. */
 package object copies

@@ -17,14 +17,19 @@ import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
 /** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
   * an operator that is edited is written anew, that of the others is copied.
+  *
+  * @param fork
+  *   of a fork ([[org.apache.spark.sql.keystate.copies.Fork]]) the id of its query
   */
 private[keystate] final class EditedCheckpoint(
     session: SparkSession,
     source: QueryCheckpoint,
-    target: Path
+    target: Path,
+    fork: Option[String] = None
 ) {
   private val conf = session.sessionState.newHadoopConf()
-  private val draft = new CheckpointDraft(source, target, conf, KeystateErrors.targetExists)
+  private val draft =
+    new CheckpointDraft(source, target, conf, KeystateErrors.targetExists, fork = fork)
 
   /** Returns the micro-batch that the copy holds.
     *

@@ -104,7 +104,7 @@ private[keystate] final class StateWriter(
     try {
       val stores = target(folder.toString, operator, version, conf, local, asSst)
       empty.foreach { manifest =>
-        val state = written.getOrElse(manifest.partition, PartitionState.Empty)
+        val state = written.getOrElse(manifest.partitioning.partition, PartitionState.Empty)
         stores.writeVersion(manifest, state)
       }
     } finally local.close()
@@ -118,7 +118,7 @@ private[keystate] final class StateWriter(
     // Copied to local values, so that a task does not take this object along.
     val (root, id, at, known, key) = (folder.toString, operator, version, families, keySchema)
     val sst = asSst
-    val groups = empty.head.maxParallelism
+    val groups = empty.head.partitioning.maxParallelism
     val lists = states.flatMap(_.state).filter(_.kind == StateKind.List)
     val single = lists.map(spec => familyOf(spec.name).id -> spec).toMap
     val shared = SerializableConfiguration.broadcast(session.sparkContext, conf)
@@ -151,7 +151,7 @@ private[keystate] final class StateWriter(
   /** The entries of a state, each with the label of its partition. */
   private def entries(of: StateRowsOf): RDD[InternalRow] = {
     val (state, family, key) = (of.state, familyOf(of.name).id, keySchema)
-    val (groups, partitions) = (empty.head.maxParallelism, empty.size)
+    val (groups, partitions) = (empty.head.partitioning.maxParallelism, empty.size)
     val rows = of.rows.asInstanceOf[ClassicDataset[_]].queryExecution.toRdd
     if (state.exists(_.isBroadcast))
       rows.mapPartitions { rows =>
@@ -166,7 +166,7 @@ private[keystate] final class StateWriter(
   }
 
   private def subtaskEntries(entries: Seq[SubtaskEntry]): RDD[InternalRow] = {
-    val group = KeyGroups.operatorGroup(empty.head.maxParallelism)
+    val group = KeyGroups.operatorGroup(empty.head.partitioning.maxParallelism)
     val rows = entries.map { entry =>
       placed(Change(familyOf(entry.family).id, group, entry.key, entry.value), entry.partition)
     }
@@ -179,7 +179,8 @@ private[keystate] final class StateWriter(
       shared: Broadcast[SerializableConfiguration]
   ): RDD[InternalRow] = {
     val (folder, id, version, key) = (kept.folder.toString, kept.operator, kept.version, keySchema)
-    val (groups, partitions, before) = (empty.head.maxParallelism, empty.size, kept.ids.size)
+    val (groups, partitions, before) =
+      (empty.head.partitioning.maxParallelism, empty.size, kept.ids.size)
     val renumbered = kept.states.map { case (name, old) => old.name -> familyOf(name).id }
     session.sparkContext.parallelize(kept.ids.zipWithIndex, before).flatMap {
       case (name, partition) =>

@@ -157,11 +157,30 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def checkWrite(path: Path): Unit =
     for (log <- Option(path.getParent); checkpoint <- checkpointOf(log))
-      if (log.getName == Offsets) checkBegin(checkpoint)
-      else {
+      if (log.getName == Offsets) {
+        path.getName.toLongOption.foreach(awaitLimit(checkpoint, _))
+        checkBegin(checkpoint)
+      } else {
         check(checkpoint)
         if (log.getName != Commits) noteLook(checkpoint)
       }
+
+  /** The last micro-batch that a query of this driver may begin, by checkpoint. */
+  private val limits = new ConcurrentHashMap[Path, Long]
+
+  /** Lets a query of this driver begin no micro-batch after `last`; None: any. It waits before it
+    * writes the entry in its offset log, so of that micro-batch nobody has seen anything. When it is
+    * stopped, Spark interrupts its thread, and so it ends.
+    */
+  def limit(checkpoint: Path, last: Option[Long]): Unit = limits.synchronized {
+    last.fold(limits.remove(checkpoint))(limits.put(checkpoint, _))
+    limits.notifyAll()
+  }
+
+  private def awaitLimit(checkpoint: Path, batch: Long): Unit =
+    if (!limits.isEmpty) limits.synchronized {
+      while (Option(limits.get(checkpoint)).exists(_ < batch)) limits.wait()
+    }
 
   /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.
     * What was looked for just before counts: a batch that begins writes the logs of its sources,

@@ -2,11 +2,8 @@ package org.apache.spark.sql.keystate.metrics
 
 import java.util.concurrent.atomic.AtomicReference
 
-import com.codahale.metrics.{Gauge, MetricRegistry}
-
 import org.apache.spark.SparkEnv
 import org.apache.spark.metrics.MetricsSystem
-import org.apache.spark.metrics.source.Source
 
 import keystate.backend.rocksdb.SharedMemory
 
@@ -25,20 +22,8 @@ private[keystate] object NativeMemory {
       if system.getAndSet(current) ne current
     } current.registerSource(new NativeMemorySource)
 
-  private final class NativeMemorySource extends Source {
-    override val sourceName: String = "keystate"
-    override val metricRegistry: MetricRegistry = new MetricRegistry
-
+  private final class NativeMemorySource extends GaugeSource("keystate") {
     gauge("rocksdb.usedBytes")(SharedMemory.usedBytes)
     gauge("rocksdb.limitBytes")(SharedMemory.limitBytes)
-
-    private def gauge(name: String)(value: => Long): Unit = {
-      val _ = metricRegistry.register(
-        name,
-        new Gauge[Long] {
-          override def getValue: Long = value
-        }
-      )
-    }
   }
 }

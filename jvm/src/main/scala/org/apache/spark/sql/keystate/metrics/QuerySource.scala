@@ -6,20 +6,12 @@ import java.util.concurrent.atomic.AtomicLong
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
-import com.codahale.metrics.{Gauge, MetricRegistry}
-
-import org.apache.spark.metrics.source.Source
 import org.apache.spark.sql.streaming.StreamingQueryProgress
 
 /** What a query's progress tells, as gauges: `query.`, `source0.` and `operator0.` with the names of
   * the progress. A value that the last progress did not tell is 0.
-  *
-  * Relies on Dropwizard's registry: gauges that are added after the source was registered are told
-  * to the registry that it was registered with.
   */
-private[keystate] final class QuerySource(query: String) extends Source {
-  override val sourceName: String = s"keystate.$query"
-  override val metricRegistry: MetricRegistry = new MetricRegistry
+private[keystate] final class QuerySource(query: String) extends GaugeSource(s"keystate.$query") {
 
   /** Of this driver, over all starts of the query. */
   private val starts, failures, fenced = new AtomicLong
@@ -28,12 +20,12 @@ private[keystate] final class QuerySource(query: String) extends Source {
   @volatile private var told = Map.empty[String, Number]
   @volatile private var last = Instant.now
 
-  add("query.running")(if (running) 1 else 0)
-  add("query.starts")(starts.get)
-  add("query.failures")(failures.get)
-  add("query.fenced")(fenced.get)
+  gauge("query.running")(if (running) 1 else 0)
+  gauge("query.starts")(starts.get)
+  gauge("query.failures")(failures.get)
+  gauge("query.fenced")(fenced.get)
   // By the driver's clock, when somebody asks: what hangs tells nothing itself.
-  add("query.secondsSinceProgress")(
+  gauge("query.secondsSinceProgress")(
     if (running) Duration.between(last, Instant.now).getSeconds else 0
   )
 
@@ -51,7 +43,7 @@ private[keystate] final class QuerySource(query: String) extends Source {
     last = Instant.now
     // A name stays, as what reads it expects.
     told = told.view.mapValues[Number](_ => 0L).toMap ++ values
-    added.foreach(name => add(name)(told(name)))
+    added.foreach(name => gauge(name)(told(name)))
   }
 
   def ended(error: Option[String]): Unit = {
@@ -59,15 +51,6 @@ private[keystate] final class QuerySource(query: String) extends Source {
     if (error.isDefined) failures.incrementAndGet()
     if (error.exists(_.contains("KEYSTATE_FENCED"))) fenced.incrementAndGet()
     told = told.view.mapValues[Number](_ => 0L).toMap
-  }
-
-  private def add(name: String)(value: => Number): Unit = {
-    val _ = metricRegistry.register(
-      name,
-      new Gauge[Number] {
-        override def getValue: Number = value
-      }
-    )
   }
 }
 

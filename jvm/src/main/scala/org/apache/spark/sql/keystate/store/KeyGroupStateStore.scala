@@ -76,7 +76,7 @@ private[keystate] final class KeyGroupStateStore(
   }
 
   /** The key groups of the version. */
-  def groups: KeyGroupRange = provider.versions.manifest.groups
+  def groups: KeyGroupRange = provider.versions.manifest.partitioning.groups
 
   /** How far the sweeps of states with a time to live have come, by family. */
   def sweeps: mutable.HashMap[Int, TtlSweep] = provider.sweeps

@@ -129,7 +129,7 @@ private[keystate] final class KeystateCodec(
     new KeystateColumnFamily(
       this,
       versions.backend,
-      versions.manifest.groups,
+      versions.manifest.partitioning.groups,
       versions.maxParallelism
     )
 

@@ -61,7 +61,7 @@ private[keystate] final class SparkCodec(
       this,
       family.id,
       versions.backend,
-      versions.manifest.groups,
+      versions.manifest.partitioning.groups,
       versions.maxParallelism
     )
 

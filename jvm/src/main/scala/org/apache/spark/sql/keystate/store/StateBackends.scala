@@ -19,9 +19,9 @@ object StateBackends {
     *   the settings whose names begin with a prefix, by their names without it
     */
   def configured(
-      backend: Option[String],
+      backend: String,
       withPrefix: String => Map[String, String]
-  ): StateBackendFactory = backend.getOrElse("auto") match {
+  ): StateBackendFactory = backend match {
     case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
     case "auto" =>
       val options = for {

@@ -35,7 +35,7 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
   }
 
   val backends: StateBackendFactory =
-    StateBackends.configured(Settings.Backend.in(text), withPrefix)
+    StateBackends.configured(Settings.Backend.of(text), withPrefix)
 
   val lockTimeoutMillis: Long = Settings.LockTimeoutMs.of(text).toLong
 
@@ -62,7 +62,7 @@ private[keystate] object StoreConfig {
     val settings = conf.getAllConfs
     Settings.check(settings.get)
     StateBackends.configured(
-      Settings.Backend.in(settings.get),
+      Settings.Backend.of(settings.get),
       prefix =>
         settings.collect {
           case (key, value) if key.startsWith(prefix) =>

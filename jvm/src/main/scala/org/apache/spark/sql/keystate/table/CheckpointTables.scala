@@ -174,7 +174,7 @@ private[keystate] final class CheckpointTables(
     family <- manifest.families
     if KeystateCodec.owns(family) || StateSpec.isBroadcast(family) ||
       family.name == OwnFamilies.TimersName
-  } yield Named(id, family, manifest.maxParallelism)
+  } yield Named(id, family, manifest.partitioning.maxParallelism)
 
   private def chosen(from: QueryCheckpoint, asOf: AsOf): CommittedBatch = asOf match {
     case AsOf.Newest => from.batch(from.lastBatch)

@@ -16,6 +16,9 @@ import org.apache.spark.sql.keystate.state.Timers
 private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
   import EntryRows._
 
+  /** Of a table of anything but timers. */
+  lazy val state = new StoredState(table.family, table.keySchema)
+
   private val schema: StructType = table.schema
   private val row = new GenericInternalRow(schema.length)
   private val key = at(StoredTable.Key)
@@ -27,8 +30,7 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
   private val partition = at(StoredTable.Partition)
   private val version = at(StoredTable.Version)
   private val kind = at(StoredTable.Change)
-  private lazy val codec = new StoredState(table.family, table.keySchema).codec
-  private val isList = !table.isTimers && codec.isList
+  private val isList = !table.isTimers && state.codec.isList
   private val timerKey = new UnsafeRow(table.keySchema.length)
 
   /** -1 if it is not wanted. */
@@ -45,17 +47,17 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
     set(kind, if (isRemoved) Removed else if (isList) Appended else Updated)
     if (table.isTimers) timer(entry.key)
     else {
-      set(key, codec.groupingRow(entry.key))
-      if (table.family.layout == Layout.Grouped) set(userKey, codec.userKeyRow(entry.key))
-      if (!isList) set(value, if (isRemoved) null else codec.valueRow(entry.value))
+      set(key, state.codec.groupingRow(entry.key))
+      if (table.family.layout == Layout.Grouped) set(userKey, state.codec.userKeyRow(entry.key))
+      if (!isList) set(value, if (isRemoved) null else state.codec.valueRow(entry.value))
     }
     if (!isList) Iterator.single(row)
     else if (isRemoved) {
       set(element, null)
       Iterator.single(row)
-    } else if (element < 0) Iterator.fill(codec.length(entry.value))(row)
+    } else if (element < 0) Iterator.fill(state.codec.length(entry.value))(row)
     else
-      codec.elements(entry.value).map { one =>
+      state.codec.elements(entry.value).map { one =>
         row.update(element, one)
         row
       }

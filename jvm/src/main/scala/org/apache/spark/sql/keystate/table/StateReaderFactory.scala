@@ -13,7 +13,6 @@ import org.apache.spark.util.SerializableConfiguration
 import keystate.backend.Change
 import keystate.checkpoint.StoreReader
 import keystate.files.StoreLocation
-import org.apache.spark.sql.keystate.checkpoint.StoredState
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
 import org.apache.spark.sql.keystate.state.Timers
 
@@ -39,7 +38,6 @@ private final class TableReader(
   private val local = TaskFolder("keystate-table")
   private val rowsOf = new EntryRows(table, wanted.fieldNames.toSet)
   private val projection = Pruned.projection(table.schema, wanted)
-  private lazy val state = new StoredState(table.family, table.keySchema)
   private var cursor: AutoCloseable = () => ()
   private val rows = pieces.iterator.flatMap { piece =>
     entries(piece).flatMap(rowsOf(piece, _))
@@ -76,12 +74,13 @@ private final class TableReader(
             .filter(entry => isWanted(keyOf(entry)))
         else
           piece.keys.iterator.flatMap { key =>
-            val (from, until) = state.range(key, "", "", isRange = true)
+            val (from, until) = rowsOf.state.range(key, "", "", isRange = true)
             reader.find(manifest, family, piece.groups.first, from, until)
           }
     }
   }
 
   private def keyOf(entry: Change): Array[Byte] =
-    if (table.isTimers) Timers.keyOf(entry.key) else state.codec.groupingRow(entry.key).getBytes
+    if (table.isTimers) Timers.keyOf(entry.key)
+    else rowsOf.state.codec.groupingRow(entry.key).getBytes
 }

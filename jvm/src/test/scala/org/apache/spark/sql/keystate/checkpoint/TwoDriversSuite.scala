@@ -143,7 +143,7 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
         last.copy(
           runs = last.runs.take(1),
           entryCounts = last.entryCounts.map { case (family, _) =>
-            family -> EntryCounts.of(last.ownGroups.map(_ => 0L))
+            family -> EntryCounts.of(last.partitioning.ownGroups.map(_ => 0L))
           }
         )
       )

@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, Subtask
 private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, backendName: String)
     extends AutoCloseable {
   private val backend = StateBackends
-    .configured(Some(backendName), _ => Map.empty)
+    .configured(backendName, _ => Map.empty)
     .create(maxParallelism, () => Files.createTempDirectory("keystate").toFile)
   private var families = Map.empty[String, StateFamily]
   private val scope = new SubtaskScope

@@ -1,0 +1,85 @@
+"""Aggregates of columns against Spark SQL's, against functions in Python, and against W5.
+
+python -m bench.aggregates [--rows 1000000] [--keys 100000] [--repeat 3] [--only tumbling]
+
+Each form is compared with SQL's of the same one, which has its state in the same backend. SQL emits
+in append mode.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import keystate
+import numpy as np
+import pyarrow as pa
+from keystate import Time, agg
+from keystate.windows import TumblingEventTimeWindows
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from bench.nexmark.queries.windows import Count
+from bench.session import bench_session, in_turns, print_compared, write
+from bench.workloads.reducing import OUTPUT, Statistics
+
+SPAN = 600  # seconds that the rows' event times are spread over
+SCHEMA = "key long, value long"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", default="", help="forms whose names begin so, beside W5")
+    args = parser.parse_args()
+    with bench_session() as (spark, work):
+        chance = np.random.default_rng(7)
+        columns = {
+            "key": chance.integers(0, args.keys, args.rows),
+            "value": chance.integers(0, 1000, args.rows),
+        }
+        micros = np.sort(chance.integers(0, SPAN * 1_000_000, args.rows)) + 10**15
+        time = pa.array(micros).cast(pa.timestamp("us", tz="UTC"))
+        plain = write(work / "plain", pa.table(columns))
+        timed = write(work / "timed", pa.table({**columns, "time": time}))
+
+        def rows() -> DataFrame:
+            source = spark.readStream.schema(f"{SCHEMA}, time timestamp").parquet(str(timed))
+            return source.withWatermark("time", "0 seconds")
+
+        def windows(assigner: Any) -> Any:
+            return keystate.keyed(rows(), "key").window(assigner)
+
+        def sql(window: Any) -> DataFrame:
+            return rows().groupBy("key", window).agg(F.count("*"))
+
+        tumbling = TumblingEventTimeWindows.of(Time.minutes(5))
+        contenders: dict[str, Callable[[], DataFrame]] = {
+            "W5": lambda: keystate.keyed(
+                spark.readStream.schema(SCHEMA).parquet(str(plain)), "key"
+            ).process(Statistics(), OUTPUT),
+            "tumbling, SQL": lambda: sql(F.window("time", "5 minutes")),
+            "tumbling, columns": lambda: windows(tumbling).aggregate(agg.count()),
+            "tumbling, columns, six aggregates": lambda: windows(tumbling).aggregate(
+                agg.count(),
+                agg.sum("value"),
+                agg.min("value"),
+                agg.max("value"),
+                agg.avg("value"),
+                agg.last("value"),
+            ),
+            "tumbling, function": lambda: windows(tumbling).aggregate(Count(), "long", "n long"),
+        }
+        chosen = {
+            name: build
+            for name, build in contenders.items()
+            if name == "W5" or name.startswith(args.only)
+        }
+        print_compared(in_turns(spark, work, chosen, args.repeat), args.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+package org.apache.spark.sql.keystate.copies
+
+import java.io.FileNotFoundException
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{GlobFilter, Path}
+
+import org.apache.spark.sql.classic.SparkSession
+
+import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
+import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
+import org.apache.spark.sql.keystate.files.{
+  CheckpointFiles,
+  CheckpointOwner,
+  OffsetEntry,
+  QueryLogs
+}
+
+/** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
+  * has an id of its own, for Spark runs one query of an id at a time; and a file that tells forks from
+  * checkpoints that somebody needs.
+  */
+private[keystate] final class Fork(root: Path, conf: Configuration) {
+  import Fork._
+
+  private val files = CheckpointFiles.create(root, conf)
+  private val kept = new QueryLogs.OffsetEntries(new Path(root, "_keystate/fork/offsets"), conf)
+  private val offsets = QueryLogs.offsets(conf, root)
+
+  /** Makes it of a version, by reference if that can be shared. Returns its last micro-batch. */
+  def make(original: QueryCheckpoint, version: Option[Long]): Long = {
+    val id = Some(UUID.randomUUID.toString)
+    try Savepoint.byReference(original, version, root, conf, id)
+    catch {
+      case e: KeystateException if e.errorCode == ErrorCode.CannotShare =>
+        new Savepoint(original, version, root, conf, fork = id).write()
+    }
+  }
+
+  /** Keeps what the original began micro-batches with, to begin the same ones later. The original is
+    * done with them. What its sources keep replaces what those of the fork do: it has all that both
+    * have in common.
+    */
+  def keepBatches(
+      session: SparkSession,
+      original: QueryCheckpoint,
+      first: Long,
+      last: Long
+  ): Unit = {
+    val log = QueryLogs.offsets(conf, original.root)
+    (first to last).foreach { batch =>
+      val entry = log.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, original.location))
+      kept.replace(session, batch, entry)
+    }
+    val draft = new CheckpointDraft(
+      original,
+      root,
+      conf,
+      KeystateErrors.targetExists,
+      alwaysInPlace = true
+    )
+    draft.copy(draft.below("sources"))
+  }
+
+  /** Makes a kept micro-batch the pending one, for the next start to run. Its number of partitions is
+    * that of the fork: the original may have been rescaled.
+    */
+  def begin(session: SparkSession, batch: Long): Unit = {
+    val entry = kept.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, s"$root"))
+    val partitions = offsets.partitions(batch - 1)
+    offsets.replace(session, batch, partitions.fold(entry)(OffsetEntry.withPartitions(entry, _)))
+  }
+
+  /** Deletes it, also if it is cut off. Throws if it is another checkpoint. */
+  def delete(): Unit = {
+    val fs = root.getFileSystem(conf)
+    if (fs.exists(root) && fs.listStatus(root).nonEmpty) {
+      if (!files.exists(mark(root)) && !files.exists(CheckpointOwner.unfinished(root)))
+        throw KeystateErrors.notAFork(s"$root")
+      new CheckpointDeletion(root, conf).run()
+    }
+    // What a process wrote that died before it gave the folder its name.
+    val cutOff = new GlobFilter(s".${root.getName}.*")
+    try fs.listStatus(root.getParent, cutOff).foreach(one => fs.delete(one.getPath, true))
+    catch { case _: FileNotFoundException => }
+  }
+}
+
+private[keystate] object Fork {
+
+  /** The file that only forks have. */
+  def mark(root: Path): Path = new Path(root, Mark)
+
+  final val Mark = "_keystate/fork/made"
+}

@@ -1,0 +1,67 @@
+"""Comparing what two queries emitted, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+#: So many keys that differ are shown.
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class CanaryRows:
+    """How to read what both queries emitted.
+
+    Attributes:
+        old: is called with the numbers of the first and the last micro-batch; returns the rows that
+            these gave to the old query's sink, as a batch DataFrame.
+        new: the same of the new query's sink, with the same columns.
+        key: the columns by which rows are compared: of each key there must be the same rows, as
+            often, in any order.
+    """
+
+    old: Callable[[int, int], DataFrame]
+    new: Callable[[int, int], DataFrame]
+    key: Sequence[str]
+
+    def compare(self, first: int, last: int) -> dict[str, Any]:
+        """How the rows of some micro-batches differ; see :class:`~keystate.CanaryReport`."""
+        sides = [_side(frame(first, last), self.key) for frame in (self.old, self.new)]
+        both = sides[0].withColumn("of", F.lit(0)).unionAll(sides[1].withColumn("of", F.lit(1)))
+        rows = [
+            F.sort_array(F.collect_list(F.when(F.col("of") == of, F.col("row")))) for of in (0, 1)
+        ]
+        keys = both.groupBy("key").agg(rows[0].alias("old"), rows[1].alias("new")).cache()
+        try:
+            sizes = [F.size("old"), F.size("new")]
+            counts = keys.agg(
+                F.sum(sizes[0]).alias("old"),
+                F.sum(sizes[1]).alias("new"),
+                F.count_if(F.col("old") == F.col("new")).alias("same"),
+                F.count_if(sizes[0] == 0).alias("added"),
+                F.count_if(sizes[1] == 0).alias("removed"),
+                F.count_if((F.col("old") != F.col("new")) & (sizes[0] > 0) & (sizes[1] > 0)).alias(
+                    "changed"
+                ),
+            ).collect()[0]
+            differ = keys.where(F.col("old") != F.col("new")).orderBy("key").limit(EXAMPLES)
+            return {
+                **{name: value or 0 for name, value in counts.asDict().items()},
+                "examples": [row.asDict() for row in differ.collect()],
+            }
+        finally:
+            keys.unpersist()
+
+
+def _side(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Keys and rows as JSON, in which maps can be compared too."""
+    others = [f"`{name}`" for name in rows.columns if name not in key]
+    return rows.select(
+        F.to_json(F.struct(*[f"`{name}`" for name in key])).alias("key"),
+        (F.to_json(F.struct(*others)) if others else F.lit("{}")).alias("row"),
+    )

@@ -1,0 +1,62 @@
+"""Starts of queries that Keystate makes: with settings of their own, and known to work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from keystate._jvm import bridge
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+ON_RESTART = "spark.keystate.rescale.onRestart"
+
+#: The settings with which a query gets as many partitions as its checkpoint has.
+AS_BEFORE = {ON_RESTART: "off"}
+
+#: After this many seconds without an end or a micro-batch a query is taken to run.
+SURE_SECONDS = 30.0
+
+# Settings are the session's, so queries start one after the other.
+_starting = threading.Lock()
+
+
+def begin(spark: SparkSession, settings: Mapping[str, str], start: Callable[[], Any]) -> Any:
+    """Starts a query with these settings, which the session has no longer than that."""
+    conf = spark.conf
+    with _starting:
+        before = {key: conf.get(key, None) for key in settings}
+        try:
+            for key, value in settings.items():
+                conf.set(key, value)
+            # The settings are taken over before it returns.
+            return start()
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    conf.unset(key)
+                else:
+                    conf.set(key, old)
+
+
+def make_sure(spark: SparkSession, query: Any) -> None:
+    """Returns once a query has looked at its checkpoint and not failed.
+
+    Raises:
+        Exception: what it failed with; it is stopped.
+    """
+    started = time.monotonic()
+    try:
+        while query.lastProgress is None and time.monotonic() < started + SURE_SECONDS:
+            if query.awaitTermination(0.02):  # raises what it failed with
+                break
+            if query.status["message"].startswith("Waiting"):
+                break
+        # Without rows it would not fail yet.
+        bridge.check_start(spark, str(query.id))
+    except Exception:
+        query.stop()
+        raise

@@ -1,0 +1,186 @@
+"""How aggregates of columns are computed: rows become accumulators, which are merged by group.
+
+An accumulator is one or two columns, its parts. One that is null, as of an aggregate that was added
+at a restart, is that of no rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate._codec import codec
+from keystate._worker.aggregates.declared import ColumnAggregate
+from keystate._worker.aggregates.groups import Groups
+
+Parts = list[pa.Array]
+
+
+class Computation(ABC):
+    """How one aggregate is computed; its accumulator is one column, unless a class has more."""
+
+    #: How many columns an accumulator has.
+    width = 1
+
+    def __init__(self, aggregate: ColumnAggregate) -> None:
+        self._aggregate = aggregate
+        self.acc_type: pa.DataType = codec(aggregate.acc_type).arrow
+        self.result_type: pa.DataType = codec(aggregate.result_type).arrow
+        self._name = f"agg.{aggregate.declared.kind} of column '{aggregate.declared.column}'"
+
+    def lift(self, rows: pa.RecordBatch) -> Parts:
+        """The accumulator of each row."""
+        column = self._aggregate.column
+        assert column is not None
+        return self._of_values(rows.column(column))
+
+    def _of_values(self, values: pa.Array) -> Parts:
+        return [values.cast(self.acc_type)]
+
+    @abstractmethod
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        """The accumulator of each group of accumulators."""
+
+    def result(self, parts: Parts) -> pa.Array:
+        """The results that accumulators stand for."""
+        return parts[0]
+
+    def pack(self, parts: Parts) -> pa.Array:
+        """Accumulators as they are stored."""
+        return parts[0]
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        """The parts of stored accumulators."""
+        return [stored.cast(self.acc_type)]
+
+
+class _Count(Computation):
+    def lift(self, rows: pa.RecordBatch) -> Parts:
+        if self._aggregate.column is None:
+            return [pa.array(np.ones(rows.num_rows, np.int64))]
+        return super().lift(rows)
+
+    def _of_values(self, values: pa.Array) -> Parts:
+        return [values.is_valid().cast(pa.int64())]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.sums(parts[0], self._name)]
+
+    def result(self, parts: Parts) -> pa.Array:
+        return pc.fill_null(parts[0], 0)
+
+
+class _Sum(Computation):
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.sums(parts[0], self._name)]
+
+
+class _Mean(Computation):
+    """Its parts are sum and count, which are 0 for no rows."""
+
+    width = 2
+
+    def _of_values(self, values: pa.Array) -> Parts:
+        sums = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)
+        return [sums, values.is_valid().cast(pa.int64())]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.sums(part, self._name) for part in parts]
+
+    def result(self, parts: Parts) -> pa.Array:
+        sums, counts = parts
+        return pc.divide(sums, pc.if_else(pc.equal(counts, 0), None, counts.cast(pa.float64())))
+
+    def pack(self, parts: Parts) -> pa.Array:
+        return pa.StructArray.from_arrays(parts, fields=list(self.acc_type))
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        parts = zip(stored.flatten(), self.acc_type)
+        return [pc.fill_null(part.cast(field.type), 0) for part, field in parts]
+
+
+class _Min(Computation):
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.least(parts[0])]
+
+
+class _Max(Computation):
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.greatest(parts[0])]
+
+
+class _First(Computation):
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.first(parts[0], self._aggregate.declared.ignore_nulls)]
+
+
+class _Last(Computation):
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.last(parts[0], self._aggregate.declared.ignore_nulls)]
+
+
+class _Top(Computation):
+    def _of_values(self, values: pa.Array) -> Parts:
+        lengths = values.is_valid().cast(pa.int32()).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        found = values.drop_null().cast(self.acc_type.value_type)
+        return [pa.ListArray.from_arrays(offsets, found, type=self.acc_type)]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.top(parts[0], self._aggregate.declared.n)]
+
+
+_KINDS: dict[str, type[Computation]] = {
+    "count": _Count,
+    "sum": _Sum,
+    "avg": _Mean,
+    "min": _Min,
+    "max": _Max,
+    "first": _First,
+    "last": _Last,
+    "top_n": _Top,
+}
+
+
+class Aggregation:
+    """How some aggregates are computed together.
+
+    Their parts stand one after the other in one list.
+    """
+
+    def __init__(self, aggregates: tuple[ColumnAggregate, ...]) -> None:
+        self._computations = [_KINDS[each.declared.kind](each) for each in aggregates]
+
+    def lift(self, rows: pa.RecordBatch) -> Parts:
+        """The accumulators of each row."""
+        return [part for each in self._computations for part in each.lift(rows)]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        """The accumulators of each group."""
+        return [
+            part
+            for each, mine in zip(self._computations, self._split(parts))
+            for part in each.merge(groups, mine)
+        ]
+
+    def results(self, parts: Parts) -> Parts:
+        """The results that accumulators stand for."""
+        return [each.result(mine) for each, mine in zip(self._computations, self._split(parts))]
+
+    def pack(self, parts: Parts, kind: pa.StructType) -> pa.Array:
+        """Accumulators as they are stored: structs of this type."""
+        packed = [each.pack(mine) for each, mine in zip(self._computations, self._split(parts))]
+        return pa.StructArray.from_arrays(packed, fields=list(kind))
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        """The parts of stored accumulators."""
+        fields = zip(self._computations, stored.flatten())
+        return [part for each, field in fields for part in each.unpack(field)]
+
+    def _split(self, parts: Parts) -> list[Parts]:
+        """The parts of each aggregate."""
+        rest = iter(parts)
+        return [[next(rest) for _ in range(each.width)] for each in self._computations]

@@ -1,0 +1,211 @@
+"""Values in groups: what Arrow and NumPy make of each group.
+
+NumPy reduces numbers, dates and times where they lie one group after the other. Arrow sorts the
+values of other types.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate.errors import StateTypeError
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+_LARGEST = 2**63 - 1
+
+
+class Groups:
+    """Which values belong together.
+
+    Args:
+        order: the places of the values, group by group; within a group as they came.
+        starts: where in it each group begins.
+    """
+
+    def __init__(self, order: Numbers, starts: Numbers) -> None:
+        self._order = order
+        self._starts = starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @cached_property
+    def _sizes(self) -> Numbers:
+        return np.diff(self._starts, append=len(self._order))
+
+    @cached_property
+    def _ids(self) -> Numbers:
+        """For each value in order the number of its group."""
+        return np.repeat(np.arange(len(self)), self._sizes)
+
+    def heads(self, values: Numbers) -> Numbers:
+        """The first value of each group."""
+        return values[self._order[self._starts]]
+
+    def any(self, flags: Numbers) -> Numbers:
+        """Whether a flag is set in each group."""
+        return self._reduced(np.logical_or, flags)
+
+    def first(self, values: pa.Array, ignore_nulls: bool) -> pa.Array:
+        """The first value of each group; with `ignore_nulls` null only if all are."""
+        if not (ignore_nulls and values.null_count):
+            return values.take(pa.array(self._order[self._starts]))
+        valid, size = _valid(values)[self._order], len(values)
+        return self._placed(values, np.minimum, np.where(valid, np.arange(size), size))
+
+    def last(self, values: pa.Array, ignore_nulls: bool) -> pa.Array:
+        """The last value of each group; with `ignore_nulls` null only if all are."""
+        if not (ignore_nulls and values.null_count):
+            return values.take(pa.array(self._order[self._starts + self._sizes - 1]))
+        valid, size = _valid(values)[self._order], len(values)
+        return self._placed(values, np.maximum, np.where(valid, np.arange(size), -1))
+
+    def _placed(self, values: pa.Array, reduce: Any, places: Numbers) -> pa.Array:
+        """In each group the value of the least or greatest place that there is."""
+        found = reduce.reduceat(places, self._starts)
+        missing = (found < 0) | (found == len(values))
+        return values.take(pa.array(self._order[np.where(missing, 0, found)], mask=missing))
+
+    def sums(self, values: pa.Array, what: str) -> pa.Array:
+        """The sum of each group's values that are not null; null if there are none.
+
+        Args:
+            values: longs, doubles or decimals.
+            what: names the sum in errors.
+
+        Raises:
+            StateTypeError: a sum does not fit.
+        """
+        if pa.types.is_decimal(values.type):
+            return self._decimal_sums(values, what)
+        numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+        if numbers.dtype == np.int64 and self._may_overflow(numbers):
+            exact = self._reduced(np.add, numbers.astype(object))
+            for each in exact:
+                if not -_LARGEST - 1 <= each <= _LARGEST:
+                    raise StateTypeError(f"{what} does not fit into a long: {each}")
+            sums = exact.astype(np.int64)
+        else:
+            sums = self._reduced(np.add, numbers)
+        return self._array(sums, values)
+
+    def _may_overflow(self, numbers: Numbers) -> bool:
+        if len(numbers) == 0:
+            return False
+        most = max(abs(int(numbers.min())), abs(int(numbers.max())))
+        return most * int(self._sizes.max()) > _LARGEST
+
+    def _decimal_sums(self, values: pa.Array, what: str) -> pa.Array:
+        wide = values.take(pa.array(self._order)).cast(pa.decimal256(76, values.type.scale))
+        table = pa.table({"group": self._ids, "value": wide})
+        grouped = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
+        try:
+            return grouped["value_sum"].combine_chunks().cast(values.type)
+        except pa.ArrowInvalid as e:
+            raise StateTypeError(f"{what} does not fit into {values.type}: {e}") from None
+
+    def least(self, values: pa.Array) -> pa.Array:
+        """The least value of each group that is not null; null if there is none."""
+        return self._most(values, greatest=False)
+
+    def greatest(self, values: pa.Array) -> pa.Array:
+        """The greatest value of each group that is not null; null if there is none."""
+        return self._most(values, greatest=True)
+
+    def _most(self, values: pa.Array, greatest: bool) -> pa.Array:
+        numbers = _as_numbers(values)
+        if numbers is None:
+            order, ids = _sorted(values, self._order, self._ids, greatest)
+            bounds = np.searchsorted(ids, np.arange(len(self) + 1))
+            missing = bounds[1:] == bounds[:-1]
+            heads = np.where(missing, 0, bounds[:-1])
+            return values.take(pa.array(order[heads] if len(order) else heads, mask=missing))
+        if numbers.dtype.kind == "f":
+            # NaN is greater than all others: only the least leaves it out.
+            reduce: Any = np.maximum if greatest else np.fmin
+            none: Any = -np.inf if greatest else np.nan
+        else:
+            limits = np.iinfo(numbers.dtype)
+            reduce = np.maximum if greatest else np.minimum
+            none = limits.min if greatest else limits.max
+        if values.null_count:
+            numbers = np.where(_valid(values), numbers, numbers.dtype.type(none))
+        return self._array(self._reduced(reduce, numbers), values)
+
+    def top(self, lists: pa.Array, n: int) -> pa.Array:
+        """The `n` greatest of the values in each group's lists, from the greatest on."""
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+        groups = np.empty(len(lists), np.int64)
+        groups[self._order] = self._ids
+        values = lists.flatten()
+        mine = np.repeat(groups, lengths)
+        of_values = np.argsort(mine, kind="stable")
+        order, ids = _sorted(values, of_values, mine[of_values], greatest=True)
+        bounds = np.searchsorted(ids, np.arange(len(self) + 1))
+        kept = np.arange(len(ids)) - bounds[ids] < n
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(np.diff(bounds), n))])
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), values.take(pa.array(order[kept])), type=lists.type
+        )
+
+    def _reduced(self, reduce: Any, values: Numbers) -> Numbers:
+        if len(self) == 0:
+            return values[:0]
+        reduced: Numbers = reduce.reduceat(values[self._order], self._starts)
+        return reduced
+
+    def _array(self, numbers: Numbers, values: pa.Array) -> pa.Array:
+        """These numbers as values are, null where a group has none."""
+        mask = ~self.any(_valid(values)) if values.null_count else None
+        array = pa.array(numbers, mask=mask)
+        kind = values.type
+        return array.cast(kind) if pa.types.is_boolean(kind) else array.view(kind)
+
+
+def _sorted(
+    values: pa.Array, order: Numbers, ids: Numbers, greatest: bool
+) -> tuple[Numbers, Numbers]:
+    """The places of values that are not null, sorted by group and then by value; and the groups."""
+    if values.null_count:
+        valid = _valid(values)[order]
+        order, ids = order[valid], ids[valid]
+    ordered = values.take(pa.array(order))
+    if pa.types.is_floating(values.type):
+        ordered = pa.array(_total_order(ordered.to_numpy(zero_copy_only=False)))
+    keys = [("group", "ascending"), ("value", "descending" if greatest else "ascending")]
+    table = pa.table({"group": ids, "value": ordered})
+    sorted_ = pc.sort_indices(table, sort_keys=keys).to_numpy()
+    return order[sorted_], ids[sorted_]
+
+
+def _total_order(numbers: Numbers) -> Numbers:
+    """Integers that are in the order of these floats, with NaN as the greatest."""
+    doubles = numbers.astype(np.float64)
+    bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(_LARGEST), bits)
+
+
+def _as_numbers(values: pa.Array) -> Numbers | None:
+    """Numbers in the order of the values, 0 for nulls; ``None`` if they are no numbers."""
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        values = values.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.view(pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return None
+    numbers: Numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _valid(values: pa.Array) -> Numbers:
+    valid: Numbers = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid

@@ -1,0 +1,67 @@
+"""The timers of windows by columns: one for each window, at its end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._protocol import Answer
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.messages.columns import list_column
+from keystate._worker.messages.packed import Change
+from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.window_columns import WindowColumns
+
+
+class WindowColumnTimers(WorkerTimers):
+    """Sets a timer for each window that has none; which windows there are, the state knows.
+
+    Args:
+        windows: the state.
+        domain: the windows' clock.
+    """
+
+    def __init__(self, windows: WindowColumns, domain: int) -> None:
+        super().__init__()
+        self._windows = windows
+        self._domain = domain
+        self._fired: list[list[Numbers]] = []  # slots, domains and times
+
+    def fired(self, slots: Numbers, domains: Numbers, times: Numbers) -> None:
+        """Notes timers that have fired."""
+        self._fired.append([slots, domains, times])
+
+    def new_generation(self) -> None:
+        self._fired = []
+
+    def load(self, new_keys: int, carried: list[int] | None) -> None:
+        """The state knows which windows have a timer."""
+
+    def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
+        slots, domains, times, wanted = self._take(start, stop)
+        if len(slots) == 0:
+            return self.no_changes()
+        return {
+            Answer.TIMER_SLOT: list_column(pa.array(slots, pa.int32())),
+            Answer.TIMER_DOMAIN: list_column(pa.array(domains, pa.int8())),
+            Answer.TIMER_TIME: list_column(pa.array(times, pa.int64())),
+            Answer.TIMER_SET: list_column(pa.array(wanted, pa.bool_())),
+        }
+
+    def take_recent(self) -> list[Change]:
+        return list(zip(*(column.tolist() for column in self._take(0, 2**31))))
+
+    def _take(self, start: int, stop: int) -> list[Numbers]:
+        """Slots, domains, times, and whether they are set, of what changed in these slots."""
+        slots, ends = self._windows.take_untimed(start, stop)
+        set_ = [np.full(len(slots), self._domain), ends - 1, np.full(len(slots), True)]
+        taken, left = [[slots, *set_]], []
+        for fired in self._fired:
+            here = (fired[0] >= start) & (fired[0] < stop)
+            if here.any():
+                mine = [column[here] for column in fired]
+                taken.insert(0, [*mine, np.full(len(mine[0]), False)])
+            if not here.all():
+                left.append([column[~here] for column in fired])
+        self._fired = left
+        return [np.concatenate(columns) for columns in zip(*taken)]

@@ -1,0 +1,99 @@
+"""Entries of windows by columns: which key and window each is of, and its accumulator's parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._worker.aggregates.computing import Aggregation, Parts
+from keystate._worker.aggregates.groups import Groups, Numbers
+
+
+class Entries:
+    """Entries of windows, of any keys and in any order.
+
+    Attributes:
+        slots: their keys.
+        opens: 1 while a window's end is to come, else 0.
+        ends: their windows' ends, in ms.
+        starts: their windows' starts, in ms.
+        parts: of their accumulators.
+        changed: which of them differ from what the JVM has.
+        timed: which of them have a timer.
+    """
+
+    def __init__(
+        self,
+        slots: Numbers,
+        opens: Numbers,
+        ends: Numbers,
+        starts: Numbers,
+        parts: Parts,
+        is_stored: bool,
+    ) -> None:
+        self.slots = slots
+        self.opens = opens
+        self.ends = ends
+        self.starts = starts
+        self.parts = parts
+        self.changed = np.full(len(slots), not is_stored)
+        self.timed = np.full(len(slots), is_stored)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def select(self, mask: Numbers) -> Entries:
+        """Those of them where `mask` is true."""
+        return self._like([column[mask] for column in self._columns()], self._filtered(mask))
+
+    def _filtered(self, mask: Numbers) -> Parts:
+        chosen = pa.array(mask)
+        return [part.filter(chosen) for part in self.parts]
+
+    def _columns(self) -> list[Numbers]:
+        return [self.slots, self.opens, self.ends, self.starts, self.changed, self.timed]
+
+    @staticmethod
+    def _like(columns: list[Numbers], parts: Parts) -> Entries:
+        slots, opens, ends, starts, changed, timed = columns
+        made = Entries(slots, opens, ends, starts, parts, True)
+        made.changed, made.timed = changed, timed
+        return made
+
+    @staticmethod
+    def concat(chunks: list[Entries]) -> Entries:
+        """All of these, in their order."""
+        if len(chunks) == 1:
+            return chunks[0]
+        columns = [np.concatenate(each) for each in zip(*(c._columns() for c in chunks))]
+        parts = [pa.concat_arrays(list(each)) for each in zip(*(c.parts for c in chunks))]
+        return Entries._like(columns, parts)
+
+    def merged(self, aggregation: Aggregation) -> Entries:
+        """One entry for each window, sorted by slot, and then as the JVM has them."""
+        order, starts = self._grouped()
+        groups = Groups(order, starts)
+        columns = [
+            *(groups.heads(column) for column in self._columns()[:4]),
+            groups.any(self.changed),
+            groups.any(self.timed),
+        ]
+        return self._like(columns, aggregation.merge(groups, self.parts))
+
+    def _grouped(self) -> tuple[Numbers, Numbers]:
+        """The order by slot and window, and where in it each window begins."""
+        if len(self) == 0:
+            return np.arange(0), np.arange(0)
+        size = self.ends - self.starts
+        first = int(self.ends.min())
+        span = int(self.ends.max()) - first + 1
+        is_plain = np.all(size == size[0]) and np.all(self.opens == self.opens[0])
+        if is_plain and span * (int(self.slots.max()) + 1) < 2**63:
+            code = self.slots * span + (self.ends - first)
+            order = np.argsort(code, kind="stable")
+            differs = np.diff(code[order]) != 0
+        else:
+            columns = [self.starts, self.ends, self.opens, self.slots]
+            order = np.lexsort(columns)
+            differs = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+        return order, np.concatenate([[0], np.flatnonzero(differs) + 1])

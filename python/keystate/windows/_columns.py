@@ -1,0 +1,77 @@
+"""Windows of column aggregates, as they are declared; a worker computes them by columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as T
+
+from keystate._worker.aggregates.declared import (
+    ColumnAggregate,
+    accumulator_type,
+    result_fields,
+)
+from keystate._worker.state.window_maps import WindowMapDescriptor
+from keystate.errors import DeclarationError
+from keystate.functions import Function, OutputTag
+from keystate.metrics import Counter
+from keystate.runtime import RuntimeContext
+from keystate.windows._assigners import FixedWindows
+
+
+class ColumnWindowsFunction(Function):
+    """Tumbling and sliding windows with their default trigger, of aggregates of columns.
+
+    Its state is that of the same windows of functions of rows, with an accumulator of a field for
+    each aggregate.
+
+    Args:
+        assigner: says which windows a row is in.
+        aggregates: what is computed.
+        late_output: where rows go that are too late for all of their windows.
+        time_column: the index of the column that has the event time; ``None`` if there is none.
+    """
+
+    dropped: Counter
+
+    def __init__(
+        self,
+        assigner: FixedWindows,
+        aggregates: tuple[ColumnAggregate, ...],
+        late_output: OutputTag | None,
+        time_column: int | None,
+    ) -> None:
+        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+        self.by_event_time = assigner.is_event_time()
+        self.aggregates = aggregates
+        self.late_output = late_output
+        self.time_column = time_column
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        names = ("open", "end", "start")
+        accumulator = accumulator_type(self.aggregates)
+        runtime_context.get_sorted_map_state(
+            WindowMapDescriptor("window-contents", names, accumulator)
+        )
+        self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def on_timer(self, *_: Any) -> None:
+        """Windows always have timers; they fire many at a time, without a call for each."""
+
+
+def output_of(key_type: T.StructType, aggregates: tuple[ColumnAggregate, ...]) -> T.StructType:
+    """What windows emit: key, start and end, and results.
+
+    Raises:
+        DeclarationError: two columns have one name.
+    """
+    bounds = [T.StructField(name, T.TimestampType()) for name in ("window_start", "window_end")]
+    output = T.StructType([*key_type.fields, *bounds, *result_fields(aggregates)])
+    names = [name.lower() for name in output.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(
+                f"two columns of the output are named '{name}': give the aggregate another name "
+                "with alias, or the key one with withColumnRenamed"
+            )
+    return output

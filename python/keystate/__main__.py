@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from keystate import admin
+from keystate._checkpoint.forgetting import Forgetting
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
 from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
@@ -32,8 +33,8 @@ from keystate._types.plain import to_json
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
-#: Commands that only read checkpoints, and need no Spark job for it.
-_READERS = ("inspect", "get", "history", "serve", "verify", "diff", "report")
+#: Commands that need no Spark job: all but one only read checkpoints.
+_READERS = ("inspect", "forget", "get", "history", "serve", "verify", "diff", "report")
 _CHECKPOINTS = ("checkpoint", "before", "after")
 
 
@@ -163,6 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     past.add_argument(
         "--follow", action="store_true", help="go on with a running query, until it is stopped"
     )
+    forget = command(
+        "forget", _forget, "let a query forget all states and timers of a key", "checkpoint", "key"
+    )
+    forget.add_argument("--operator", type=int, help="the operator's number; by default all")
     serve = command(
         "serve", _serve, "show a page and answer lookups by HTTP, until it is stopped", "checkpoint"
     )
@@ -262,6 +267,13 @@ def _history(spark: SparkSession, given: argparse.Namespace) -> int:
     if given.follow:
         with suppress(KeyboardInterrupt):
             follower.follow()
+    return 0
+
+
+def _forget(spark: SparkSession, given: argparse.Namespace) -> int:
+    found = Forgetting(spark, given.checkpoint, given.operator).request_text(given.key)
+    of = ", ".join(map(str, found["operators"]))
+    _tell(given, found, f"the key is forgotten with the next micro-batch, in the operators {of}")
     return 0
 
 

@@ -1,9 +1,9 @@
 """Operations on the checkpoint of a query.
 
-:func:`rescale` changes a checkpoint, :func:`delete` deletes it. :func:`savepoint`,
-:func:`restore`, :func:`import_checkpoint`, :func:`create`, :func:`build` and :func:`edit` make new
-ones. The others only read, and can look at the checkpoint of a running query too: they see its last
-committed batch.
+:func:`rescale` changes a checkpoint, :func:`forget` lets its query change it, and :func:`delete`
+deletes it. :func:`savepoint`, :func:`restore`, :func:`import_checkpoint`, :func:`create`,
+:func:`build` and :func:`edit` make new ones. The others only read, and can look at the checkpoint
+of a running query too: they see its last committed batch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
+from keystate._checkpoint.forgetting import Forgetting
 from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
 from keystate._checkpoint.state_reader import StateReader
@@ -35,6 +36,7 @@ __all__ = [
     "delete",
     "diff",
     "edit",
+    "forget",
     "history",
     "import_as",
     "import_checkpoint",
@@ -505,6 +507,42 @@ def history(
         StateTypeError: the key does not fit the types of the key columns.
     """
     return KeyReader(bridge.session_or_active(spark, "history"), checkpoint, operator).history(key)
+
+
+def forget(
+    checkpoint: str,
+    *,
+    key: Any,
+    operator: int | None = None,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Lets a query forget a key: all states and timers that the key has.
+
+    It writes a request into the checkpoint. The query takes it with one of its next micro-batches,
+    within some seconds if it runs, in this process or another one; else when it starts again.
+    Before that micro-batch takes its rows, the key has nothing any more. What rows bring after that
+    is new state. Maintenance then merges the files of the key's partition, and once no version with
+    the key is kept, no file has it.
+
+    Broadcast state, operator state, what sinks have and what sources can read again are left alone,
+    and so are savepoints and other copies.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        key: as for :func:`lookup`.
+        operator: the operator's number; by default all operators that have state by key.
+        spark: the session; by default the active one.
+
+    Returns:
+        ``request``, its id, and ``operators``, the numbers of those that forget the key.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't tell what belongs to a
+            key, ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``.
+        StateTypeError: the key does not fit the types of the key columns, of one of the operators.
+    """
+    session = bridge.session_or_active(spark, "forget")
+    return Forgetting(session, checkpoint, operator).request(key)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:

@@ -243,6 +243,26 @@ def history(
     return found
 
 
+def describe_forgetting(
+    session: SparkSession, checkpoint: str, operator: int | None
+) -> list[dict[str, Any]]:
+    """The operators that forget a key, with their key's columns; ``None`` for all."""
+    found: list[dict[str, Any]] = json.loads(
+        _of_checkpoint(session, "describeForgetting", checkpoint, _number(operator))
+    )
+    return found
+
+
+def forget(
+    session: SparkSession, checkpoint: str, operator: int | None, keys: dict[int, str]
+) -> str:
+    """Asks that a key be forgotten, told by operator; returns the request's id."""
+    given = [{"operator": operator, "key": key} for operator, key in keys.items()]
+    made = _of_checkpoint(session, "forget", checkpoint, _number(operator), json.dumps(given))
+    request: str = json.loads(made)["request"]
+    return request
+
+
 def clock(session: SparkSession, checkpoint: str, batch: int) -> dict[str, Any]:
     """The recorded clock of a batch, and its number of partitions."""
     found: dict[str, Any] = json.loads(_of_checkpoint(session, "clock", checkpoint, batch))

@@ -77,7 +77,8 @@ class QueryRequestsSuite extends AnyFunSuite with SessionFixture {
       // Spark's log of offsets is read before the checkpoint is taken too.
       val twice = asked.diff(asked.distinct).toSet
       assert(twice.subsetOf(Set("LIST /offsets", "GET /offsets/1")), twice)
-      assert(asked.size <= 24, asked)
+      assert(asked.size <= 25, asked)
+      assert(asked.count(_.contains("/_keystate/forget")) == 1, asked)
       assert(looks.size <= 8, looks)
     }
   }

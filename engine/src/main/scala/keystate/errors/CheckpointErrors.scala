@@ -119,6 +119,9 @@ private[errors] trait CheckpointErrors {
       "key groups."
   )
 
+  def cannotForget(why: String): KeystateException =
+    CannotForget.error(s"The key can't be forgotten: $why.")
+
   def cannotShare(checkpoint: String, version: Long): KeystateException = CannotShare.error(
     s"Version $version of the state in $checkpoint can't be shared: a savepoint by reference is of " +
       "one of the two newest versions, and the query went on too quickly, or an older one was asked " +

@@ -273,6 +273,12 @@ object PythonBridge {
       until: Long
   ): String = reader(session).history(checkpoint, operator, key, first, until)
 
+  def describeForgetting(session: SparkSession, checkpoint: String, operator: Long): String =
+    reader(session).describeForgetting(checkpoint, operator)
+
+  def forget(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
+    reader(session).forget(checkpoint, operator, keys)
+
   def clock(session: SparkSession, checkpoint: String, batch: Long): String =
     reader(session).clock(checkpoint, batch)
 

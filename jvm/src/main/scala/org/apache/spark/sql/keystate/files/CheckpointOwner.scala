@@ -67,6 +67,11 @@ private[keystate] object CheckpointOwner extends Logging {
       memory: Option[RunMemory]
   ) extends Claim {
 
+    /** The last micro-batch that had an entry in the offset log when the checkpoint was taken, if
+      * what this run reads and writes there is what it found then.
+      */
+    @volatile var begun: Option[Long] = None
+
     /** When it last looked for another owner as a batch began, by `System.nanoTime`. */
     val lookedAt = new AtomicLong(System.nanoTime - LookNanos)
   }
@@ -103,8 +108,11 @@ private[keystate] object CheckpointOwner extends Logging {
     val memory = Option.when(CheckpointFiles.managesLogs(conf)) {
       new RunMemory(checkpoint, Thread.currentThread)
     }
-    claims.put(checkpoint, Held(number, run, files, memory))
+    val held = Held(number, run, files, memory)
+    claims.put(checkpoint, held)
     if (!files.isLocal) memory.foreach(new FirstReads(checkpoint, files, _).run())
+    if (memory.isDefined)
+      held.begun = Some(QueryLogs.offsets(conf, checkpoint).batches.lastOption.getOrElse(-1L))
     known.filter(_ <= number - Kept).foreach { old =>
       files.delete(file(checkpoint, old))
       files.delete(ended(checkpoint, old))
@@ -183,6 +191,15 @@ private[keystate] object CheckpointOwner extends Logging {
     case _ =>
       check(checkpoint)
       noteLook(checkpoint)
+  }
+
+  /** Whether another run may have begun a micro-batch that this driver's run begins with: it may
+    * have been planned, and may even run now. False if this run wrote its entry in the offset log,
+    * which can be written once only.
+    */
+  def mayHaveBegun(checkpoint: Path, batch: Long): Boolean = claims.get(checkpoint) match {
+    case held: Held => held.begun.forall(batch <= _)
+    case _ => true
   }
 
   private def noteLook(checkpoint: Path): Unit = claims.get(checkpoint) match {

@@ -157,7 +157,8 @@ class Canary:
         changed by it once more, in a copy that takes the checkpoint's place. The fork is deleted
         first.
 
-        If the new code does not start, or fails in its first micro-batch, this is undone.
+        If the new code does not start, or fails in its first micro-batch within half a minute, this
+        is undone.
 
         Args:
             start: starts the new code, on the checkpoint location that it is given, with the sink

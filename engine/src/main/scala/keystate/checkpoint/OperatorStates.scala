@@ -3,7 +3,7 @@ package keystate.checkpoint
 import keystate.backend.Change
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroupRange
-import keystate.version.{EntryCounts, Manifest}
+import keystate.version.{EntryCounts, InlineRun, Manifest}
 
 /** Reads subtasks' operator state from committed versions, and replaces it in manifests, without
   * loading the versions.

@@ -59,8 +59,8 @@ final class Repartitioning(
         counts((entry.family, entry.group)) += 1
         sink.add(entry)
       }
-      val files = new RunFiles(location(partition), storage, local, asSst)
-      val run = files.write(writeCounted, version, None)
+      val writer = new RunWriter(location(partition), storage, local, asSst)
+      val run = writer.write(writeCounted, version, None)
       PartitionState(Seq(run), run.entries, Some(counts.toMap))
     }
 

@@ -53,17 +53,23 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *
     * @param workingCopy
     *   the backend that the version is loaded in: the merge is of use as long as that is the one
+    * @param writer
+    *   of files of the kind that this backend takes over
     */
-  def run(manifest: Manifest, workingCopy: AnyRef): Unit = if (merged == null && !cancelled) {
+  def run(
+      manifest: Manifest,
+      workingCopy: AnyRef,
+      writer: RunWriter
+  ): Unit = if (merged == null && !cancelled) {
     val (from, until) = choose(manifest.runs) match {
-      case (0, 0) => foreign(manifest.runs)
+      case (0, 0) => foreign(manifest.runs, writer)
       case chosen => chosen
     }
     if (from < until) {
       val replaced = manifest.runs.slice(from, until)
       val families = manifest.families.map(_.id).toSet
       try {
-        val run = merge(manifest, replaced, families, keepRemovals = from > 0)
+        val run = merge(manifest, replaced, families, from > 0, writer)
         merged = new Merged(workingCopy, replaced, run, families)
         log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
       } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
@@ -95,8 +101,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   /** The range of a run that another kind of backend wrote, to be written again once instead of at
     * each load; empty when there is none.
     */
-  private def foreign(runs: Seq[Run]): (Int, Int) = {
-    val at = runs.indexWhere(files.isForeign)
+  private def foreign(runs: Seq[Run], writer: RunWriter): (Int, Int) = {
+    val at = runs.indexWhere(writer.isForeign)
     (at, at + (if (at < 0) 0 else 1))
   }
 
@@ -104,7 +110,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       manifest: Manifest,
       runs: Seq[Run],
       families: Set[Int],
-      keepRemovals: Boolean
+      keepRemovals: Boolean,
+      writer: RunWriter
   ): Option[Run] = {
     val cursors = IndexedSeq.newBuilder[RunCursor]
     try {
@@ -120,7 +127,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
         checkCancelled()
         sink.add(change)
       }
-      Option.when(merge.hasNext)(files.write(writeMerged, newest.version, newest.id))
+      Option.when(merge.hasNext)(writer.write(writeMerged, newest.version, newest.id))
     } finally cursors.result().foreach(_.close())
   }
 

@@ -9,97 +9,32 @@ import java.io.{
   InputStream,
   OutputStream
 }
-import java.util.{Arrays, UUID}
+import java.util.Arrays
 
-import org.rocksdb.{CompressionType, RocksDBException}
+import org.rocksdb.RocksDBException
 
-import keystate.backend.{
-  Change,
-  ChangeSink,
-  RestoredRun,
-  RunCursor,
-  RunEntries,
-  RunFile,
-  RunFormat,
-  RunStatistics
-}
+import keystate.backend.{Change, RestoredRun, RunCursor, RunEntries, RunFile, RunFormat}
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.{PlainRun, RunIndex, Section, SectionedRun, SstFiles, UnpackedStream}
+import keystate.run.{PlainRun, RunIndex, Section, SstFiles, UnpackedStream}
 import keystate.version.{FileSource, InlineSource, Run}
 
-/** The runs of a store in the checkpoint's storage. They are read through a local file, whose
-  * length and CRC32C are checked against the manifest's before a byte of it is used.
-  *
-  * A run file is an SST file where the backend takes such files over whole. Else it is a
-  * [[SectionedRun]], which is quicker to write and to read, and of which only the sections that are
-  * wanted need be fetched: each of these is checked against its CRC32C in the file's [[RunIndex]],
-  * which has a CRC32C of its own.
+/** Reads the runs of a store from the checkpoint's storage, through a local file, whose length and
+  * CRC32C are checked against the manifest's before a byte of it is used. [[RunWriter]] says of what
+  * kinds the files are. Of a [[keystate.run.SectionedRun]] only the sections that are wanted are fetched: each of
+  * these is checked against its CRC32C in the file's [[RunIndex]], which has a CRC32C of its own.
   *
   * Reading throws [[MissingRunException]] for a file that is not there, [[CorruptFileException]]
   * for one that is not what was written, and [[LocalStorageException]] when the local disk fails.
   * Any thread may call it.
-  *
-  * @param asSst
-  *   whether the backend takes SST files over; so whether they are written. It is asked for each
-  *   file: a store knows it once it has made its backend.
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
     storage: CheckpointStorage,
-    local: LocalFolder,
-    asSst: => Boolean = false,
-    sectionBytes: Int = SectionedRun.SectionBytes
+    local: LocalFolder
 ) {
   import RunFiles._
-
-  /** Whether the run's file is of the kind that another backend writes, so that each load has to
-    * make an SST file of it.
-    */
-  def isForeign(run: Run): Boolean = asSst && (run.source match {
-    case FileSource(path) => !isSst(path)
-    case _: InlineSource => false
-  })
-
-  /** Writes a run file under a new unique name. There must be at least one change. */
-  def write(changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
-    if (asSst) {
-      val file = local.newFile()
-      try storeSst(file, changes, version, id, SstFiles.Small)
-      finally {
-        file.delete()
-        ()
-      }
-    } else
-      store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
-
-  /** Writes an SST file under a new unique name, by way of this local file, which stays for the
-    * caller's database to take over unless this throws.
-    */
-  def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
-    storeSst(file, changes, version, id, SstFiles.QuickToRead)
-
-  private def storeSst(
-      file: File,
-      changes: ChangeSink => Unit,
-      version: Long,
-      id: Option[String],
-      compression: CompressionType
-  ): Run =
-    try {
-      val statistics = SstFiles.write(file, changes, compression)
-      store(version, id, SstSuffix) { out =>
-        val in = new FileInputStream(file)
-        try copy(in, out)
-        finally in.close()
-        statistics
-      }
-    } catch {
-      case e: Throwable =>
-        file.delete()
-        throw e
-    }
 
   /** The run's entries of these families and groups, as far as the manifest takes groups from it.
     *
@@ -247,27 +182,6 @@ private[checkpoint] final class RunFiles(
     ()
   }
 
-  private def store(version: Long, id: Option[String], suffix: String)(
-      content: OutputStream => RunStatistics
-  ): Run = {
-    val path = s"${location.folder}/$version-${UUID.randomUUID}$suffix"
-    var run: Run = null
-    CheckpointStorage.write(storage, path) { out =>
-      val summed = new Summed(out)
-      val statistics = content(summed)
-      run = Run(
-        FileSource(path),
-        statistics.entries,
-        summed.length,
-        statistics.groups,
-        summed.crc32c,
-        version,
-        id
-      )
-    }
-    run
-  }
-
   private def fetch(run: Run, path: String, neededBy: Long): File =
     localFile(fill(_, run, path, neededBy))
 
@@ -365,8 +279,10 @@ private[checkpoint] final class RunFiles(
 
 private[checkpoint] object RunFiles {
   private final val CopyBuffer = 128 * 1024
-  private final val SstSuffix = ".sst"
-  private final val SectionedSuffix = ".lz4"
+
+  /** The ends of the names that run files get. */
+  final val SstSuffix = ".sst"
+  final val SectionedSuffix = ".lz4"
 
   /** How many bytes are read of a file's end, in the hope that all of its index is there. A file of
     * no more bytes is read whole.
@@ -376,7 +292,7 @@ private[checkpoint] object RunFiles {
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
-  /** Whether the file is a [[SectionedRun]]. */
+  /** Whether the file is a [[keystate.run.SectionedRun]]. */
   def isSectioned(path: String): Boolean = path.endsWith(SectionedSuffix)
 
   /** The sections of a file, by its index; empty where there is none, and where anything is wrong

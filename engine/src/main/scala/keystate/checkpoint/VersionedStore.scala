@@ -39,6 +39,7 @@ import keystate.run.RunMerge
 import keystate.version.{
   EntryCounts,
   FileSource,
+  InlineRun,
   InlineSource,
   Manifest,
   Partitioning,
@@ -107,9 +108,9 @@ final class VersionedStore(
   private var requestsTold = RequestCounts.Zero
   private var moveCount = 0L
 
-  // Of the backend that was made last. Also read by the thread of the maintenance.
-  @volatile private var takesSst = false
-  private val files = new RunFiles(location, storage, local, takesSst, settings.sectionBytes)
+  // For the backend that was made last. Also read by the thread of the maintenance.
+  @volatile private var writer = newWriter(asSst = false)
+  private val files = new RunFiles(location, storage, local)
   private val loader = new VersionLoader(location, storage, files, settings)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
@@ -125,7 +126,7 @@ final class VersionedStore(
   def compactions: Long = compaction.finished
 
   /** Whether the entries are in files on this machine, as RocksDB has them. */
-  def isOnDisk: Boolean = takesSst
+  def isOnDisk: Boolean = writer.asSst
 
   /** How often the store has moved to another kind of backend. */
   def moves: Long = moveCount
@@ -365,7 +366,7 @@ final class VersionedStore(
   def maintain(): Unit = {
     val snapshot = loaded
     if (snapshot != null) {
-      compaction.run(snapshot.manifest, snapshot.backend)
+      compaction.run(snapshot.manifest, snapshot.backend, writer)
       cleanUp.run(snapshot.manifest.version, snapshot.manifest.runs ++ compaction.result)
     }
   }
@@ -421,9 +422,12 @@ final class VersionedStore(
 
   private def newBackend(manifest: Manifest): KeyedStateBackend = {
     val backend = backends.create(manifest.partitioning.maxParallelism, () => local.newFolder())
-    takesSst = backend.isInstanceOf[RestoresFromFiles]
+    writer = newWriter(asSst = backend.isInstanceOf[RestoresFromFiles])
     backend
   }
+
+  private def newWriter(asSst: Boolean) =
+    new RunWriter(location, storage, local, asSst, settings.sectionBytes)
 
   private def loadInto(
       backend: KeyedStateBackend,
@@ -490,8 +494,8 @@ final class VersionedStore(
       InlineRun
         .encode(backend.writeChanges, settings.inlineBytes, version, id)
         .getOrElse(
-          if (takesSst) files.writeSst(file, backend.writeChanges, version, id)
-          else files.write(backend.writeChanges, version, id)
+          if (writer.asSst) writer.writeSst(file, backend.writeChanges, version, id)
+          else writer.write(backend.writeChanges, version, id)
         )
     }
 
@@ -523,7 +527,7 @@ final class VersionedStore(
           keepRemovals = true
         )
         val merged = Option.when(merge.hasNext) {
-          files.write(_.addAll(merge), version - 1, manifest.id)
+          writer.write(_.addAll(merge), version - 1, manifest.id)
         }
         merged.toList ++ withoutInline(rest, version, id)
     }

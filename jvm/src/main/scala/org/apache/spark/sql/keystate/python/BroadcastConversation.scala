@@ -16,6 +16,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows}
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, RowColumn, StateColumns}
 import org.apache.spark.sql.keystate.state.BroadcastStates
+import org.apache.spark.sql.keystate.python.messages.MessageSender
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** The first pass of a task whose micro-batch has broadcast elements. It sends them to the worker,

@@ -10,6 +10,7 @@ import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
 import org.apache.spark.sql.keystate.python.columns.KeySlots
+import org.apache.spark.sql.keystate.python.messages.MessageSender
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** The messages of a task to a Python worker, and the worker's answers. */
@@ -20,15 +21,6 @@ private[keystate] trait Conversation {
 
   /** Processes an answer, given by its columns. Returns its rows. Called under the lease. */
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
-}
-
-private[keystate] trait MessageSender {
-
-  /** Writes the next message. False if there is nothing left to send. */
-  def fill(input: Iterator[InternalRow]): Boolean
-
-  /** Empties the vectors for the next message. */
-  def reset(): Unit
 }
 
 /** Which keys the slots in a worker's questions stand for. To be asked under the task's lease. */

@@ -27,6 +27,7 @@ import org.apache.spark.sql.keystate.python.columns.{
   PackedAnswer,
   PackedParts
 }
+import org.apache.spark.sql.keystate.python.messages.MessageSettings
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
@@ -41,7 +42,7 @@ private[keystate] final class PythonRunner(
     metrics: Map[String, SQLMetric]
 ) extends FunctionRunner {
   private val function = WorkerFunction(udf, conf, metrics)
-  private val settings = RowConversation.Settings.from(conf)
+  private val settings = MessageSettings.from(conf)
 
   override def run(
       rows: TaskRows,

@@ -1,12 +1,11 @@
-package keystate.checkpoint
+package keystate.version
 
 import keystate.backend.ChangeSink
 import keystate.files.Crc32c
 import keystate.run.PlainRun
-import keystate.version.{InlineSource, Run}
 
 /** Makes runs that are small enough to be part of the version file, as a [[PlainRun]]. */
-private[checkpoint] object InlineRun {
+private[keystate] object InlineRun {
 
   /** The run with these changes, of which there must be one; None when it would be longer than
     * `limit` bytes.

@@ -1,0 +1,97 @@
+package keystate.checkpoint
+
+import java.io.{File, FileInputStream, OutputStream}
+import java.util.UUID
+
+import org.rocksdb.CompressionType
+
+import keystate.backend.{ChangeSink, RunStatistics}
+import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
+import keystate.run.{SectionedRun, SstFiles}
+import keystate.version.{FileSource, InlineSource, Run}
+
+/** Writes run files of a store into the checkpoint's storage. Any thread may call it.
+  *
+  * @param asSst
+  *   whether they are SST files, because the backend takes such files over whole; else they are
+  *   [[keystate.run.SectionedRun]]s, which are quicker to write and to read
+  * @param sectionBytes
+  *   how long the sections of these are at least
+  */
+private[checkpoint] final class RunWriter(
+    location: StoreLocation,
+    storage: CheckpointStorage,
+    local: LocalFolder,
+    val asSst: Boolean,
+    sectionBytes: Int = SectionedRun.SectionBytes
+) {
+  import RunFiles.{SectionedSuffix, SstSuffix}
+
+  /** Whether the run's file is of the kind that another backend writes, so that each load has to
+    * make an SST file of it.
+    */
+  def isForeign(run: Run): Boolean = asSst && (run.source match {
+    case FileSource(path) => !RunFiles.isSst(path)
+    case _: InlineSource => false
+  })
+
+  /** Writes a run file under a new unique name. There must be at least one change. */
+  def write(changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
+    if (asSst) {
+      val file = local.newFile()
+      try storeSst(file, changes, version, id, SstFiles.Small)
+      finally {
+        file.delete()
+        ()
+      }
+    } else
+      store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
+
+  /** Writes an SST file under a new unique name, by way of this local file, which stays for the
+    * caller's database to take over unless this throws.
+    */
+  def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
+    storeSst(file, changes, version, id, SstFiles.QuickToRead)
+
+  private def storeSst(
+      file: File,
+      changes: ChangeSink => Unit,
+      version: Long,
+      id: Option[String],
+      compression: CompressionType
+  ): Run =
+    try {
+      val statistics = SstFiles.write(file, changes, compression)
+      store(version, id, SstSuffix) { out =>
+        val in = new FileInputStream(file)
+        try RunFiles.copy(in, out)
+        finally in.close()
+        statistics
+      }
+    } catch {
+      case e: Throwable =>
+        file.delete()
+        throw e
+    }
+
+  private def store(version: Long, id: Option[String], suffix: String)(
+      content: OutputStream => RunStatistics
+  ): Run = {
+    val path = s"${location.folder}/$version-${UUID.randomUUID}$suffix"
+    var run: Run = null
+    CheckpointStorage.write(storage, path) { out =>
+      val summed = new Summed(out)
+      val statistics = content(summed)
+      run = Run(
+        FileSource(path),
+        statistics.entries,
+        summed.length,
+        statistics.groups,
+        summed.crc32c,
+        version,
+        id
+      )
+    }
+    run
+  }
+}

@@ -1,0 +1,214 @@
+package org.apache.spark.sql.keystate.python.messages
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.collection.mutable
+
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
+import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.json4s.JsonAST.{JField, JInt, JObject}
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+
+import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
+import org.apache.spark.sql.keystate.python.columns.{
+  ArrowParts,
+  KeyedColumns,
+  MessageParts,
+  PackedBytes,
+  PackedParts
+}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.state.Timer
+
+/** Writes rows and timers into messages, and with each key that the worker does not have what it has
+  * in the states.
+  *
+  * @param packs
+  *   whether a message of few rows is packed, instead of going into the vectors of `root`
+  * @param control
+  *   gives what the worker is to know besides
+  */
+private[python] final class RowSender(
+    root: VectorSchemaRoot,
+    packs: Boolean,
+    task: OperatorTaskContext,
+    taskRows: TaskRows,
+    states: KeyedColumns,
+    dueTimers: mutable.Queue[Timer],
+    settings: MessageSettings,
+    live: Option[LiveTurns],
+    generations: Generations,
+    control: () => JObject
+) extends MessageSender {
+  import RowSender._
+  import task.{lease, operatorState, timers}
+
+  private val struct = root.getVector(0).asInstanceOf[StructVector]
+  private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
+  private val arrow = new ArrowParts(list, task.inputs.size, states.all, timers.nonEmpty)
+  private lazy val packedParts = new PackedParts(states.ofValues)
+  private var parts: MessageParts = arrow // of the message at hand
+  private val timerKey = new UnsafeRow(task.inputs.head.keys.width)
+  private val readerOf = task.inputs.toArray
+  private var told: JObject = _ // what the worker knows of the control
+  private val carried = new Array[Int](LargestStep)
+  private var rowsPerMessage = settings.firstMessageRows
+  private var sent = false
+
+  // Only loading states shows how large they are, so they are loaded after every few keys.
+  private var loaded = 0 // slots whose states are in this message or were sent before
+  private var step = FirstStep
+  private var bytes = 0L // of the message's rows and states
+
+  /** The message at hand if it is packed. */
+  var packed: Option[PackedBytes] = None
+
+  private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
+
+  override def fill(input: Iterator[InternalRow]): Boolean =
+    if (live.exists(_.timersFirst())) {
+      send(fillTimers())
+      true
+    } else if (input.hasNext) {
+      send(fillRows(input))
+      true
+    } else if (live.exists(!_.isOver)) {
+      send(()) // closes a generation
+      true
+    } else if (dueTimers.nonEmpty) {
+      send(fillTimers())
+      true
+    } else if (operatorState.nonEmpty && !sent) {
+      // Every subtask takes part in a checkpoint, also one without rows.
+      send(())
+      true
+    } else {
+      false
+    }
+
+  private def send(fillIn: => Unit): Unit = {
+    lease.use {
+      val full = slots.size >= settings.maxCachedKeys ||
+        generations.cachedBytes >= settings.cachedBytes || live.exists(_.isOld)
+      if (full && generations.previousSlots == null) {
+        generations.open()
+        live.foreach(_.opened())
+      }
+    }
+    loaded = slots.size
+    step = FirstStep
+    bytes = 0
+    sent = true
+    parts = if (packs && fewWait) packedParts else arrow
+    fillIn
+    loadStates()
+    live.foreach { turns =>
+      generations.cachedBytes += bytes
+      turns.sent(generationIsEmpty = slots.size == 0)
+    }
+    finish()
+  }
+
+  private def slots = generations.currentSlots
+
+  private def fewWait =
+    math.max(live.get.input.waiting, dueTimers.size) <= PackedParts.MostRows
+
+  /** Adds the states of the keys that came since the last call. */
+  private def loadStates(): Unit = {
+    val size = lease.use(parts.states.map(_.load(slots, loaded, carried)).sum)
+    bytes += size
+    generations.cachedBytes += size
+    loaded = slots.size
+    step = math.min(4 * step, LargestStep)
+  }
+
+  private def fillRows(input: Iterator[InternalRow]): Unit = {
+    val most = if (parts eq arrow) rowsPerMessage else PackedParts.MostRows
+    while (input.hasNext && parts.rowCount < most && bytes < settings.messageBytes) {
+      val row = input.next()
+      val from = taskRows.input
+      val reader = readerOf(from)
+      val slot = slotOf(reader.keys.key(row), reader.keys.group(row))
+      parts.addRow(from, slot, reader.toColumns(row))
+      bytes += (row match {
+        case unsafe: UnsafeRow => unsafe.getSizeInBytes
+        case _ => settings.messageBytes / settings.messageRows
+      })
+    }
+    rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
+  }
+
+  private def fillTimers(): Unit = {
+    var count = 0
+    while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
+      val timer = dueTimers.dequeue()
+      if (lease.use(timers.get.take(timer))) {
+        timerKey.pointTo(timer.key, timer.key.length)
+        parts.addTimer(slotOf(timerKey, timer.group), timer)
+      }
+      count += 1
+    }
+  }
+
+  private def slotOf(key: UnsafeRow, group: => Int): Int = {
+    val hash = key.hashCode
+    val known = slots.find(key, hash)
+    if (known >= 0) {
+      known
+    } else {
+      val slot = slots.add(key, hash, group)
+      val before = generations.previousSlots // in a batch query another thread may set it to null
+      val old = if (before == null) -1 else before.find(key, hash)
+      carried(slot - loaded) = old
+      parts.addKey(key, old)
+      if (slots.size - loaded == step) loadStates()
+      slot
+    }
+  }
+
+  private def finish(): Unit = {
+    val now = control()
+    val news = if (told eq now) Nil else now.obj
+    told = now
+    packed =
+      if (parts eq arrow) None
+      else
+        Some(
+          packedParts
+            .finish(generations.current, live.get.time, if (news.isEmpty) Nothing else json(news))
+        )
+    if (packed.isEmpty) finishArrow(news)
+  }
+
+  private def finishArrow(news: List[JField]): Unit = {
+    val ofMessage = (Protocol.Control.Generation -> JInt(generations.current)) ::
+      live.toList.map(turns => Protocol.Control.ProcessingTime -> JInt(turns.time))
+    controls.setSafe(0, json(ofMessage ::: news))
+    controls.setValueCount(1)
+    arrow.finish()
+    struct.setIndexDefined(0)
+    root.setRowCount(1)
+  }
+
+  private def json(fields: List[JField]) = JsonMethods.compact(JObject(fields)).getBytes(UTF_8)
+
+  override def reset(): Unit = {
+    parts.reset()
+    controls.reset()
+    struct.reset()
+  }
+}
+
+private object RowSender {
+
+  /** After how many new keys of a message states are loaded: at first, and at most. */
+  private val FirstStep = 16
+  private val LargestStep = 256
+
+  private val Nothing = Array.emptyByteArray
+}

@@ -207,14 +207,19 @@ lazy val jvm = project
         Seq(
           "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
           // Only a Spark Connect server loads what needs it. Spark's other jars are there already.
-          ("org.apache.spark" %% "spark-connect" % sparkVersion % Provided).intransitive(),
-          // For a suite of Spark's.
-          "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
-        ) ++
-          // Spark's own suites, which a state store provider has to pass.
-          Seq("core", "catalyst", "sql").map(module =>
-            "org.apache.spark" %% s"spark-$module" % sparkVersion % Test classifier "tests"
-          )
+          ("org.apache.spark" %% "spark-connect" % sparkVersion % Provided).intransitive()
+        )
+    },
+    // Spark's own suites, which a state store provider has to pass.
+    libraryDependencies ++= {
+      versions.get(s"suites$sparkLine").toSeq.flatMap { release =>
+        // For a suite of Spark's.
+        val mocks = "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
+        mocks +: Seq("core", "catalyst", "sql").map { module =>
+          val suites = "org.apache.spark" %% s"spark-$module" % release % Test classifier "tests"
+          if (sparkIsPublished) suites else suites.intransitive()
+        }
+      }
     },
     // In the build only: what is unmanaged does not get into the jar.
     Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },

@@ -3,6 +3,9 @@
 A JVM that a test kills can't delete its temporary files. So they are in a folder of the test run.
 ``make test`` makes an archive of the classes that such a program loads, by running this module.
 With it a program starts in half the time.
+
+KEYSTATE_TEST_COLLECTOR=Z runs the tests with that garbage collector instead of the serial one, which
+costs such a program the least.
 """
 
 from __future__ import annotations
@@ -32,8 +35,9 @@ def _options() -> str:
     return f"{temporary} -XX:{use}={archive} -Xlog:disable"
 
 
+_collector = os.environ.get("KEYSTATE_TEST_COLLECTOR", "Serial")
 #: Most code of a test runs a few times: to optimize it takes a fifth of all CPU time.
-OPTIONS = f"{_options()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+OPTIONS = f"{_options()} -XX:TieredStopAtLevel=1 -XX:+Use{_collector}GC"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 #: Of the JVM that only writes the command line of the other one.
 os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

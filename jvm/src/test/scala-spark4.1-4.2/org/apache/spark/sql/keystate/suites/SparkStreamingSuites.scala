@@ -48,21 +48,6 @@ import org.apache.spark.sql.streaming._
     extends FlatMapGroupsWithStateDistributionSuite
     with OnKeystate
 
-@Slow class KeystateInnerJoin2Suite extends StreamingInnerJoinWithoutVCFSuite with OnKeystate
-@Slow class KeystateInnerJoin3Suite extends StreamingInnerJoinWithVCFSuite with OnKeystate
-@Slow class KeystateInnerJoin4Suite extends StreamingInnerJoinV4Suite with OnKeystate
-@Slow class KeystateOuterJoin2Suite extends StreamingOuterJoinWithoutVCFSuite with OnKeystate
-@Slow class KeystateOuterJoin3Suite extends StreamingOuterJoinWithVCFSuite with OnKeystate
-@Slow class KeystateOuterJoin4Suite extends StreamingOuterJoinV4Suite with OnKeystate
-@Slow class KeystateFullOuterJoin2Suite
-    extends StreamingFullOuterJoinWithoutVCFSuite
-    with OnKeystate
-@Slow class KeystateFullOuterJoin3Suite extends StreamingFullOuterJoinWithVCFSuite with OnKeystate
-@Slow class KeystateFullOuterJoin4Suite extends StreamingFullOuterJoinV4Suite with OnKeystate
-@Slow class KeystateLeftSemiJoin2Suite extends StreamingLeftSemiJoinWithoutVCFSuite with OnKeystate
-@Slow class KeystateLeftSemiJoin3Suite extends StreamingLeftSemiJoinWithVCFSuite with OnKeystate
-@Slow class KeystateLeftSemiJoin4Suite extends StreamingLeftSemiJoinV4Suite with OnKeystate
-
 @Slow class KeystateTransformWithStateAvroSuite extends TransformWithStateAvroSuite with OnKeystate
 @Slow class KeystateTransformWithStateUnsafeRowSuite
     extends TransformWithStateUnsafeRowSuite
@@ -89,12 +74,4 @@ import org.apache.spark.sql.streaming._
     with OnKeystate
 @Slow class KeystateTransformWithStateChainingSuite
     extends TransformWithStateChainingSuite
-    with OnKeystate
-
-// With row checksums.
-@Slow class KeystateTransformWithListStateChecksumSuite
-    extends TransformWithListStateSuiteWithRowChecksum
-    with OnKeystate
-@Slow class KeystateTransformWithMapStateChecksumSuite
-    extends TransformWithMapStateSuiteWithRowChecksum
     with OnKeystate

@@ -42,6 +42,7 @@ __all__ = [
     "import_checkpoint",
     "inspect",
     "lookup",
+    "moved_to",
     "read_state",
     "report",
     "rescale",
@@ -222,6 +223,26 @@ def delete(
     """
     session = bridge.session_or_active(spark, "delete")
     return bridge.delete_checkpoint(session, checkpoint, original or "")
+
+
+def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | None:
+    """The checkpoint that has the place of another one since a canary was promoted.
+
+    For a driver that starts again: ``moved_to(place) or place`` is where its query goes on.
+
+    Args:
+        checkpoint: the query's checkpoint location before.
+        spark: the session; by default the active one.
+
+    Returns:
+        Where the query goes on, after as many promotions as there were; None if it does so in its
+        own place.
+    """
+    session = bridge.session_or_active(spark, "moved_to")
+    last = None
+    while place := bridge.moved_to(session, last or checkpoint):
+        last = place
+    return last
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:

@@ -242,9 +242,9 @@ class CheckpointEditor(_Operators):
                 ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file is lost or damaged. Then there is no
                 copy.
         """
-        return self._write(target, is_fork=False)
+        return self._write(target, "copy")
 
-    def _write(self, target: str, is_fork: bool) -> int:
+    def _write(self, target: str, kind: str) -> int:
         written, copied = [], {}
         for number, operator in enumerate(self._order):
             draft = self._operators.get(operator)
@@ -252,7 +252,7 @@ class CheckpointEditor(_Operators):
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(self._session, self._checkpoint, target, written, copied, is_fork)
+        return bridge.edit(self._session, self._checkpoint, target, written, copied, kind)
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:
@@ -271,4 +271,9 @@ class CheckpointEditor(_Operators):
 
 def write_fork(editor: CheckpointEditor, target: str) -> int:
     """As `CheckpointEditor.write`, for a query that runs beside that of the checkpoint."""
-    return editor._write(target, is_fork=True)
+    return editor._write(target, "fork")
+
+
+def write_successor(editor: CheckpointEditor, target: str) -> int:
+    """As `CheckpointEditor.write`, for a copy that is to take the checkpoint's place."""
+    return editor._write(target, "successor")

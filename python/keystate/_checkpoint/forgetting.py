@@ -40,7 +40,7 @@ class Forgetting:
         return self._write(dict.fromkeys(self._key_types, key))
 
     def request_text(self, text: str) -> dict[str, Any]:
-        """Likewise, of a key as it is typed."""
+        """Writes the request for a key as it is typed; returns what :meth:`request` returns."""
         types = self._key_types.items()
         return self._write({operator: key_from_text(columns, text) for operator, columns in types})
 

@@ -321,6 +321,28 @@ def is_real_time(session: SparkSession, query_id: str) -> bool:
     return answer
 
 
+def check_stopped(session: SparkSession, checkpoint: str) -> None:
+    """Raises CheckpointError if a query is running on a checkpoint."""
+    _of_checkpoint(session, "checkStopped", checkpoint)
+
+
+def promote(session: SparkSession, checkpoint: str, successor: str, batch: int) -> None:
+    """Puts a changed copy in the place of a checkpoint, of which this is the last batch."""
+    _of_checkpoint(session, "promote", checkpoint, successor, batch)
+
+
+def undo_promotion(session: SparkSession, checkpoint: str, successor: str, batch: int) -> bool:
+    """Puts the checkpoint in its place again; false if the copy has committed a batch since."""
+    undone: bool = _of_checkpoint(session, "undoPromotion", checkpoint, successor, batch)
+    return undone
+
+
+def moved_to(session: SparkSession, checkpoint: str) -> str:
+    """The checkpoint that has the place of this one; empty if none has."""
+    place: str = _of_checkpoint(session, "movedTo", checkpoint)
+    return place
+
+
 def delete_fork(session: SparkSession, fork: str) -> None:
     """Deletes a fork, if it is there."""
     _of_checkpoint(session, "deleteFork", fork)
@@ -420,7 +442,7 @@ def edit(
     target: str,
     operators: Sequence[WrittenOperator],
     copied: Mapping[int, int],
-    is_fork: bool,
+    kind: str,
 ) -> int:
     """Makes a changed copy of a checkpoint; returns the last batch in it.
 
@@ -430,11 +452,12 @@ def edit(
         target: where the copy is to be.
         operators: those that are written.
         copied: those that are copied as they are, and their numbers in the copy.
-        is_fork: whether the copy is for a query beside that of the checkpoint.
+        kind: ``copy``; ``fork`` for one beside the checkpoint, ``successor`` for one that takes its
+            place.
     """
     numbers = (list(copied), list(copied.values()))
     batch: int = _of_checkpoint(
-        session, "edit", checkpoint, target, *_arguments(operators), *numbers, is_fork
+        session, "edit", checkpoint, target, *_arguments(operators), *numbers, kind
     )
     return batch
 

@@ -142,6 +142,12 @@ private[errors] trait CheckpointErrors {
     s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."
   )
 
+  def moved(checkpoint: String, to: String): KeystateException = new KeystateException(
+    ErrorCode.CheckpointMoved,
+    s"The query goes on with $to in the place of $checkpoint, which a promotion has changed. Start it " +
+      "there (keystate.admin.moved_to tells a program where)."
+  )
+
   def notAFork(path: String): KeystateException = new KeystateException(
     ErrorCode.CannotCanary,
     s"$path is there, and no canary has made it, so none deletes it. Give the canary another folder " +

@@ -60,6 +60,7 @@ object ErrorCode {
   val CannotReplay: ErrorCode = of("KEYSTATE_CANNOT_REPLAY")
   val CannotRescale: ErrorCode = of("KEYSTATE_CANNOT_RESCALE")
   val CannotShare: ErrorCode = of("KEYSTATE_CANNOT_SHARE")
+  val CheckpointMoved: ErrorCode = of("KEYSTATE_CHECKPOINT_MOVED")
   val CorruptFile: ErrorCode = of("KEYSTATE_CORRUPT_FILE")
   val Declaration: ErrorCode = of("KEYSTATE_DECLARATION")
   val ExtensionMissing: ErrorCode = of("KEYSTATE_EXTENSION_MISSING")

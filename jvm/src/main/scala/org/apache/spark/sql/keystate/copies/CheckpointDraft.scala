@@ -43,7 +43,7 @@ import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
   * @param beforeSeen
   *   what is done when all is written in its place, and nobody can read it yet
   * @param fork
-  *   of a [[Fork]] the id of its query, else it has that of the source
+  *   of a [[Fork]] whose it is; else it has the query's id of the source
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -53,7 +53,7 @@ private[keystate] final class CheckpointDraft(
     links: Boolean = false,
     alwaysInPlace: Boolean = false,
     beforeSeen: () => Unit = () => (),
-    fork: Option[String] = None
+    fork: Option[Fork.Identity] = None
 ) {
   import CheckpointDraft._
 
@@ -80,9 +80,9 @@ private[keystate] final class CheckpointDraft(
     // The first file: of logs without it Spark says so before a query can learn that this was cut
     // off.
     def all(): Unit = {
-      fork.fold(copy(Seq("metadata"))) { id =>
-        put(Fork.Mark, "")
-        put("metadata", compact(render(JObject("id" -> JString(id)))))
+      fork.fold(copy(Seq("metadata"))) { identity =>
+        put(Fork.Mark, identity.original)
+        put("metadata", compact(render(JObject("id" -> JString(identity.query)))))
       }
       body
     }

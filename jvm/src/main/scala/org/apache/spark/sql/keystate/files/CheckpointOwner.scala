@@ -4,6 +4,7 @@ import java.io.FileNotFoundException
 import java.lang.management.ManagementFactory
 import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
 import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
@@ -13,7 +14,7 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats}
+import org.json4s.{DefaultFormats, Formats, JString}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
 
@@ -261,12 +262,31 @@ private[keystate] object CheckpointOwner extends Logging {
     try files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
     catch { case _: FileNotFoundException => Nil }
 
-  /** The file that a checkpoint has while it is made in its place, and once it is deleted. */
+  /** The file that a checkpoint has while it is made in its place, and once it is deleted or moved. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
 
   /** Fails where the copying of a checkpoint was cut off. */
   def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit =
-    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(s"$checkpoint")
+    if (files.exists(unfinished(checkpoint)))
+      throw moved(checkpoint, files).fold(KeystateErrors.unfinished(s"$checkpoint")) { to =>
+        KeystateErrors.moved(s"$checkpoint", to)
+      }
+
+  /** From now on no query starts on a checkpoint: another one has its place. */
+  def move(checkpoint: Path, to: Path, files: CheckpointFileManager): Unit =
+    CheckpointFiles.write(files, unfinished(checkpoint), overwriteIfPossible = false)(
+      _.write(JsonMethods.compact("moved" -> s"$to").getBytes(UTF_8))
+    )
+
+  /** The checkpoint that has the place of this one. */
+  def moved(checkpoint: Path, files: CheckpointFileManager): Option[String] =
+    try
+      Using.resource(files.open(unfinished(checkpoint))) { in =>
+        JsonMethods.parseOpt(new String(in.readAllBytes(), UTF_8)).map(_ \ "moved").collect {
+          case JString(to) => to
+        }
+      }
+    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

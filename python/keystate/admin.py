@@ -49,6 +49,7 @@ __all__ = [
     "restore",
     "savepoint",
     "savepoints",
+    "traces",
     "verify",
 ]
 
@@ -564,6 +565,38 @@ def forget(
     """
     session = bridge.session_or_active(spark, "forget")
     return Forgetting(session, checkpoint, operator).request(key)
+
+
+def traces(
+    checkpoint: str,
+    *,
+    key: Any,
+    operator: int | None = None,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """What is left of a key in a checkpoint: it proves that :func:`forget` is done.
+
+    The driver reads every file of the operators' state, also files that no version lists, of all
+    versions that are kept. It runs no job.
+
+    Args:
+        checkpoint: the query's checkpoint location; the query may be running.
+        key: as for :func:`lookup`.
+        operator: the operator's number; by default all operators that have state by key.
+        spark: the session; by default the active one.
+
+    Returns:
+        ``key``, whether anything has the key; ``files``, those that have it, also only as removed,
+        with ``operator``, ``file`` and ``versions``, which list the file; ``requests``, the ids of
+        those that wait; ``claims``, the batches that forgot it and whose traces are not gone; and
+        ``version``, the newest one. A file goes once none of its versions is kept.
+
+    Raises:
+        CheckpointError: as for :func:`forget`; or a file is damaged.
+        StateTypeError: as for :func:`forget`.
+    """
+    session = bridge.session_or_active(spark, "traces")
+    return Forgetting(session, checkpoint, operator).traces(key)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -245,3 +246,56 @@ def test_a_damaged_request_names_its_file(spark: Any, stream: Callable[..., Any]
         fed.feed([("a", 2)])
         with pytest.raises(StreamingQueryException, match=f"KEYSTATE_{code}.*{request}"):
             fed.run(everything)
+
+
+@pytest.mark.skipif(not os.environ.get("SLOW"), reason="waits for maintenance, up to minutes")
+@pytest.mark.parametrize(("checkpoint_format", "backend"), [("1", "hashmap"), ("2", "rocksdb")])
+def test_no_file_has_the_key_in_the_end(
+    checkpoint_format: str,
+    backend: str,
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+    running: list[Any],
+) -> None:
+    settings(
+        **{
+            FORMAT_KEY: checkpoint_format,
+            "spark.keystate.backend": backend,
+            "spark.sql.streaming.minBatchesToRetain": "2",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
+        }
+    )
+    fed = stream("key string, x long")
+    checkpoint = str(fed.checkpoint)
+    # So many that they are in run files, which are not merged with small commits.
+    fed.feed([("a", 1), *((f"{i}", i) for i in range(4000))])
+    query = (
+        everything(fed.source())
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    running.append(query)
+    query.processAllAvailable()
+    found = admin.traces(checkpoint, key="a", spark=spark)
+    assert found["key"]
+    assert [file["versions"] for file in found["files"]] == [[1]]
+    assert not admin.traces(checkpoint, key="b", spark=spark)["key"]
+    admin.forget(checkpoint, key="a", spark=spark)
+    assert len(admin.traces(checkpoint, key="a", spark=spark)["requests"]) == 1
+    # The interval is that of the session's first query, if there was one before.
+    end = time.monotonic() + 240
+    while admin.traces(checkpoint, key="a", spark=spark)["key"]:
+        assert time.monotonic() < end, admin.traces(checkpoint, key="a", spark=spark)
+        fed.feed([("b", 1)])
+        query.processAllAvailable()
+        time.sleep(0.2)
+    query.stop()
+    assert files(fed) == []
+    assert left(fed.checkpoint, "17", spark)["list"] == [17]
+    command = [sys.executable, "-m", "keystate", "forget", checkpoint, "--check"]
+    for key, code in (("a", 0), ("17", 1)):
+        asked = subprocess.run([*command, key], capture_output=True, text=True, check=False)
+        assert asked.returncode == code, asked.stderr
+        assert ("the newest version" in asked.stdout) == bool(code)

@@ -63,7 +63,7 @@ def test_while_it_runs(
             FORMAT_KEY: checkpoint_format,
             "spark.keystate.backend": backend,
             "spark.sql.streaming.minBatchesToRetain": "2",
-            "spark.sql.streaming.maintenanceInterval": "200ms",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
         }
     )
     fed = stream("key long")

@@ -1,8 +1,9 @@
-"""Asks that all state of a key be forgotten, without a Spark job."""
+"""Asks that all state of a key be forgotten, and looks what is left of it. No Spark job runs."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -37,22 +38,56 @@ class Forgetting:
 
     def request(self, key: Any) -> dict[str, Any]:
         """Writes the request; returns what :func:`keystate.admin.forget` returns."""
-        return self._write(dict.fromkeys(self._key_types, key))
-
-    def request_text(self, text: str) -> dict[str, Any]:
-        """Writes the request for a key as it is typed; returns what :meth:`request` returns."""
-        types = self._key_types.items()
-        return self._write({operator: key_from_text(columns, text) for operator, columns in types})
-
-    def _write(self, keys: dict[int, Any]) -> dict[str, Any]:
-        try:
-            streams = {
-                operator: key_stream(self._key_types[operator], key, f"operator {operator}")
-                for operator, key in keys.items()
-            }
-        except StateTypeError as e:
-            if len(keys) == 1:
-                raise
-            raise StateTypeError(f"{e}. For one of the operators only, name it by operator=") from e
+        streams = self._streams(key)
         request = bridge.forget(self._session, self._checkpoint, self._operator, streams)
         return {"request": request, "operators": list(streams)}
+
+    def traces(self, key: Any) -> dict[str, Any]:
+        """What :func:`keystate.admin.traces` returns."""
+        streams = self._streams(key)
+        found = bridge.traces(self._session, self._checkpoint, self._operator, streams)
+        return {"key": bool(found["files"] or found["requests"] or found["claims"]), **found}
+
+    def from_text(self, text: str) -> Typed:
+        """A key as it is typed, for the methods above."""
+        types = self._key_types.items()
+        return Typed({operator: key_from_text(columns, text) for operator, columns in types})
+
+    def _streams(self, key: Any) -> dict[int, str]:
+        typed = key.by_operator if isinstance(key, Typed) else dict.fromkeys(self._key_types, key)
+        try:
+            return {
+                operator: key_stream(self._key_types[operator], of, f"operator {operator}")
+                for operator, of in typed.items()
+            }
+        except StateTypeError as e:
+            if len(typed) == 1:
+                raise
+            raise StateTypeError(f"{e}. For one of the operators only, name it by operator=") from e
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A key as the key columns of each operator have it."""
+
+    by_operator: dict[int, Any]
+
+
+def told(found: dict[str, Any]) -> str:
+    """What is left of a key, and until when, for the terminal."""
+    newest, lines = found["version"], []
+    if found["requests"]:
+        lines.append("a request waits for the next micro-batch")
+    lines += [
+        f"batch {batch} forgot it, and what it left is still looked for"
+        for batch in found["claims"]
+    ]
+    for one in found["files"]:
+        if newest in one["versions"]:
+            until = "the newest version: until maintenance merged it and a batch took that"
+        elif one["versions"]:
+            until = f"versions up to {one['versions'][-1]}: until these are not kept any more"
+        else:
+            until = "no version: until it is cleaned up"
+        lines.append(f"{one['file']} has it, of {until}")
+    return "\n".join(lines) or "nothing in the checkpoint has the key"

@@ -257,10 +257,23 @@ def forget(
     session: SparkSession, checkpoint: str, operator: int | None, keys: dict[int, str]
 ) -> str:
     """Asks that a key be forgotten, told by operator; returns the request's id."""
-    given = [{"operator": operator, "key": key} for operator, key in keys.items()]
-    made = _of_checkpoint(session, "forget", checkpoint, _number(operator), json.dumps(given))
+    made = _of_checkpoint(session, "forget", checkpoint, _number(operator), _keys(keys))
     request: str = json.loads(made)["request"]
     return request
+
+
+def traces(
+    session: SparkSession, checkpoint: str, operator: int | None, keys: dict[int, str]
+) -> dict[str, Any]:
+    """Where something is left of a key, told by operator."""
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "traces", checkpoint, _number(operator), _keys(keys))
+    )
+    return found
+
+
+def _keys(keys: dict[int, str]) -> str:
+    return json.dumps([{"operator": operator, "key": key} for operator, key in keys.items()])
 
 
 def clock(session: SparkSession, checkpoint: str, batch: int) -> dict[str, Any]:

@@ -280,6 +280,9 @@ object PythonBridge {
   def forget(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
     reader(session).forget(checkpoint, operator, keys)
 
+  def traces(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
+    reader(session).traces(checkpoint, operator, keys)
+
   def clock(session: SparkSession, checkpoint: String, batch: Long): String =
     reader(session).clock(checkpoint, batch)
 

@@ -90,6 +90,10 @@ private[keystate] class CheckpointReader(conf: Configuration) {
   def forget(checkpoint: String, operator: Long, keys: String): String =
     reading(checkpoint)(new KeyRequests(_, numbered(operator)).write(parse(keys)))
 
+  /** Where something is left of a key: see [[KeyRequests]]. */
+  def traces(checkpoint: String, operator: Long, keys: String): String =
+    reading(checkpoint)(new KeyRequests(_, numbered(operator)).traces(parse(keys)))
+
   /** The recorded clock of a micro-batch that was begun, and its number of partitions. Its watermark
     * and that of the one before it are 0 if there is none yet.
     */

@@ -7,11 +7,13 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.errors.KeystateErrors
 import keystate.files.StoreLocation
-import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey}
+import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey, StoredKey}
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** Asks that keys be forgotten, by whatever run of the query comes to it. Without a Spark job.
+/** Asks that keys be forgotten, by whatever run of the query comes to it, and looks what is left of
+  * them. Without a Spark job.
   *
   * @param operator
   *   the number of the only operator that is to forget; None for all
@@ -62,13 +64,48 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
     * @param keys
     *   `operator` and `key`, which is a row with the key's columns, as an Arrow stream in Base64
     */
-  def write(keys: JValue): JValue = {
+  def write(keys: JValue): JValue =
+    "request" -> new ForgetFiles(checkpoint.root, checkpoint.conf).request(parsed(keys))
+
+  /** Where something is left of a key: in which files, listed by which versions, and in which
+    * requests and claims. It reads every file of the operators' state.
+    *
+    * @param keys
+    *   as for `write`
+    */
+  def traces(keys: JValue): JValue = {
+    val wanted = parsed(keys)
+    val asked = new ForgetFiles(checkpoint.root, checkpoint.conf)
+    val (requests, claims) = asked.list()
+    def has(keys: Seq[ForgottenKey]) = keys.exists(key => wanted.exists(_.isSame(key)))
+    ("version" -> last.version) ~
+      ("requests" -> requests.toSeq.filter(asked.keysOf(_).exists(has))) ~
+      ("claims" -> claims.filter(asked.claimOf(_).exists(claim => has(claim.keys)))) ~
+      ("files" -> wanted.flatMap(filesWith))
+  }
+
+  private def filesWith(key: ForgottenKey): Seq[JValue] = {
+    val group = KeyGroups.groupOf(key.hash, checkpoint.record(key.operator).get.maxParallelism)
+    val folders = checkpoint.folders(checkpoint.operatorFolder(key.operator))
+    val found = for {
+      partition <- folders.flatMap(_.toIntOption).sorted
+      (file, versions) <- checkpoint
+        .reader(key.operator, partition, StoreLocation.DefaultStore)
+        .filesWith(group)(StoredKey.isOf(key.bytes))
+    } yield file -> versions
+    // After a rescale several partitions list a file.
+    found.groupMap(_._1)(_._2).toSeq.sortBy(_._1).map { case (file, versions) =>
+      ("operator" -> key.operator) ~ ("file" -> s"state/${key.operator}/$file") ~
+        ("versions" -> versions.flatten.distinct.sorted)
+    }
+  }
+
+  private def parsed(keys: JValue): Seq[ForgottenKey] = {
     val schemas = keyed.toMap
-    val forgotten = keys.children.map { given =>
+    keys.children.map { given =>
       val id = (given \ "operator").extract[Long]
       val key = StoredState.row((given \ "key").extract[String], schemas(id))
       ForgottenKey(id, StoredState.hash(key, schemas(id)), key.getBytes)
     }
-    "request" -> new ForgetFiles(checkpoint.root, checkpoint.conf).request(forgotten)
   }
 }

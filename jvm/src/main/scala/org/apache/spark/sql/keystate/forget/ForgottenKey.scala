@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.forget
 
+import java.util.Arrays
+
 /** A key of an operator that is to be forgotten.
   *
   * @param hash
@@ -7,7 +9,10 @@ package org.apache.spark.sql.keystate.forget
   * @param bytes
   *   the key as it is stored
   */
-private[keystate] final case class ForgottenKey(operator: Long, hash: Int, bytes: Array[Byte])
+private[keystate] final case class ForgottenKey(operator: Long, hash: Int, bytes: Array[Byte]) {
+  def isSame(other: ForgottenKey): Boolean =
+    operator == other.operator && Arrays.equals(bytes, other.bytes)
+}
 
 /** What a micro-batch forgets before it takes its rows. It is written before the batch runs, and
   * never changed, so that a replay does the same.

@@ -10,7 +10,7 @@ import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** All that a store has of a key. */
-private[forget] final class StoredKey(group: Int, key: Array[Byte]) {
+private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
 
   /** Removes the entries that there are in these families: of states and timers, also of states
     * that the function does not declare any more, and those whose time to live has ended. Returns
@@ -39,5 +39,19 @@ private[forget] final class StoredKey(group: Int, key: Array[Byte]) {
     try found.foreach(entry => if (isOfKey(entry.key)) entries += entry.key)
     finally found.close()
     entries.toSeq
+  }
+}
+
+private[keystate] object StoredKey {
+
+  /** Whether an entry key is of a key, in a state of any kind or among the timers. No other key's
+    * is: a stored key has a multiple of eight bytes, and what is before it has four or nine.
+    */
+  def isOf(key: Array[Byte]): Array[Byte] => Boolean = {
+    val prefix = GroupedKey.prefix(key)
+    entry =>
+      Arrays.equals(entry, key) ||
+        Arrays.mismatch(prefix, entry) == prefix.length || Arrays.equals(entry, prefix) ||
+        entry.length == key.length + 9 && Arrays.equals(Timers.keyOf(entry), key)
   }
 }

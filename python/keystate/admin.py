@@ -293,8 +293,7 @@ def import_as(
         spark: the session; by default the active one.
 
     Returns:
-        The last batch that is in the new checkpoint. A pending batch is not in it: its input comes
-        again.
+        The last batch that is in the new checkpoint. A pending batch runs there under its number.
 
     Raises:
         CheckpointError: as for :func:`import_checkpoint`; ``[KEYSTATE_TARGET_EXISTS]``,

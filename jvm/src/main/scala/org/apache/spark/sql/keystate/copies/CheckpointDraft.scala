@@ -21,6 +21,7 @@ import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   CheckpointOwner,
+  QueryLogs,
   SparkCheckpointStorage,
   SparkFiles
 }
@@ -243,10 +244,12 @@ private[keystate] final class CheckpointDraft(
     VersionCopy.write(storage, location, manifest)(pathOf)
   }
 
-  /** Copies the logs as they are after a micro-batch, and what sources keep. Later ones are left
-    * out. Spark also reads the entry before the last one.
+  /** Copies the logs as they are after a micro-batch, the entry of the next one if that was begun, and
+    * what sources keep. Later ones are left out. Spark also reads the entry before the last one.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
+    // What the sources keep of it is written before the entry, so that is copied after it.
+    copyBegun(batch)
     val logs = Seq("offsets", "commits").flatMap { log =>
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
@@ -256,6 +259,20 @@ private[keystate] final class CheckpointDraft(
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
     if (!Concurrently.map(needed.toSeq)(log => fs.exists(new Path(root, log))).forall(identity))
       throw KeystateErrors.noBatch(batch.number, source.location)
+  }
+
+  /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by
+    * its number. So the copy runs it again with the same input. It is left out if it was begun with
+    * another number of partitions, which is so while a rescale is under way.
+    */
+  private def copyBegun(batch: CommittedBatch): Unit = {
+    val next = batch.number + 1
+    val entry = s"offsets/$next"
+    if (QueryLogs.offsets(conf, source.root).partitions(next).contains(batch.partitions))
+      copy(Seq(entry))
+    else {
+      val _ = fs.delete(new Path(root, entry), false) // of a try before
+    }
   }
 
   /** All files below a folder, relative to the checkpoint. */

@@ -2,8 +2,8 @@
 
 python -m bench.aggregates [--rows 1000000] [--keys 100000] [--repeat 3] [--only tumbling]
 
-Each form is compared with SQL's of the same one, which has its state in the same backend. SQL emits
-in append mode.
+Each form is compared with SQL's of the same one, which has its state in the same backend. SQL's
+windows emit in append mode, its keys in update mode, as Keystate does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import keystate
 import numpy as np
 import pyarrow as pa
 from keystate import Time, agg
-from keystate.windows import TumblingEventTimeWindows
+from keystate.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -50,6 +50,9 @@ def main() -> None:
             source = spark.readStream.schema(f"{SCHEMA}, time timestamp").parquet(str(timed))
             return source.withWatermark("time", "0 seconds")
 
+        def read() -> DataFrame:
+            return spark.readStream.schema(SCHEMA).parquet(str(plain))
+
         def windows(assigner: Any) -> Any:
             return keystate.keyed(rows(), "key").window(assigner)
 
@@ -57,10 +60,9 @@ def main() -> None:
             return rows().groupBy("key", window).agg(F.count("*"))
 
         tumbling = TumblingEventTimeWindows.of(Time.minutes(5))
+        sliding = SlidingEventTimeWindows.of(Time.minutes(5), Time.minutes(1))
         contenders: dict[str, Callable[[], DataFrame]] = {
-            "W5": lambda: keystate.keyed(
-                spark.readStream.schema(SCHEMA).parquet(str(plain)), "key"
-            ).process(Statistics(), OUTPUT),
+            "W5": lambda: keystate.keyed(read(), "key").process(Statistics(), OUTPUT),
             "tumbling, SQL": lambda: sql(F.window("time", "5 minutes")),
             "tumbling, columns": lambda: windows(tumbling).aggregate(agg.count()),
             "tumbling, columns, six aggregates": lambda: windows(tumbling).aggregate(
@@ -71,14 +73,29 @@ def main() -> None:
                 agg.avg("value"),
                 agg.last("value"),
             ),
+            "tumbling, columns, late firings": lambda: (
+                windows(tumbling).allowed_lateness(1000).aggregate(agg.count())
+            ),
             "tumbling, function": lambda: windows(tumbling).aggregate(Count(), "long", "n long"),
+            "sliding, SQL": lambda: sql(F.window("time", "5 minutes", "1 minute")),
+            "sliding, columns": lambda: windows(sliding).aggregate(agg.count()),
+            "sliding, function": lambda: windows(sliding).aggregate(Count(), "long", "n long"),
         }
-        chosen = {
-            name: build
-            for name, build in contenders.items()
-            if name == "W5" or name.startswith(args.only)
+        keys: dict[str, Callable[[], DataFrame]] = {
+            "W5": contenders["W5"],
+            "keys, SQL": lambda: read().groupBy("key").agg(F.count("*"), F.sum("value")),
+            "keys, columns": lambda: keystate.keyed(read(), "key").aggregate(
+                agg.count(), agg.sum("value")
+            ),
         }
-        print_compared(in_turns(spark, work, chosen, args.repeat), args.rows)
+        for each, mode in ((contenders, "append"), (keys, "update")):
+            chosen = {
+                name: build
+                for name, build in each.items()
+                if name == "W5" or name.startswith(args.only)
+            }
+            if len(chosen) > 1:
+                print_compared(in_turns(spark, work, chosen, args.repeat, mode), args.rows)
 
 
 if __name__ == "__main__":

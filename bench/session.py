@@ -151,12 +151,15 @@ def measure(
             shutil.rmtree(own)
 
 
-def seconds(spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path) -> float:
+def seconds(
+    spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path, mode: str = "append"
+) -> float:
     """A streaming query from start to end, into the noop sink."""
     started = time.perf_counter()
     query = (
         build()
         .writeStream.format("noop")
+        .outputMode(mode)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -166,13 +169,17 @@ def seconds(spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Pat
 
 
 def in_turns(
-    spark: SparkSession, work: Path, contenders: dict[str, Callable[[], DataFrame]], repeat: int
+    spark: SparkSession,
+    work: Path,
+    contenders: dict[str, Callable[[], DataFrame]],
+    repeat: int,
+    mode: str = "append",
 ) -> dict[str, list[float]]:
     """The seconds that queries take; they run in turns, after a round that warms up."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for i in range(-1, repeat):
         for name, build in contenders.items():
-            took = seconds(spark, build, work / f"checkpoint-{name}-{i}")
+            took = seconds(spark, build, work / f"checkpoint-{mode}-{name}-{i}", mode)
             if i >= 0:
                 times[name].append(took)
     return times

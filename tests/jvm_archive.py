@@ -4,8 +4,8 @@ A JVM that a test kills can't delete its temporary files. So they are in a folde
 ``make test`` makes an archive of the classes that such a program loads, by running this module.
 With it a program starts in half the time.
 
-KEYSTATE_TEST_COLLECTOR=Z runs the tests with that garbage collector instead of the serial one, which
-costs such a program the least.
+KEYSTATE_TEST_COLLECTOR=Z runs the tests with that garbage collector instead of the serial one,
+which costs such a program the least.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from keystate import admin
+from keystate._checkpoint.forgetting import Forgetting, told
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
 from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
@@ -32,8 +33,8 @@ from keystate._types.plain import to_json
 from keystate.errors import KeystateError
 from keystate.session import configure, versions
 
-#: Commands that only read checkpoints, and need no Spark job for it.
-_READERS = ("inspect", "get", "history", "serve", "verify", "diff", "report")
+#: Commands that need no Spark job: all but one only read checkpoints.
+_READERS = ("inspect", "forget", "get", "history", "serve", "verify", "diff", "report")
 _CHECKPOINTS = ("checkpoint", "before", "after")
 
 
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0; 1 when ``verify``, ``doctor`` or ``demo`` found something wrong,
-        ``diff`` a difference or ``get`` nothing; 2 when the command could not be carried out.
+        ``diff`` a difference, ``get`` nothing or ``forget --check`` something; 2 when the command
+        could not be carried out.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -163,6 +165,13 @@ def _parser() -> argparse.ArgumentParser:
     past.add_argument(
         "--follow", action="store_true", help="go on with a running query, until it is stopped"
     )
+    forget = command(
+        "forget", _forget, "let a query forget all states and timers of a key", "checkpoint", "key"
+    )
+    forget.add_argument("--operator", type=int, help="the operator's number; by default all")
+    forget.add_argument(
+        "--check", action="store_true", help="only look what is left of it; reads every file"
+    )
     serve = command(
         "serve", _serve, "show a page and answer lookups by HTTP, until it is stopped", "checkpoint"
     )
@@ -262,6 +271,19 @@ def _history(spark: SparkSession, given: argparse.Namespace) -> int:
     if given.follow:
         with suppress(KeyboardInterrupt):
             follower.follow()
+    return 0
+
+
+def _forget(spark: SparkSession, given: argparse.Namespace) -> int:
+    forgetting = Forgetting(spark, given.checkpoint, given.operator)
+    key = forgetting.from_text(given.key)
+    if given.check:
+        found = forgetting.traces(key)
+        _tell(given, found, told(found))
+        return 1 if found["key"] else 0
+    found = forgetting.request(key)
+    of = ", ".join(map(str, found["operators"]))
+    _tell(given, found, f"the key is forgotten with the next micro-batch, in the operators {of}")
     return 0
 
 

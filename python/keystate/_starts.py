@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
 from keystate._jvm import bridge
+from keystate.errors import ConfigurationError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ON_RESTART = "spark.keystate.rescale.onRestart"
@@ -40,6 +42,30 @@ def begin(spark: SparkSession, settings: Mapping[str, str], start: Callable[[], 
                     conf.unset(key)
                 else:
                     conf.set(key, old)
+
+
+def begin_at(spark: SparkSession, start: Callable[[str], Any], checkpoint: str) -> Any:
+    """Starts a query on a checkpoint, with as many partitions as that has.
+
+    Raises:
+        ConfigurationError: it was started on another one; it is stopped.
+    """
+    query = begin(spark, AS_BEFORE, lambda: start(checkpoint))
+    started_on = bridge.checkpoint_of(spark, str(query.id))
+    if started_on and not is_same(started_on, checkpoint):
+        query.stop()
+        raise ConfigurationError(
+            f"the query was to be started on {checkpoint}, and was on {started_on}: use what the "
+            "function is called with as checkpointLocation",
+            code="KEYSTATE_CANNOT_CANARY",
+        )
+    return query
+
+
+def is_same(resolved: str, place: str) -> bool:
+    """Whether a checkpoint location, as Spark resolved it, can be one that a user has given."""
+    ends = (f"/{urlsplit(one).path.strip('/')}/" for one in (resolved, place))
+    return next(ends).endswith(next(ends))
 
 
 def make_sure(spark: SparkSession, query: Any) -> None:

@@ -1,9 +1,9 @@
 """Operations on the checkpoint of a query.
 
-:func:`rescale` changes a checkpoint, :func:`delete` deletes it. :func:`savepoint`,
-:func:`restore`, :func:`import_checkpoint`, :func:`create`, :func:`build` and :func:`edit` make new
-ones. The others only read, and can look at the checkpoint of a running query too: they see its last
-committed batch.
+:func:`rescale` changes a checkpoint, :func:`forget` lets its query change it, and :func:`delete`
+deletes it. :func:`savepoint`, :func:`restore`, :func:`import_checkpoint`, :func:`create`,
+:func:`build` and :func:`edit` make new ones. The others only read, and can look at the checkpoint
+of a running query too: they see its last committed batch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
+from keystate._checkpoint.forgetting import Forgetting
 from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
 from keystate._checkpoint.state_reader import StateReader
@@ -35,17 +36,20 @@ __all__ = [
     "delete",
     "diff",
     "edit",
+    "forget",
     "history",
     "import_as",
     "import_checkpoint",
     "inspect",
     "lookup",
+    "moved_to",
     "read_state",
     "report",
     "rescale",
     "restore",
     "savepoint",
     "savepoints",
+    "traces",
     "verify",
 ]
 
@@ -222,6 +226,26 @@ def delete(
     return bridge.delete_checkpoint(session, checkpoint, original or "")
 
 
+def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | None:
+    """The checkpoint that has the place of another one since a canary was promoted.
+
+    For a driver that starts again: ``moved_to(place) or place`` is where its query goes on.
+
+    Args:
+        checkpoint: the query's checkpoint location before.
+        spark: the session; by default the active one.
+
+    Returns:
+        Where the query goes on, after as many promotions as there were; None if it does so in its
+        own place.
+    """
+    session = bridge.session_or_active(spark, "moved_to")
+    last = None
+    while place := bridge.moved_to(session, last or checkpoint):
+        last = place
+    return last
+
+
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
     """Makes a checkpoint of Keystate's from that of a stopped query on one of Spark's providers.
 
@@ -269,8 +293,7 @@ def import_as(
         spark: the session; by default the active one.
 
     Returns:
-        The last batch that is in the new checkpoint. A pending batch is not in it: its input comes
-        again.
+        The last batch that is in the new checkpoint. A pending batch runs there under its number.
 
     Raises:
         CheckpointError: as for :func:`import_checkpoint`; ``[KEYSTATE_TARGET_EXISTS]``,
@@ -505,6 +528,74 @@ def history(
         StateTypeError: the key does not fit the types of the key columns.
     """
     return KeyReader(bridge.session_or_active(spark, "history"), checkpoint, operator).history(key)
+
+
+def forget(
+    checkpoint: str,
+    *,
+    key: Any,
+    operator: int | None = None,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Lets a query forget a key: all states and timers that the key has.
+
+    It writes a request into the checkpoint. The query takes it with one of its next micro-batches,
+    within some seconds if it runs, in this process or another one; else when it starts again.
+    Before that micro-batch takes its rows, the key has nothing any more. What rows bring after that
+    is new state. Maintenance then merges the files of the key's partition, and once no version with
+    the key is kept, no file has it.
+
+    Broadcast state, operator state, what sinks have and what sources can read again are left alone,
+    and so are savepoints and other copies.
+
+    Args:
+        checkpoint: the query's checkpoint location.
+        key: as for :func:`lookup`.
+        operator: the operator's number; by default all operators that have state by key.
+        spark: the session; by default the active one.
+
+    Returns:
+        ``request``, its id, and ``operators``, the numbers of those that forget the key.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't tell what belongs to a
+            key, ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``.
+        StateTypeError: the key does not fit the types of the key columns, of one of the operators.
+    """
+    session = bridge.session_or_active(spark, "forget")
+    return Forgetting(session, checkpoint, operator).request(key)
+
+
+def traces(
+    checkpoint: str,
+    *,
+    key: Any,
+    operator: int | None = None,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """What is left of a key in a checkpoint: it proves that :func:`forget` is done.
+
+    The driver reads every file of the operators' state, also files that no version lists, of all
+    versions that are kept. It runs no job.
+
+    Args:
+        checkpoint: the query's checkpoint location; the query may be running.
+        key: as for :func:`lookup`.
+        operator: the operator's number; by default all operators that have state by key.
+        spark: the session; by default the active one.
+
+    Returns:
+        ``key``, whether anything has the key; ``files``, those that have it, also only as removed,
+        with ``operator``, ``file`` and ``versions``, which list the file; ``requests``, the ids of
+        those that wait; ``claims``, the batches that forgot it and whose traces are not gone; and
+        ``version``, the newest one. A file goes once none of its versions is kept.
+
+    Raises:
+        CheckpointError: as for :func:`forget`; or a file is damaged.
+        StateTypeError: as for :func:`forget`.
+    """
+    session = bridge.session_or_active(spark, "traces")
+    return Forgetting(session, checkpoint, operator).traces(key)
 
 
 def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:

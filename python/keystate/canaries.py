@@ -8,12 +8,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from keystate._canary.fork import Fork, NewCodeFailed, check_mode, is_same
+from keystate._canary.fork import Fork, NewCodeFailed, check_mode
 from keystate._canary.pace import Pace
+from keystate._canary.promotion import Promotion
 from keystate._canary.report import CanaryReport
 from keystate._canary.rows import CanaryRows
 from keystate._checkpoint.editor import CheckpointEditor
 from keystate._jvm import bridge
+from keystate._starts import is_same
 from keystate.errors import CheckpointError, ConfigurationError
 
 __all__ = ["Canary", "CanaryReport", "CanaryRows", "Pace", "canary"]
@@ -43,6 +45,11 @@ class Canary:
     def checkpoint(self) -> str:
         """Where the old query's checkpoint is."""
         return self._checkpoint
+
+    @property
+    def query(self) -> Any:
+        """The old query, or what :meth:`promote` started; None if it is not known here."""
+        return self._query
 
     @property
     def path(self) -> str:
@@ -133,6 +140,63 @@ class Canary:
             new,
         )
 
+    def promote(
+        self,
+        start: Callable[[str], Any],
+        *,
+        start_old: Callable[[str], Any] | None = None,
+        to: str | None = None,
+        border_seconds: float = 60.0,
+    ) -> Any:
+        """Lets the new code go on in the place of the old.
+
+        The old query ends at the end of its micro-batch, and the new code goes on from its
+        checkpoint. It does not go on from the fork, whose micro-batches are others: so a sink that
+        knows micro-batches by their ids gets each of them once. A micro-batch that the old code has
+        begun and not committed is run by the new one. If the canary has an ``edit``, the state is
+        changed by it once more, in a copy that takes the checkpoint's place. The fork is deleted
+        first.
+
+        If the new code does not start, or fails in its first micro-batch within half a minute, this
+        is undone.
+
+        Args:
+            start: starts the new code, on the checkpoint location that it is given, with the sink
+                of the old code, and returns its query.
+            start_old: starts the old code likewise, to undo it; None: the caller starts it again.
+            to: with an ``edit``: a folder for the changed copy, which is the query's checkpoint
+                from then on. No query starts on the old one any more, and the error names the copy;
+                so does :func:`keystate.admin.moved_to`.
+            border_seconds: how long to wait for the end of the old query's micro-batch. After that
+                it is cut off, and run by the new code.
+
+        Returns:
+            What `start` returned.
+
+        Raises:
+            ValueError: `to` is missing, or is given without an ``edit``.
+            ConfigurationError: ``[KEYSTATE_CANNOT_CANARY]`` when the canary is over, or `start`
+                started another checkpoint.
+            CheckpointError: ``[KEYSTATE_QUERY_IS_RUNNING]`` when the old query runs in another
+                process: end it first; ``[KEYSTATE_CANNOT_CANARY]`` when `to` is another checkpoint;
+                as for :meth:`~keystate.admin.CheckpointEditor.write`.
+            Exception: what the new code's start failed with. :attr:`query` is the old code's then.
+        """
+        self._check()
+        if (to is None) != (self._fork.edit is None):
+            raise ValueError("to= is where a canary with edit= puts the changed checkpoint")
+        self._fork.drop()
+        self._compared = True  # so a comparison after this makes another fork
+        promotion = Promotion(self._spark, self._checkpoint, self._fork.edit, to)
+        try:
+            self._query = promotion.run(self._query, start, border_seconds)
+        except Exception:
+            if promotion.may_go_back() and start_old is not None:
+                self._query = promotion.go_back(start_old)
+            raise
+        self._is_over = True
+        return self._query
+
     def drop(self) -> None:
         """Ends the new code, and deletes the fork. The old query is not touched."""
         self._fork.drop()
@@ -205,7 +269,8 @@ def canary(
         spark: the session; by default the active one.
 
     Returns:
-        The canary: :meth:`Canary.compare` compares, :meth:`Canary.drop` ends it.
+        The canary: :meth:`Canary.compare` compares, :meth:`Canary.promote` and
+        :meth:`Canary.drop` end it.
 
     Raises:
         ConfigurationError: there is no active session; ``[KEYSTATE_QUERY_HAS_ENDED]``;

@@ -10,7 +10,8 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import AggregateFunction, DeclarationError, OutputTag, StateTypeError, Time, agg
+from keystate import AggregateFunction, DeclarationError, OutputTag, StateTypeError, agg
+from keystate._protocol import Control
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (
     CountEvictor,
@@ -20,7 +21,16 @@ from keystate.windows import (
     TumblingProcessingTimeWindows,
 )
 
-from tests.contract.aggregated import AGGREGATES, LATE, SCHEMA, at, batch, by_columns, by_rows
+from tests.contract.aggregated import (
+    AGGREGATES,
+    LATE,
+    SCHEMA,
+    at,
+    batch,
+    by_columns,
+    by_rows,
+    results,
+)
 
 TUMBLING = TumblingEventTimeWindows.of(1000)
 ASSIGNERS = {
@@ -40,32 +50,79 @@ def harness_of(made: Any, parallelism: int = 1) -> KeyedProcessHarness:
     return KeyedProcessHarness.of(made, parallelism=parallelism, side_outputs=[LATE])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize("assigner", ASSIGNERS.values(), ids=ASSIGNERS)
-def test_as_a_function_of_rows(assigner: Any, seed: int) -> None:
-    """Late rows, nulls, and restarts with other numbers of subtasks."""
-    chance = random.Random(seed)
-    made = [by(windows(assigner).side_output_late_data(LATE)) for by in (by_columns, by_rows)]
-    harnesses = [harness_of(each) for each in made]
-    seen, late, watermark = 0, 0, 2000
+def test_as_a_function_of_rows(assigner: Any, lateness: int) -> None:
+    """Late rows, nulls, and restarts with other numbers of subtasks and another lateness."""
+    chance = random.Random(lateness)
+
+    def build(by: Any, lateness: int) -> Any:
+        late = windows(assigner).allowed_lateness(lateness)
+        return by(late.side_output_late_data(LATE))
+
+    kinds = by_columns, by_rows
+    harnesses = [harness_of(build(by, lateness)) for by in kinds]
+    seen: list[list[str]] = [[], []]
+    late, watermark = 0, 2000
     for i in range(30):
         rows = batch(chance, watermark)
-        watermark += chance.randint(0, 900)
-        restarts, parallelism = chance.random() < 0.2, chance.randint(1, 4)
-        found = []
+        watermark += chance.choice([0, chance.randint(0, 900), chance.randint(0, 900)])
+        parallelism = chance.randint(1, 4) if chance.random() < 0.2 else 0
+        changed = chance.choice([lateness, lateness, 2 * lateness // 3])
+        found: list[list[str]] = []
         for j, harness in enumerate(harnesses):
             emitted = harness.process_batch(rows, watermark=watermark, processing_time=watermark)
-            found.append(sorted(map(repr, emitted)))
+            seen[j] += sorted(map(repr, emitted))
             found.append(sorted(map(repr, harness.side_output(LATE))))
-            found.append(harness.num_keys)
-            if restarts:
+            if parallelism:
                 harnesses[j] = KeyedProcessHarness.restore(
-                    harness.snapshot(), made[j], parallelism=parallelism, side_outputs=[LATE]
+                    harness.snapshot(),
+                    build(kinds[j], changed),
+                    parallelism=parallelism,
+                    side_outputs=[LATE],
                 )
-        assert found[:3] == found[3:], i
-        seen, late = seen + len(found[0]), late + len(found[1])
-    by_clock = assigner is ASSIGNERS["by the clock"]
-    assert seen > 20 and (late > 20) != by_clock
+        assert found[0] == found[1], i
+        late += len(found[0])
+        # With late firings, a window that begins in the micro-batch that passes its end fires in
+        # that one or in the next one.
+        assert lateness or seen[0] == seen[1], i
+    for j, harness in enumerate(harnesses):
+        emitted = harness.process_batch([], watermark=10**6, processing_time=10**6)
+        seen[j] += map(repr, emitted)
+        assert harness.num_keys == 0
+    assert sorted(seen[0]) == sorted(seen[1])
+    assert len(seen[0]) > 20 and (late > 0) != (assigner is ASSIGNERS["by the clock"])
+
+
+# -- without windows -------------------------------------------------------------------------------
+
+
+def test_each_key_of_a_micro_batch_is_emitted_once() -> None:
+    """With restarts on other numbers of subtasks, and nulls as keys and values."""
+    chance = random.Random(3)
+    made = by_columns(keystate.keyed(rows_of(SCHEMA), "key"))
+    harness = harness_of(made)
+    seen: dict[Any, list[Any]] = {}
+    for _ in range(20):
+        rows = batch(chance, 10_000)
+        for key, value, _ in rows:
+            seen.setdefault(key, []).append(value)
+        emitted = sorted(map(tuple, harness.process_batch(rows)), key=repr)
+        touched = {key for key, _, _ in rows}
+        assert emitted == sorted(((key, *results(seen[key])) for key in touched), key=repr)
+        harness = KeyedProcessHarness.restore(
+            harness.snapshot(), made, parallelism=chance.randint(1, 4)
+        )
+    assert harness.process_batch([]) == []
+
+
+def test_late_rows_of_keys_are_left_out() -> None:
+    late = OutputTag("late", SCHEMA)
+    stream = keystate.keyed(rows_of(SCHEMA, event_time="time"), "key")
+    harness = harness_of(stream.aggregate(agg.count().alias("n"), late_output=late))
+    harness.advance_watermark(1000)
+    assert harness.process_batch([("a", 1, at(900)), ("a", 1, at(1100))]) == [("a", 1)]
+    assert [row.time for row in harness.side_output(late)] == [at(900)]
 
 
 # -- types -----------------------------------------------------------------------------------------
@@ -160,16 +217,31 @@ class Count(AggregateFunction[Any, Any, Any]):
         return accumulator[0]
 
 
-def test_a_function_of_rows_goes_on_with_open_windows_and_the_other_way_round() -> None:
-    columns = windows(TUMBLING).aggregate(agg.count().alias("n"))
-    rows = windows(TUMBLING).aggregate(Count(), "n long", "n long")
+@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize("lateness", [(0, 0), (700, 700), (0, 700), (700, 0)])
+def test_a_function_of_rows_goes_on_with_windows_and_the_other_way_round(
+    lateness: tuple[int, int], is_late: bool
+) -> None:
+    def columns(lateness: int) -> Any:
+        return windows(TUMBLING).allowed_lateness(lateness).aggregate(agg.count().alias("n"))
+
+    def rows(lateness: int) -> Any:
+        return windows(TUMBLING).allowed_lateness(lateness).aggregate(Count(), "n long", "n long")
+
     for before, after in ((columns, rows), (rows, columns)):
-        harness = harness_of(before)
-        harness.process(("a", 1, None), 500)
-        harness = KeyedProcessHarness.restore(harness.snapshot(), after)
-        harness.process(("a", 4, None), 600)
-        assert [row.n for row in harness.advance_watermark(1000)] == [2]
-        assert harness.num_keys == 0
+        harness = harness_of(before(lateness[0]))
+        harness.process_batch([("a", 1, at(500)), ("a", 1, at(1500))])
+        assert [row.n for row in harness.advance_watermark(1200)] == [1]
+        harness = KeyedProcessHarness.restore(harness.snapshot(), after(lateness[1]))
+        if is_late:
+            # The window was kept only with a lateness before.
+            n = {(700, 700): [2], (0, 700): [1]}.get(lateness, [])
+            assert [row.n for row in harness.process(("a", 4, None), 600)] == n
+        harness.process(("a", 1, None), 1600)
+        assert [row.n for row in harness.advance_watermark(10_000)] == [2]
+        # A function of rows has no timer for a window that columns have kept after its end.
+        is_left = before is columns and lateness == (700, 700) and not is_late
+        assert harness.num_keys == is_left
 
 
 # -- declarations ----------------------------------------------------------------------------------
@@ -191,6 +263,14 @@ def test_what_is_not_well_declared(aggregates: list[Any], message: str) -> None:
         windows(TUMBLING).aggregate(*aggregates)
 
 
+def test_keys_and_aggregates_have_names_of_their_own() -> None:
+    stream = keystate.keyed(rows_of(SCHEMA), "key")
+    with pytest.raises(DeclarationError, match="2 columns named 'key'"):
+        stream.aggregate(agg.count().alias("key"))
+    with pytest.raises(DeclarationError, match="needs an aggregate"):
+        stream.aggregate()
+
+
 def test_arguments_that_are_none() -> None:
     for declare, message in (
         (lambda: agg.top_n("x", 0), "at least 1, got 0"),
@@ -206,12 +286,20 @@ def test_arguments_that_are_none() -> None:
     [
         (windows(TUMBLING).trigger(CountTrigger.of(2)), "a CountTrigger"),
         (windows(TUMBLING).evictor(CountEvictor.of(2)), "an evictor"),
-        (windows(TUMBLING).allowed_lateness(Time.seconds(1)), "allowed_lateness"),
     ],
 )
 def test_what_is_computed_by_rows_only(stream: Any, what: str) -> None:
     with pytest.raises(DeclarationError, match=f"{what}: give aggregate.. an AggregateFunction"):
         stream.aggregate(agg.count())
+
+
+@pytest.mark.parametrize("stream", [windows(TUMBLING), keystate.keyed(rows_of(SCHEMA), "key")])
+def test_real_time_mode_is_refused(stream: Any) -> None:
+    harness = harness_of(stream.aggregate(agg.count()))
+    harness.process_batch([("a", 1, at(1))])
+    told = {**harness._job._subtasks[0]._told({}), Control.REAL_TIME: True}
+    with pytest.raises(DeclarationError, match="aggregates of columns need micro-batches"):
+        harness._job._subtasks[0]._operator.begin_task(told)
 
 
 def test_there_are_no_dead_letters_of_rows_that_are_computed_together() -> None:

@@ -222,7 +222,7 @@ def main() -> None:
         FORMAT_KEY: checkpoint_format,
         "spark.keystate.backend": backend,
         "spark.sql.streaming.minBatchesToRetain": "2",
-        "spark.sql.streaming.maintenanceInterval": "100ms",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
         "spark.sql.streaming.fileSource.log.compactInterval": "2",
         "spark.sql.streaming.fileSource.log.cleanupDelay": "0",
         "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",

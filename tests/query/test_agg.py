@@ -12,7 +12,7 @@ import pytest
 from keystate import agg
 from keystate.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 
-from tests.contract.aggregated import LATE, SCHEMA, at, batch, by_columns, by_rows
+from tests.contract.aggregated import LATE, SCHEMA, at, batch, by_columns, by_rows, results
 
 #: Few rows in a message, few keys in a generation, and maps that stay with the JVM.
 SMALL = {
@@ -20,75 +20,96 @@ SMALL = {
     "spark.keystate.worker.maxCachedKeys": "3",
     "spark.keystate.worker.inlineEntries": "1",
 }
+LARGE = dict.fromkeys(SMALL, "1000")
 
 
 @pytest.mark.parametrize(
-    ("backend", "messages", "assigner"),
+    ("backend", "assigner", "lateness"),
     [
-        ("hashmap", SMALL, SlidingEventTimeWindows.of(1000, 400)),
-        ("rocksdb", {}, TumblingEventTimeWindows.of(1000)),
+        ("hashmap", TumblingEventTimeWindows.of(1000), 0),
+        ("rocksdb", SlidingEventTimeWindows.of(1000, 400), 700),
     ],
 )
 def test_windows_as_a_function_of_rows(
     backend: str,
-    messages: dict[str, str],
     assigner: Any,
+    lateness: int,
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
     """With late rows and nulls, and a restart on other partitions before each run but the first."""
-    settings(**{"spark.keystate.backend": backend, **messages})
+    settings(**{"spark.keystate.backend": backend})
     chance = random.Random(backend)
 
     def build(by: Any) -> Callable[[Any], Any]:
         def query(df: Any) -> Any:
             rows = keystate.keyed(df.withWatermark("time", "500 milliseconds"), "key")
-            made = by(rows.window(assigner).side_output_late_data(LATE))
-            return made.with_side_outputs(LATE)
+            windows = rows.window(assigner).allowed_lateness(lateness)
+            return by(windows.side_output_late_data(LATE)).with_side_outputs(LATE)
 
         return query
 
     fed = {by: stream(SCHEMA) for by in (by_columns, by_rows)}
-    emitted, late, watermark = 0, 0, 2000
+    found: dict[Any, list[Any]] = {by: [] for by in fed}
+    watermark = 2000
     for partitions in ("2", "3", "1"):
         settings(**{"spark.sql.shuffle.partitions": partitions})
         batches = []
         for _ in range(3):
             batches.append([*batch(chance, watermark, 40), ("a", 1, at(watermark + 3000))])
             watermark += chance.randint(500, 4000)
-        found = []
         for by, each in fed.items():
+            settings(**(SMALL if by is by_columns else LARGE))
             each.feed(*batches)
-            rows = each.run(build(by))
-            found.append(sorted(map(repr, rows)))
-        assert found[0] == found[1]
-        emitted += sum(row.main is not None for row in rows)
-        late += sum(row.late is not None for row in rows)
-    assert emitted > 30 and late > 10
+            found[by] += each.run(build(by))
+    assert sorted(map(repr, found[by_columns])) == sorted(map(repr, found[by_rows]))
+    late = sum(row.late is not None for row in found[by_rows])
+    assert late > 10 and len(found[by_rows]) > late + 30
 
 
-def test_a_batch_query_is_as_sql(spark: Any) -> None:
+@pytest.mark.parametrize(("backend", "messages"), [("hashmap", {}), ("rocksdb", SMALL)])
+def test_each_key_of_a_micro_batch_is_emitted_once(
+    backend: str,
+    messages: dict[str, str],
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """Also one that is in several generations of keys; with a restart on other partitions."""
+    settings(**{"spark.keystate.backend": backend, **messages})
+    chance, fed = random.Random(2), stream("key string, value long, time timestamp, f double")
+    seen: dict[Any, list[Any]] = {}
+    for partitions in ("2", "1"):
+        settings(**{"spark.sql.shuffle.partitions": partitions})
+        batches = [[(*row, -0.0) for row in batch(chance, 10_000, 60)] for _ in range(2)]
+        fed.feed(*batches)
+        query = fed.source()
+        made = by_columns(keystate.keyed(query, "key", "f", F.struct("key").alias("nested")))
+        for rows, emitted in zip(batches, fed.micro_batches(made, "update"), strict=True):
+            for key, value, _, _ in rows:
+                seen.setdefault(key, []).append(value)
+            expected = ((key, 0.0, (key,), *results(seen[key])) for key in {row[0] for row in rows})
+            assert sorted(map(tuple, emitted), key=repr) == sorted(expected, key=repr)
+
+
+def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> None:
+    settings(**SMALL)
     chance = random.Random(1)
     rows = spark.createDataFrame(batch(chance, 10_000, 200), SCHEMA).coalesce(1)
-    windows = keystate.keyed(rows, "key").window(
-        TumblingEventTimeWindows.of(500), event_time="time"
+    greatest = "slice(reverse(array_sort(array_compact(collect_list(value)))), 1, 2)"
+    of_sql = (
+        *(F.count("*"), F.count("value"), F.sum("value"), F.min("value"), F.max("value")),
+        *(F.avg("value"), F.first("value"), F.last("value", ignorenulls=True), F.expr(greatest)),
     )
-    of_sql = rows.groupBy("key", F.window("time", "500 milliseconds")).agg(
-        F.count("*"),
-        F.count("value"),
-        F.sum("value"),
-        F.min("value"),
-        F.max("value"),
-        F.avg("value"),
-        F.first("value"),
-        F.last("value", ignorenulls=True),
-        F.expr("slice(reverse(array_sort(array_compact(collect_list(value)))), 1, 2)"),
-    )
-    expected = of_sql.select("key", "window.start", "window.end", *of_sql.columns[2:])
-    found = by_columns(windows)
-    assert sorted(map(tuple, found.collect()), key=repr) == sorted(
-        map(tuple, expected.collect()), key=repr
-    )
+
+    def same(found: Any, expected: Any) -> None:
+        each = [sorted(map(tuple, df.collect()), key=repr) for df in (found, expected)]
+        assert each[0] == each[1]
+
+    keyed, span = keystate.keyed(rows, "key"), F.window("time", "500 milliseconds")
+    windows = rows.groupBy("key", span).agg(*of_sql)
+    tumbling = keyed.window(TumblingEventTimeWindows.of(500), event_time="time")
+    same(by_columns(tumbling), windows.select("key", "window.*", *windows.columns[2:]))
+    same(by_columns(keyed), rows.groupBy("key").agg(*of_sql))
 
 
 def test_the_state_can_be_read(spark: Any, stream: Any) -> None:

@@ -63,7 +63,7 @@ def test_while_it_runs(
             FORMAT_KEY: checkpoint_format,
             "spark.keystate.backend": backend,
             "spark.sql.streaming.minBatchesToRetain": "2",
-            "spark.sql.streaming.maintenanceInterval": "200ms",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
         }
     )
     fed = stream("key long")
@@ -96,6 +96,56 @@ def test_while_it_runs(
     fed.checkpoint = saved[first]
     fed.run(build)
     assert counts(spark, fed.checkpoint) == after(BATCHES - 1)
+
+
+def save(original: Path, copy: Path) -> None:
+    admin.savepoint(str(original), str(copy))
+
+
+def share(original: Path, copy: Path) -> None:
+    admin.savepoint(str(original), str(copy), by_reference=True)
+
+
+def edit(original: Path, copy: Path) -> None:
+    editor = admin.edit(str(original))
+    editor.replace("count", editor.read("count"))
+    editor.write(str(copy))
+
+
+@pytest.mark.parametrize("make", [save, share, edit])
+def test_a_batch_that_was_cut_off(
+    make: Callable[[Path, Path], None], spark: Any, tmp_path: Path
+) -> None:
+    """A sink that has its rows already, and knows it by its number, loses none of the next ones."""
+    written: dict[int, list[tuple[int, int]]] = {}
+
+    def write(df: DataFrame, batch: int) -> None:
+        rows = [tuple(row) for row in df.collect()]
+        if batch not in written:
+            written[batch] = rows
+            if batch == 1:
+                raise RuntimeError("cut off")
+
+    def run(checkpoint: Path) -> None:
+        rows = spark.readStream.schema("key long").csv(str(tmp_path / "input"))
+        stream = build(rows).writeStream.option("checkpointLocation", str(checkpoint))
+        stream.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
+
+    def feed(number: int) -> None:
+        (tmp_path / "input" / f"{number}.csv").write_text("7\n")
+
+    (tmp_path / "input").mkdir()
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    feed(0)
+    run(original)
+    feed(1)
+    with pytest.raises(Exception, match="cut off"):
+        run(original)
+    feed(2)
+    make(original, copy)
+    run(copy)
+    assert written == {0: [(7, 1)], 1: [(7, 2)], 2: [(7, 3)]}
+    assert admin.verify(str(copy)) == []
 
 
 def test_of_an_older_version(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> None:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
 from keystate import admin
 from keystate._checkpoint.editor import CheckpointEditor, write_fork
 from keystate._jvm import bridge
-from keystate._starts import AS_BEFORE, begin
+from keystate._starts import begin_at
 from keystate.errors import ConfigurationError
 
 #: How often it is looked how far a query is, in seconds.
 POLL_SECONDS = 0.05
-
-
-def is_same(resolved: str, place: str) -> bool:
-    """Whether a checkpoint location, as Spark resolved it, can be one that a user has given."""
-    return f"/{urlsplit(resolved).path}/".endswith("/" + urlsplit(place).path.strip("/") + "/")
 
 
 def check_mode(spark: SparkSession, query: Any, otherwise: Callable[[], None]) -> None:
@@ -62,19 +56,19 @@ class Fork:
         self._checkpoint = checkpoint
         self.path = path.rstrip("/")
         self._start_new = start_new
-        self._edit = edit
+        self.edit = edit
         self._origins: dict[int, int] | None = None
         self.query: Any = None
 
     def make(self, version: int | None) -> int:
         """Makes the fork in the place of what an earlier canary left; returns its last batch."""
         self.drop()
-        if self._edit is None:
+        if self.edit is None:
             return self._copy(self.path, version)
         draft = f"{self.path}.draft"
         batch = self._copy(draft, version)
         editor = admin.edit(draft, spark=self._spark)
-        self._edit(editor)
+        self.edit(editor)
         self._origins = editor.origins
         write_fork(editor, self.path)
         bridge.delete_fork(self._spark, draft)
@@ -162,15 +156,7 @@ class Fork:
         return bridge.fork(self._spark, self._checkpoint, path, version)
 
     def _start(self) -> None:
-        query = begin(self._spark, AS_BEFORE, lambda: self._start_new(self.path))
-        started_on = bridge.checkpoint_of(self._spark, str(query.id))
-        if started_on and not is_same(started_on, self.path):
-            query.stop()
-            raise ConfigurationError(
-                f"start_new was to start the query on {self.path}, and did so on {started_on}: use "
-                "what it is called with as checkpointLocation",
-                code="KEYSTATE_CANNOT_CANARY",
-            )
+        query = begin_at(self._spark, self._start_new, self.path)
         check_mode(self._spark, query, query.stop)
         self.query = query
 

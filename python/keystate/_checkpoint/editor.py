@@ -14,14 +14,18 @@ from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import StateDescriptor, TypeLike
 
 
-class CheckpointBuilder:
-    """The checkpoint that a new query begins from; made by :func:`keystate.admin.build`."""
+class _Operators:
+    """The operators of a checkpoint that is to be written.
 
-    def __init__(self, session: SparkSession, partitions: int, sources: int) -> None:
+    Args:
+        order: the numbers of those that there are, from the last one of the query on.
+    """
+
+    def __init__(self, session: SparkSession, order: list[int]) -> None:
         self._session = session
-        self._partitions = partitions
-        self._sources = sources
-        self._operators: list[OperatorDraft] = []
+        self._operators: dict[int, OperatorDraft] = {}
+        self._order = order
+        self._next = max(order, default=-1) + 1
 
     def add_operator(
         self,
@@ -33,7 +37,10 @@ class CheckpointBuilder:
         time_mode: str = "none",
         max_parallelism: int | None = None,
     ) -> int:
-        """Adds the next stateful operator; the first is the last one of the query, number 0.
+        """Adds a stateful operator, which comes after the others in the order of numbers.
+
+        Number 0 is the last operator of the query, so this is the one nearest the sources;
+        :meth:`CheckpointEditor.order_operators` changes that.
 
         Args:
             operator: the operator's function, as for :func:`keystate.admin.create`.
@@ -44,16 +51,27 @@ class CheckpointBuilder:
             max_parallelism: the number of key groups.
 
         Returns:
-            The operator's number.
+            The operator's number; of an editor that by which its other methods know it.
 
         Raises:
             DeclarationError, StateTypeError: as for :func:`keystate.admin.create`.
         """
-        number = len(self._operators)
-        self._operators.append(
-            new_operator(number, operator, key, states, timers, time_mode, max_parallelism)
+        number = self._next
+        self._operators[number] = new_operator(
+            number, operator, key, states, timers, time_mode, max_parallelism
         )
+        self._order.append(number)
+        self._next += 1
         return number
+
+
+class CheckpointBuilder(_Operators):
+    """The checkpoint that a new query begins from; made by :func:`keystate.admin.build`."""
+
+    def __init__(self, session: SparkSession, partitions: int, sources: int) -> None:
+        super().__init__(session, [])
+        self._partitions = partitions
+        self._sources = sources
 
     def write(self, target: str) -> None:
         """Writes the checkpoint, by Spark jobs. It is there once it is complete.
@@ -67,11 +85,11 @@ class CheckpointBuilder:
         """
         if not self._operators:
             raise DeclarationError("a checkpoint needs one operator at least: use add_operator")
-        written = [one.written(self._session, one.number) for one in self._operators]
+        written = [one.written(self._session, i) for i, one in self._operators.items()]
         bridge.create(self._session, target, written, self._partitions, self._sources)
 
 
-class CheckpointEditor:
+class CheckpointEditor(_Operators):
     """A changed copy of a checkpoint; made by :func:`keystate.admin.edit`.
 
     The methods note what is to be changed; :meth:`write` writes. ``operator=`` may be left out if
@@ -79,15 +97,13 @@ class CheckpointEditor:
     """
 
     def __init__(self, session: SparkSession, reader: StateReader) -> None:
-        self._session = session
-        self._checkpoint = reader.checkpoint
         found = reader.found["operators"]
-        self._operators = {
-            one["id"]: stored_operator(reader, one) for one in found if one["keystate"]
-        }
-        self._order: list[int] = [one["id"] for one in found]
+        super().__init__(session, [one["id"] for one in found])
+        self._checkpoint = reader.checkpoint
+        self._operators.update(
+            (one["id"], stored_operator(reader, one)) for one in found if one["keystate"]
+        )
         self._found = frozenset(self._order)
-        self._next = max(self._order, default=-1) + 1
 
     @property
     def operators(self) -> dict[int, list[str]]:
@@ -176,42 +192,6 @@ class CheckpointEditor:
         """
         self._operator(operator).rekey(self._session, key, change)
 
-    def add_operator(
-        self,
-        operator: Any,
-        *,
-        key: TypeLike,
-        states: Mapping[str, DataFrame] | None = None,
-        timers: DataFrame | None = None,
-        time_mode: str = "none",
-        max_parallelism: int | None = None,
-    ) -> int:
-        """Adds an operator, which comes after the others in the order of numbers.
-
-        So it is the one nearest the sources; :meth:`order_operators` changes that.
-
-        Args:
-            operator: the operator's function, as for :func:`keystate.admin.create`.
-            key: the key columns.
-            states: rows by the names of states.
-            timers: the timers.
-            time_mode: the operator's.
-            max_parallelism: the number of key groups.
-
-        Returns:
-            A number for the operator, by which the other methods know it.
-
-        Raises:
-            DeclarationError, StateTypeError: as for :func:`keystate.admin.create`.
-        """
-        number = self._next
-        self._operators[number] = new_operator(
-            number, operator, key, states, timers, time_mode, max_parallelism
-        )
-        self._order.append(number)
-        self._next += 1
-        return number
-
     def drop_operator(self, operator: int) -> None:
         """Removes an operator with its state: one of Keystate's, or one of Spark's own.
 
@@ -262,9 +242,9 @@ class CheckpointEditor:
                 ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file is lost or damaged. Then there is no
                 copy.
         """
-        return self._write(target, is_fork=False)
+        return self._write(target, "copy")
 
-    def _write(self, target: str, is_fork: bool) -> int:
+    def _write(self, target: str, kind: str) -> int:
         written, copied = [], {}
         for number, operator in enumerate(self._order):
             draft = self._operators.get(operator)
@@ -272,7 +252,7 @@ class CheckpointEditor:
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(self._session, self._checkpoint, target, written, copied, is_fork)
+        return bridge.edit(self._session, self._checkpoint, target, written, copied, kind)
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:
@@ -291,4 +271,9 @@ class CheckpointEditor:
 
 def write_fork(editor: CheckpointEditor, target: str) -> int:
     """As `CheckpointEditor.write`, for a query that runs beside that of the checkpoint."""
-    return editor._write(target, is_fork=True)
+    return editor._write(target, "fork")
+
+
+def write_successor(editor: CheckpointEditor, target: str) -> int:
+    """As `CheckpointEditor.write`, for a copy that is to take the checkpoint's place."""
+    return editor._write(target, "successor")

@@ -243,6 +243,39 @@ def history(
     return found
 
 
+def describe_forgetting(
+    session: SparkSession, checkpoint: str, operator: int | None
+) -> list[dict[str, Any]]:
+    """The operators that forget a key, with their key's columns; ``None`` for all."""
+    found: list[dict[str, Any]] = json.loads(
+        _of_checkpoint(session, "describeForgetting", checkpoint, _number(operator))
+    )
+    return found
+
+
+def forget(
+    session: SparkSession, checkpoint: str, operator: int | None, keys: dict[int, str]
+) -> str:
+    """Asks that a key be forgotten, told by operator; returns the request's id."""
+    made = _of_checkpoint(session, "forget", checkpoint, _number(operator), _keys(keys))
+    request: str = json.loads(made)["request"]
+    return request
+
+
+def traces(
+    session: SparkSession, checkpoint: str, operator: int | None, keys: dict[int, str]
+) -> dict[str, Any]:
+    """Where something is left of a key, told by operator."""
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "traces", checkpoint, _number(operator), _keys(keys))
+    )
+    return found
+
+
+def _keys(keys: dict[int, str]) -> str:
+    return json.dumps([{"operator": operator, "key": key} for operator, key in keys.items()])
+
+
 def clock(session: SparkSession, checkpoint: str, batch: int) -> dict[str, Any]:
     """The recorded clock of a batch, and its number of partitions."""
     found: dict[str, Any] = json.loads(_of_checkpoint(session, "clock", checkpoint, batch))
@@ -299,6 +332,28 @@ def is_real_time(session: SparkSession, query_id: str) -> bool:
     """Whether a running query is in real-time mode."""
     answer: bool = _of_checkpoint(session, "isRealTime", query_id)
     return answer
+
+
+def check_stopped(session: SparkSession, checkpoint: str) -> None:
+    """Raises CheckpointError if a query is running on a checkpoint."""
+    _of_checkpoint(session, "checkStopped", checkpoint)
+
+
+def promote(session: SparkSession, checkpoint: str, successor: str, batch: int) -> None:
+    """Puts a changed copy in the place of a checkpoint, of which this is the last batch."""
+    _of_checkpoint(session, "promote", checkpoint, successor, batch)
+
+
+def undo_promotion(session: SparkSession, checkpoint: str, successor: str, batch: int) -> bool:
+    """Puts the checkpoint in its place again; false if the copy has committed a batch since."""
+    undone: bool = _of_checkpoint(session, "undoPromotion", checkpoint, successor, batch)
+    return undone
+
+
+def moved_to(session: SparkSession, checkpoint: str) -> str:
+    """The checkpoint that has the place of this one; empty if none has."""
+    place: str = _of_checkpoint(session, "movedTo", checkpoint)
+    return place
 
 
 def delete_fork(session: SparkSession, fork: str) -> None:
@@ -400,7 +455,7 @@ def edit(
     target: str,
     operators: Sequence[WrittenOperator],
     copied: Mapping[int, int],
-    is_fork: bool,
+    kind: str,
 ) -> int:
     """Makes a changed copy of a checkpoint; returns the last batch in it.
 
@@ -410,11 +465,12 @@ def edit(
         target: where the copy is to be.
         operators: those that are written.
         copied: those that are copied as they are, and their numbers in the copy.
-        is_fork: whether the copy is for a query beside that of the checkpoint.
+        kind: ``copy``; ``fork`` for one beside the checkpoint, ``successor`` for one that takes its
+            place.
     """
     numbers = (list(copied), list(copied.values()))
     batch: int = _of_checkpoint(
-        session, "edit", checkpoint, target, *_arguments(operators), *numbers, is_fork
+        session, "edit", checkpoint, target, *_arguments(operators), *numbers, kind
     )
     return batch
 

@@ -132,8 +132,8 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes_late_rows=plan.style in (Style.WINDOWS, Style.COLUMNS),
-        takes_columns=plan.style in (Style.BATCHES, Style.WINDOWS, Style.COLUMNS),
+        takes_late_rows=plan.style in (Style.WINDOWS, Style.COLUMN_WINDOWS),
+        takes_columns=plan.style in _OF_COLUMNS,
     )
 
 
@@ -173,16 +173,22 @@ def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
     check_policy(policy, types)
 
 
+#: What calls them reads columns of Arrow.
+_OF_COLUMNS = (Style.BATCHES, Style.WINDOWS, Style.COLUMNS, Style.COLUMN_WINDOWS)
+
+_NO_LETTERS_OF_COLUMNS = (
+    "aggregates of columns, which are computed for many rows at once. Filter rows that don't fit "
+    "before, or use an AggregateFunction"
+)
+
 #: Functions whose rows' errors can't be undone, and why.
 _WITHOUT_DEAD_LETTERS = {
     Style.BATCHES: (
         "process_batches: a call has many rows, and no side outputs. Catch errors in "
         "process_batch, or use a function of rows"
     ),
-    Style.COLUMNS: (
-        "aggregates of columns, which are computed for many rows at once. Filter rows that don't "
-        "fit before, or use an AggregateFunction"
-    ),
+    Style.COLUMNS: _NO_LETTERS_OF_COLUMNS,
+    Style.COLUMN_WINDOWS: _NO_LETTERS_OF_COLUMNS,
 }
 
 

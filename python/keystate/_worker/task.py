@@ -113,7 +113,8 @@ class TaskFunction:
 _LATE = {
     Style.WINDOWS: ("keystate._worker.operators.windows", "WindowsOperator"),
     Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
-    Style.COLUMNS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
+    Style.COLUMNS: ("keystate._worker.operators.column_aggregates", "ColumnAggregateOperator"),
+    Style.COLUMN_WINDOWS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
     Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
 }
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 from pyspark.sql import Column, DataFrame, Row
 
 from keystate._jvm import bridge
+from keystate._operators.aggregated import aggregate_plan
 from keystate._operators.declared import Input, Right, Side, same_types
 from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
 from keystate._operators.reduce import LastReduce, RollingReduce
@@ -16,6 +17,7 @@ from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
 from keystate._worker.calls.plan import Style
+from keystate.agg import Aggregate
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -325,6 +327,35 @@ class KeyedStream(RowStream[ROW]):
             late_output=late_output,
             on_error=on_error,
         )
+
+    def aggregate(
+        self,
+        *aggregates: Aggregate,
+        name: str | None = None,
+        time_mode: str | None = None,
+        late_output: OutputTag | None = None,
+    ) -> ResultDataFrame:
+        """Aggregates columns of the rows of a key, without a Python call for a row.
+
+        A stream emits one row for each key that a micro-batch has rows of, with the aggregates of
+        all its rows so far; a batch emits one row a key. The output has the key columns and a
+        column for each aggregate. For an ``AggregateFunction`` use an aggregating state, or a
+        window.
+
+        Args:
+            aggregates: such as ``agg.sum("amount")``; see :mod:`keystate.agg`.
+            name: the operator's name, in messages and in savepoints.
+            time_mode: as for :meth:`process`.
+            late_output: as for :meth:`process`.
+
+        Raises:
+            DeclarationError: there is no such column, or an aggregate does not take its type.
+        """
+        if not aggregates:
+            raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
+        rows = self._input
+        plan, output = aggregate_plan(aggregates, rows.row_type, rows.key_type, rows.df.isStreaming)
+        return self._apply(plan, output, name=name, time_mode=time_mode, late_output=late_output)
 
 
 def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:

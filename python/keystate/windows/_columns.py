@@ -28,6 +28,7 @@ class ColumnWindowsFunction(Function):
     Args:
         assigner: says which windows a row is in.
         aggregates: what is computed.
+        lateness: how long, in ms, a window is kept for late rows.
         late_output: where rows go that are too late for all of their windows.
         time_column: the index of the column that has the event time; ``None`` if there is none.
     """
@@ -38,12 +39,14 @@ class ColumnWindowsFunction(Function):
         self,
         assigner: FixedWindows,
         aggregates: tuple[ColumnAggregate, ...],
+        lateness: int,
         late_output: OutputTag | None,
         time_column: int | None,
     ) -> None:
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
         self.by_event_time = assigner.is_event_time()
         self.aggregates = aggregates
+        self.lateness = lateness if self.by_event_time else 0
         self.late_output = late_output
         self.time_column = time_column
 

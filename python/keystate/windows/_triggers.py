@@ -279,6 +279,17 @@ class _ContinuousTrigger(_QuietTrigger):
         ctx.get_partitioned_state(self._fire_time).add(time)
         self._register(time, ctx)
 
+    def _fire(self, time: int, since: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        """What a timer for `time` does; the next one is for the first multiple after `since`."""
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        at_end = time == window.max_timestamp()
+        if not at_end and fire_time.get() != time:
+            return TriggerResult.CONTINUE
+        fire_time.clear()
+        if not at_end:
+            self._set(self._next(since, window), ctx)
+        return TriggerResult.FIRE
+
     @abstractmethod
     def _register(self, time: int, ctx: TriggerContext) -> None: ...
 
@@ -306,15 +317,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if time == window.max_timestamp():
-            fire_time.clear()
-            return TriggerResult.FIRE
-        if fire_time.get() != time:
-            return TriggerResult.CONTINUE
-        fire_time.clear()
-        self._set(self._next(time, window), ctx)
-        return TriggerResult.FIRE
+        return self._fire(time, time, window, ctx)
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         super().clear(window, ctx)
@@ -344,16 +347,8 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if time == window.max_timestamp():
-            fire_time.clear()
-            return TriggerResult.FIRE
-        if fire_time.get() != time:
-            return TriggerResult.CONTINUE
-        fire_time.clear()
         # From now on, not from the timer's time: micro-batches can be further apart.
-        self._set(self._next(max(time, ctx.get_current_processing_time()), window), ctx)
-        return TriggerResult.FIRE
+        return self._fire(time, max(time, ctx.get_current_processing_time()), window, ctx)
 
     def _register(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_processing_time_timer(time)

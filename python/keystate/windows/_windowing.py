@@ -115,11 +115,11 @@ class Windowing:
             raise _by_rows(f"a {type(self._trigger).__name__}")
         if self._evictor is not None:
             raise _by_rows("an evictor")
-        if self._lateness:
-            raise _by_rows("allowed_lateness")
         _check_time(assigner, time_column)
-        function = ColumnWindowsFunction(assigner, resolved, self._late_output, time_column)
-        plan = FunctionPlan(function, "", Style.COLUMNS, on_timer="on_timer")
+        function = ColumnWindowsFunction(
+            assigner, resolved, self._lateness, self._late_output, time_column
+        )
+        plan = FunctionPlan(function, "", Style.COLUMN_WINDOWS, on_timer="on_timer")
         return plan, output_of(key_type, resolved)
 
     def _process(self, fn: ProcessWindowFunction) -> WindowedRows:

@@ -24,7 +24,8 @@ class Groups:
     """Which values belong together.
 
     Args:
-        order: the places of the values, group by group; within a group as they came.
+        order: the places of the values, group by group; within a group as they came. A value may
+            be in several groups.
         starts: where in it each group begins.
     """
 
@@ -56,20 +57,20 @@ class Groups:
         """The first value of each group; with `ignore_nulls` null only if all are."""
         if not (ignore_nulls and values.null_count):
             return values.take(pa.array(self._order[self._starts]))
-        valid, size = _valid(values)[self._order], len(values)
+        valid, size = _valid(values)[self._order], len(self._order)
         return self._placed(values, np.minimum, np.where(valid, np.arange(size), size))
 
     def last(self, values: pa.Array, ignore_nulls: bool) -> pa.Array:
         """The last value of each group; with `ignore_nulls` null only if all are."""
         if not (ignore_nulls and values.null_count):
             return values.take(pa.array(self._order[self._starts + self._sizes - 1]))
-        valid, size = _valid(values)[self._order], len(values)
+        valid, size = _valid(values)[self._order], len(self._order)
         return self._placed(values, np.maximum, np.where(valid, np.arange(size), -1))
 
     def _placed(self, values: pa.Array, reduce: Any, places: Numbers) -> pa.Array:
         """In each group the value of the least or greatest place that there is."""
         found = reduce.reduceat(places, self._starts)
-        missing = (found < 0) | (found == len(values))
+        missing = (found < 0) | (found == len(self._order))
         return values.take(pa.array(self._order[np.where(missing, 0, found)], mask=missing))
 
     def sums(self, values: pa.Array, what: str) -> pa.Array:
@@ -140,13 +141,11 @@ class Groups:
 
     def top(self, lists: pa.Array, n: int) -> pa.Array:
         """The `n` greatest of the values in each group's lists, from the greatest on."""
+        lists = lists.take(pa.array(self._order))
         lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-        groups = np.empty(len(lists), np.int64)
-        groups[self._order] = self._ids
         values = lists.flatten()
-        mine = np.repeat(groups, lengths)
-        of_values = np.argsort(mine, kind="stable")
-        order, ids = _sorted(values, of_values, mine[of_values], greatest=True)
+        ids = np.repeat(self._ids, lengths)
+        order, ids = _sorted(values, np.arange(len(values)), ids, greatest=True)
         bounds = np.searchsorted(ids, np.arange(len(self) + 1))
         kept = np.arange(len(ids)) - bounds[ids] < n
         offsets = np.concatenate([[0], np.cumsum(np.minimum(np.diff(bounds), n))])

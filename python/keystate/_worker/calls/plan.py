@@ -28,8 +28,10 @@ class Style(enum.Enum):
     WINDOWS = "windows"
     #: Many rows at once.
     BATCHES = "batches"
-    #: Nothing: it tells windows and aggregates, which are computed by columns; late rows too.
+    #: Nothing: it tells aggregates, which are computed by columns.
     COLUMNS = "columns"
+    #: Nothing: it tells windows and aggregates, which are computed by columns; late rows too.
+    COLUMN_WINDOWS = "column_windows"
     #: Row and context, many results that are awaited.
     ASYNC = "async"
 

@@ -1,4 +1,4 @@
-"""Windows of column aggregates at work in a subtask: columns in, columns out, no Python values.
+"""Windows of column aggregates at work in a subtask.
 
 What is late, when windows fire, and what is stored is as for the same windows of functions of rows.
 """
@@ -12,31 +12,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from keystate._codec import codec
 from keystate._protocol import Message
 from keystate._spec import OperatorSpec
-from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.batches import ArrowKeys, BatchOperator
+from keystate._worker.operators.columns import ColumnOperator
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.column_timers import ColumnTimers
 from keystate._worker.state.timers import WorkerTimers
-from keystate._worker.state.window_column_timers import WindowColumnTimers
 from keystate._worker.state.window_columns import WindowColumns
-from keystate._worker.state.window_entries import Entries
 from keystate.functions import TimeDomain
 
-#: The index of an output and rows of it.
-_Emitted = tuple[int, pa.Array]
 
-
-class ColumnWindowsOperator(BatchOperator):
+class ColumnWindowsOperator(ColumnOperator):
     """Tumbling and sliding windows with their default trigger, of column aggregates."""
 
     _context: WindowsContext
-    _timers: WindowColumnTimers
+    _timers: ColumnTimers
 
     def __init__(
         self,
@@ -47,17 +42,12 @@ class ColumnWindowsOperator(BatchOperator):
         output_type: T.StructType,
         control: dict[str, Any],
     ) -> None:
-        self._windows_of = plan.function
-        aggregation = self._aggregation = Aggregation(plan.function.aggregates)
+        windows = plan.function
         self._open_state = lambda spec, index, cursor, _: WindowColumns(
-            spec, index, cursor, aggregation
+            spec, index, cursor, self._aggregation, windows.lateness
         )
-        by_event_time = plan.function.by_event_time
-        clock = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
+        clock = TimeDomain.EVENT_TIME if windows.by_event_time else TimeDomain.PROCESSING_TIME
         self._domain: int = clock.value
-        output: pa.StructType = codec(output_type).arrow
-        self._outputs = output if spec.side_outputs else pa.struct([pa.field("", output)])
-        self._tagged = spec.side_outputs
         super().__init__(plan, spec, key_type, row_type, output_type, control)
 
     @property
@@ -70,37 +60,52 @@ class ColumnWindowsOperator(BatchOperator):
         return WindowsContext()
 
     def _make_timers(self) -> WorkerTimers:
-        return WindowColumnTimers(self._state, self._domain)
+        return ColumnTimers(self._state, self._domain)
 
     # -- rows -----------------------------------------------------------------------------------
 
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots) == 0:
             return
-        windows = self._windows_of
+        windows = self._function
         times, closed = self._times(rows)
+        # Windows that end by then are gone.
+        gone = max(closed - windows.lateness, NO_WATERMARK)
         size, slide = windows.size, windows.slide
         first_end = times - (times - windows.offset) % slide + size
         each = np.arange(-(-size // slide))
         # By row and then by window, so that the rows of a window are in their order.
         ends = (first_end[:, None] - each[None, :] * slide).ravel()
         of_rows = np.repeat(np.arange(len(times)), len(each))
-        taken = (ends > times[of_rows]) & (ends > closed)
-        self._take_late(rows, times, closed, of_rows[taken], results)
-        if not taken.all():
-            ends, of_rows = ends[taken], of_rows[taken]
-        if len(ends) == 0:
-            return
+        taken = (ends > times[of_rows]) & (ends > gone)
+        self._take_late(rows, times, gone, of_rows[taken], results)
+        of_keys = slots.to_numpy().astype(np.int64)
         parts = self._aggregation.lift(rows)
-        if len(each) > 1 or len(ends) < len(times):
-            places = pa.array(of_rows)
-            parts = [part.take(places) for part in parts]
-        of_keys = slots.to_numpy().astype(np.int64)[of_rows]
-        self._state.add(of_keys, ends, ends - size, parts)
+        late = taken & (ends <= closed)
+        for chosen, add in ((late, self._add_late), (taken & ~late, self._add)):
+            if chosen.all() and len(each) == 1:
+                add(of_keys, ends, parts, results)
+            elif chosen.any():
+                places = of_rows[chosen]
+                mine = [part.take(pa.array(places)) for part in parts]
+                add(of_keys[places], ends[chosen], mine, results)
+
+    def _add(
+        self, slots: Numbers, ends: Numbers, parts: list[pa.Array], results: list[Any]
+    ) -> None:
+        self._state.add(slots, ends, ends - self._function.size, parts)
+
+    def _add_late(
+        self, slots: Numbers, ends: Numbers, parts: list[pa.Array], results: list[Any]
+    ) -> None:
+        # What the watermark has passed in the last micro-batch fires before its late rows.
+        before = self._state.take_due(slots, self._context.late_watermark)
+        late = self._state.add_late(slots, ends, ends - self._function.size, parts)
+        results += [(0, self._of_windows(each)) for each in (before, late) if len(each)]
 
     def _times(self, rows: pa.RecordBatch) -> tuple[Numbers, int]:
-        """The rows' times in ms, and the time up to which windows are closed."""
-        context, windows = self._context, self._windows_of
+        """The rows' times in ms, and the time by which windows that end have ended."""
+        context, windows = self._context, self._function
         if not windows.by_event_time:
             return np.full(rows.num_rows, context.current_processing_time()), NO_WATERMARK
         times = rows.column(windows.time_column)
@@ -118,17 +123,17 @@ class ColumnWindowsOperator(BatchOperator):
         self,
         rows: pa.RecordBatch,
         times: Numbers,
-        closed: int,
+        gone: int,
         taken: Numbers,
         results: list[Any],
     ) -> None:
         """Emits or counts the rows that are too late for all of their windows."""
-        late = times < closed
+        late = times < gone
         if not late.any():
             return
         late[taken] = False
         count = int(np.count_nonzero(late))
-        windows = self._windows_of
+        windows = self._function
         if count and windows.late_output is None:
             windows.dropped.inc(count)
         elif count:
@@ -152,39 +157,16 @@ class ColumnWindowsOperator(BatchOperator):
         context = self._context
         clock = (
             context.current_watermark()
-            if self._windows_of.by_event_time
+            if self._function.by_event_time
             else context.current_processing_time()
         )
         until = int(times[mine].max())
         due = self._state.take_due(slots[mine], until if clock is None else max(until, clock))
         if len(due):
-            results.append((0, self._made(due)))
+            results.append((0, self._of_windows(due)))
 
-    def _made(self, entries: Entries) -> pa.Array:
+    def _of_windows(self, entries: Entries) -> pa.Array:
         """What is emitted of windows: key, start, end, and results."""
-        all_keys: ArrowKeys = self._context.keys  # type: ignore[assignment]
         bounds = [pa.array(each * 1000) for each in (entries.starts, entries.ends)]
-        columns = [
-            *all_keys.take(entries.slots).flatten(),
-            *(each.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")) for each in bounds),
-            *self._aggregation.results(entries.parts),
-        ]
-        return pa.StructArray.from_arrays(columns, names=self._outputs.field(0).type.names)
-
-    # -- results --------------------------------------------------------------------------------
-
-    def _encode(self, results: list[_Emitted]) -> pa.Array:
-        encoded = [self._output(*each) for each in results]
-        kind = self._outputs if self._tagged else self._outputs.field(0).type
-        return pa.concat_arrays(encoded) if encoded else pa.array([], kind)
-
-    def _output(self, index: int, rows: pa.Array) -> pa.Array:
-        """Rows of an output, with side outputs in the column of it."""
-        rows = rows.cast(self._outputs.field(index).type)
-        if not self._tagged:
-            return rows
-        columns = [
-            rows if i == index else pa.nulls(len(rows), field.type)
-            for i, field in enumerate(self._outputs)
-        ]
-        return pa.StructArray.from_arrays(columns, fields=list(self._outputs))
+        times = [each.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")) for each in bounds]
+        return self._made(entries, *times)

@@ -1,8 +1,6 @@
-"""The contents of windows by columns: the state of a window map, without an object for a key.
+"""The contents of windows by columns: the state that a window map has.
 
-Rows are added as accumulators of their own. They are merged with others when there are enough of
-them, and when the state is asked for what it has. A map that stays with the JVM is asked for the
-windows that rows are in.
+A map that stays with the JVM is asked for the windows that rows are in.
 """
 
 from __future__ import annotations
@@ -18,12 +16,9 @@ from keystate._spec import StateSpec
 from keystate._worker.aggregates.computing import Aggregation, Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns, list_column
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.column_state import ColumnState
 from keystate._worker.state.maps import LARGEST_PAGE
-from keystate._worker.state.window_entries import Entries
-from keystate._worker.state.worker_state import WorkerState
-
-#: So many entries are merged at a time, or as many as there are merged ones.
-_MERGED_AT_ONCE = 50_000
 
 #: A window as the state has it: 1 while its end is to come, end and start.
 _Key = tuple[int, int, int]
@@ -31,23 +26,31 @@ _Key = tuple[int, int, int]
 _LAST = 2**63 - 1
 
 
-class WindowColumns(WorkerState):
-    """The windows of all keys, with their accumulators."""
+class WindowColumns(ColumnState):
+    """The windows of all keys, with their accumulators.
 
-    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Aggregation) -> None:
-        super().__init__(spec, index, cursor)
-        self._aggregation = aggregation
+    Args:
+        spec: of the state.
+        index: of the state.
+        cursor: knows the side channel.
+        aggregation: computes accumulators.
+        lateness: how long, in ms, a window is kept for late rows.
+    """
+
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, aggregation: Aggregation, lateness: int
+    ) -> None:
+        self._lateness = lateness
         self._key_type: pa.DataType = spec.key_codec().arrow
-        self._none = self._entries(np.empty(0, np.int64), self._no_keys(), self._no_values(), True)
-        self._size = self._old_size = 0
-        self._clear()
-        self._old = self._none
         self._old_remote: dict[int, set[_Key]] = {}
+        super().__init__(spec, index, cursor, aggregation)
+
+    def _no_entries(self) -> Entries:
+        none = np.empty(0, np.int64)
+        return self._entries(none, self._no_keys(), pa.array([], self._codec.arrow))
 
     def _clear(self) -> None:
-        self._merged = self._none
-        self._added: list[Entries] = []  # since they were merged
-        self._waiting = 0
+        super()._clear()
         self._removed: list[tuple[Numbers, pa.Array]] = []  # slots and keys
         #: For each slot whose map stays with the JVM the windows that are known, or known not to be
         #: there.
@@ -56,7 +59,7 @@ class WindowColumns(WorkerState):
     # -- what the operator does -----------------------------------------------------------------
 
     def add(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> None:
-        """Adds accumulators to open windows.
+        """Adds accumulators to windows whose end is to come.
 
         Args:
             slots: their keys.
@@ -64,131 +67,132 @@ class WindowColumns(WorkerState):
             starts: their windows' starts.
             parts: of the accumulators.
         """
-        if self._remote:
-            self._fetch(slots, ends, starts)
+        self._fetch(1, slots, ends, starts)
         self._append(Entries(slots, np.ones(len(slots), np.int64), ends, starts, parts, False))
-        if self._waiting > max(_MERGED_AT_ONCE, len(self._merged)):
-            self._merge()
 
-    def take_due(self, slots: Numbers, until: int) -> Entries:
-        """Takes out all windows of these keys that end by `until`, and those that have ended.
+    def add_late(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> Entries:
+        """Adds accumulators to windows whose end has passed, as in `add`.
 
         Returns:
-            Those whose end was to come, sorted by key and end.
+            For each of them what its window has with it and those before it.
         """
-        chosen = np.zeros(self._size, np.bool_)
-        chosen[slots] = True
+        self._fetch(0, slots, ends, starts)
+        late = Entries(slots, np.zeros(len(slots), np.int64), ends, starts, parts, False)
+        before = self._merge()
+        mine = before.select(self._of(slots)[before.slots] & (before.opens == 0))
+        running = Entries.concat([mine, late]).running(self._aggregation)
+        self._append(late)
+        return running.select(np.arange(len(running)) >= len(mine))
+
+    def take_due(self, slots: Numbers, until: int) -> Entries:
+        """Ends all windows of these keys that end by `until`; removes those whose time is over.
+
+        Returns:
+            Those that end, sorted by key and end.
+        """
+        mine = self._of(slots)
         for slot in self._remote.keys() & set(slots.tolist()):
             self._scan(slot, until)
         entries = self._merge()
-        due = chosen[entries.slots] & ((entries.opens == 0) | (entries.ends - 1 <= until))
-        gone = entries.select(due)
-        self._merged = entries.select(~due)
-        self._removed.append((gone.slots, self._keys_of(gone)))
-        return gone.select(gone.opens == 1)
+        mine = mine[entries.slots]
+        ending = mine & (entries.opens == 1) & (entries.ends - 1 <= until)
+        gone = mine & (ending | (entries.opens == 0)) & (self._cleanup_times(entries) <= until)
+        ended = entries.select(ending)
+        removed = entries.select(ending | gone)
+        self._removed.append((removed.slots, self._keys_of(removed)))
+        # Those that are kept have their timer when their time is over, also with another lateness.
+        entries.timed &= ~mine | ((entries.opens == 1) & ~ending)
+        entries.changed |= ending
+        entries.opens = np.where(ending, 0, entries.opens)
+        self._merged = entries.select(~gone)
+        return ended
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        """Slots and ends of the windows that have no timer yet, which are to have one then."""
-        entries = self._merge()
-        low, high = np.searchsorted(entries.slots, [start, stop])
-        (found,) = np.nonzero(~entries.timed[low:high])
-        entries.timed[low:high] = True
-        return entries.slots[low + found], entries.ends[low + found]
+        low, high = self._between(start, stop)
+        (found,) = np.nonzero(~self._merged.timed[low:high])
+        self._merged.timed[low:high] = True
+        found += low
+        is_open = self._merged.opens[found] == 1
+        times = np.where(
+            is_open, self._merged.ends[found] - 1, self._cleanup_times(self._merged)[found]
+        )
+        kept = times < _LAST
+        return self._merged.slots[found][kept], times[kept]
 
-    def _append(self, entries: Entries) -> None:
-        self._added.append(entries)
-        self._waiting += len(entries)
+    def _of(self, slots: Numbers) -> Numbers:
+        """By slot, whether it is one of these."""
+        chosen = np.zeros(self._size, np.bool_)
+        chosen[slots] = True
+        return chosen
 
-    def _merge(self) -> Entries:
-        """All entries, one for each window, sorted by slot."""
-        if self._added:
-            self._merged = Entries.concat([self._merged, *self._added]).merged(self._aggregation)
-            self._added = []
-            self._waiting = 0
-        return self._merged
-
-    def clear(self) -> None:
-        raise NotImplementedError("windows are taken out when they are due")
+    def _cleanup_times(self, entries: Entries) -> Numbers:
+        times: Numbers = np.minimum(entries.ends - 1, _LAST - self._lateness) + self._lateness
+        return times
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 
-    def _fetch(self, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
+    def _fetch(self, is_open: int, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
         """Reads the windows of remote maps that are not known."""
+        if not self._remote:
+            return
         remote = np.isin(slots, list(self._remote))
         rows = zip(slots[remote].tolist(), ends[remote].tolist(), starts[remote].tolist())
         for slot, end, start in set(rows):
-            key = (1, end, start)
+            key = (is_open, end, start)
             if key in self._remote[slot]:
                 continue
             self._remote[slot].add(key)
-            wanted = self._keys(np.array([1]), np.array([end]), np.array([start]))
+            wanted = self._keys(*(np.array([each]) for each in key))
             found = self._cursor.client.get(self.index, slot, wanted)
             if len(found):
-                self._append(self._entries(np.array([slot]), wanted, found, True))
+                self._append(self._entries(np.array([slot]), wanted, found))
 
     def _scan(self, slot: int, until: int) -> None:
         """Reads the windows of a remote map that are due."""
         known = self._remote[slot]
-        open_, end = (1, min(until, _LAST - 2) + 2) if until < _LAST - 1 else (2, -_LAST)
-        bound = self._keys(np.array([open_]), np.array([end]), np.array([-_LAST - 1]))
+        before = (1, until + 2, -_LAST) if until < _LAST - 1 else (2, -_LAST, -_LAST)
+        bound = self._keys(*(np.array([each]) for each in before))
         pages = self._cursor.client.scan(self.index, slot, [Bound.END], bound, False, LARGEST_PAGE)
-        for columns, _, _ in pages:
-            keys, values = columns
+        for (keys, values), _, _ in pages:
             named = list(zip(*(part.to_pylist() for part in keys.flatten())))
             new = pa.array([key not in known for key in named], pa.bool_())
             known.update(named)
             keys, values = keys.filter(new), values.filter(new)
-            self._append(self._entries(np.full(len(keys), slot), keys, values, True))
+            self._append(self._entries(np.full(len(keys), slot), keys, values))
 
     # -- between JVM and worker -----------------------------------------------------------------
 
     def new_generation(self) -> None:
-        self._old, self._old_size = self._merge(), self._size
-        self._old_remote = self._remote
-        self._size = 0
-        self._generation += 1
-        self._clear()
+        remote = self._remote
+        super().new_generation()
+        self._old_remote = remote
 
     def forget(self) -> None:
-        self._clear()
-        self._size = self._old_size = 0
-        self._old, self._old_remote = self._none, {}
+        super().forget()
+        self._old_remote = {}
 
-    def load(self, message: Columns, carried: list[int] | None) -> None:
+    def _sent(self, message: Columns, first: int) -> Entries:
         lists = message.elements(state_column(self.index, Part.KEYS))
-        first, self._size = self._size, self._size + len(lists)
-        old = np.full(len(lists), -1) if carried is None else np.array(carried)
-        if lists.null_count:
-            for i in np.flatnonzero(lists.is_null().to_numpy(zero_copy_only=False) & (old < 0)):
-                self._remote[first + int(i)] = set()
+        self._size += len(lists)
+        self._away = np.flatnonzero(lists.is_null().to_numpy(zero_copy_only=False))
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-        if lengths.any():
-            values = message.elements(state_column(self.index, Part.VALUES)).flatten()
-            slots = np.repeat(np.arange(first, self._size), lengths)
-            self._append(self._entries(slots, lists.flatten(), values, True))
-        if carried is not None:
-            self._carry(first, old)
+        if not lengths.any():
+            return self._none
+        values = message.elements(state_column(self.index, Part.VALUES)).flatten()
+        slots = np.repeat(np.arange(first, self._size), lengths)
+        return self._entries(slots, lists.flatten(), values)
 
-    def _carry(self, first: int, old: Numbers) -> None:
-        new_slots = np.full(self._old_size, -1)
-        (kept,) = np.nonzero(old >= 0)
-        new_slots[old[kept]] = first + kept
-        mine = new_slots[self._old.slots]
-        entries = self._old.select(mine >= 0)
-        entries.slots = mine[mine >= 0]
-        self._append(entries)
-        for i in kept:
-            known = self._old_remote.get(int(old[i]))
-            if known is not None:
-                self._remote[first + int(i)] = known
+    def _loaded(self, first: int, old: Numbers | None) -> None:
+        for i in self._away.tolist():
+            if old is None or old[i] < 0:
+                self._remote[first + i] = set()
+        if old is not None and self._old_remote:
+            for i, before in enumerate(old.tolist()):
+                if before in self._old_remote:
+                    self._remote[first + i] = self._old_remote[before]
 
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
-        entries = self._merge()
-        low, high = np.searchsorted(entries.slots, [start, stop])
-        changed = entries.changed.copy()
-        changed[:low] = changed[high:] = False
-        entries.changed[low:high] = False
-        put = entries.select(changed)
+        put = self._take_changed(start, stop)
         gone_slots, gone = self._take_removed(start, stop)
         slots = np.union1d(put.slots, gone_slots)
         if len(slots) == 0:
@@ -226,12 +230,11 @@ class WindowColumns(WorkerState):
 
     # -- keys and values ------------------------------------------------------------------------
 
-    def _entries(
-        self, slots: Numbers, keys: pa.Array, values: pa.Array, is_stored: bool
-    ) -> Entries:
+    def _entries(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
+        """Entries as they are stored."""
         opens, ends, starts = (part.to_numpy(zero_copy_only=False) for part in keys.flatten())
         parts = self._aggregation.unpack(values)
-        return Entries(slots, opens, ends, starts, parts, is_stored)
+        return Entries(slots, opens, ends, starts, parts, True)
 
     def _keys(self, opens: Numbers, ends: Numbers, starts: Numbers) -> pa.Array:
         columns = [pa.array(column, pa.int64()) for column in (opens, ends, starts)]
@@ -242,9 +245,6 @@ class WindowColumns(WorkerState):
 
     def _no_keys(self) -> pa.Array:
         return pa.array([], self._key_type)
-
-    def _no_values(self) -> pa.Array:
-        return pa.array([], self._codec.arrow)
 
 
 def _lists(slots: Numbers, of_slots: Numbers, elements: pa.Array) -> pa.Array:

@@ -103,7 +103,8 @@ final class Repartitioning(
     val common = old.head.copy(
       baseId = None,
       nextFamilyId = old.map(_.nextFamilyId).max,
-      families = families
+      families = families,
+      mergedAt = None
     )
     val partitioning = old.head.partitioning
       .copy(hashPartitions = Some(states.size), rescaledAt = Some(version))

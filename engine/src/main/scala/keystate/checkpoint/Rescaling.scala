@@ -75,7 +75,8 @@ object Rescaling {
       baseId = None,
       numKeys = old.map(_.numKeys).sum / parallelism,
       nextFamilyId = old.map(_.nextFamilyId).max,
-      families = families
+      families = families,
+      mergedAt = None
     )
     def partitioning(partition: Int) =
       Partitioning(maxParallelism, Some(parallelism), partition).copy(rescaledAt = Some(version))

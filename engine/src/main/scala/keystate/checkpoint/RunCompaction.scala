@@ -27,12 +27,15 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *   None when nothing was left of the runs it replaces
     * @param families
     *   those that it took entries of
+    * @param ofAll
+    *   the version whose runs these were, if they were all that it had
     */
   private final class Merged(
       val workingCopy: AnyRef,
       val replaced: Seq[Run],
       val run: Option[Run],
-      val families: Set[Int]
+      val families: Set[Int],
+      val ofAll: Option[Long]
   )
 
   private val log = LoggerFactory.getLogger(classOf[RunCompaction])
@@ -55,46 +58,56 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *   the backend that the version is loaded in: the merge is of use as long as that is the one
     * @param writer
     *   of files of the kind that this backend takes over
+    * @param wantsAll
+    *   whether to merge all runs, so that nothing is left of what was removed
     */
   def run(
       manifest: Manifest,
       workingCopy: AnyRef,
-      writer: RunWriter
+      writer: RunWriter,
+      wantsAll: Boolean
   ): Unit = if (merged == null && !cancelled) {
-    val (from, until) = choose(manifest.runs) match {
-      case (0, 0) => foreign(manifest.runs, writer)
-      case chosen => chosen
-    }
+    val (from, until) =
+      if (wantsAll) (0, manifest.runs.size)
+      else
+        choose(manifest.runs) match {
+          case (0, 0) => foreign(manifest.runs, writer)
+          case chosen => chosen
+        }
     if (from < until) {
       val replaced = manifest.runs.slice(from, until)
       val families = manifest.families.map(_.id).toSet
       try {
         val run = merge(manifest, replaced, families, from > 0, writer)
-        merged = new Merged(workingCopy, replaced, run, families)
+        val ofAll = Option.when(replaced.size == manifest.runs.size)(manifest.version)
+        merged = new Merged(workingCopy, replaced, run, families, ofAll)
         log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
       } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
     }
   }
 
-  /** The version's runs, with the merged one in the place of those it was made of. The merge is
-    * dropped if the version does not have all of these, one after the other.
+  /** The version with the merged run in the place of those it was made of. The merge is dropped if
+    * the version does not have all of these, one after the other.
     *
     * It is dropped too if the version has a family that was not there at the merge: one that was
     * made since, or that came back because a batch is done again, may have entries that the merge
     * left out. And so it is if the store was loaded anew since: in between it may have been another
     * executor's, whose clean-up knew nothing of the merged file.
     */
-  def applyTo(manifest: Manifest, workingCopy: AnyRef): Seq[Run] = {
+  def applyTo(manifest: Manifest, workingCopy: AnyRef): Manifest = {
     val merge = merged
     merged = null
     val at =
       if (merge == null || (merge.workingCopy ne workingCopy)) -1
       else manifest.runs.indexOfSlice(merge.replaced)
     if (at < 0 || !manifest.families.forall(family => merge.families.contains(family.id)))
-      manifest.runs
+      manifest
     else {
       count += 1
-      manifest.runs.patch(at, merge.run, merge.replaced.size)
+      manifest.copy(
+        runs = manifest.runs.patch(at, merge.run, merge.replaced.size),
+        mergedAt = merge.ofAll.filter(_ => at == 0).orElse(manifest.mergedAt)
+      )
     }
   }
 

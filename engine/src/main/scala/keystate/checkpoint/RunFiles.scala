@@ -118,6 +118,23 @@ private[checkpoint] final class RunFiles(
       finally entries.close()
   }
 
+  /** Whether a file has an entry in these families and groups whose key is wanted, also a removal.
+    * The file is read whole. It need not be in any manifest, so its checksum is not looked at.
+    */
+  def hasEntry(path: String, families: Set[Int], groups: KeyGroupRange)(
+      isWanted: Array[Byte] => Boolean
+  ): Boolean = {
+    val file = localFile { file =>
+      if (!storage.link(path, file)) {
+        sum(storage.open(path, 0), new LocalOutput(file))
+        ()
+      }
+    }
+    val found = entries(path, file, families, groups, neededBy = 0)
+    try found.exists(entry => isWanted(entry.key))
+    finally found.close()
+  }
+
   /** The entries of a local file in the format that this path tells. It is deleted when the cursor
     * is closed.
     */

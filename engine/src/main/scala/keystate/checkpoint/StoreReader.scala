@@ -1,15 +1,25 @@
 package keystate.checkpoint
 
+import java.io.FileNotFoundException
 import java.nio.ByteBuffer
+import java.nio.file.NoSuchFileException
 
 import scala.collection.mutable
 
 import keystate.backend.{Change, RunCursor, StateFamily}
-import keystate.errors.{CheckpointException, MissingVersionException}
+import keystate.errors.{CheckpointException, MissingRunException, MissingVersionException}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.RunMerge
-import keystate.version.{FileSource, Manifest, ManifestRules, Run, VersionFile, VersionFinder}
+import keystate.run.{PlainRun, RunMerge}
+import keystate.version.{
+  FileSource,
+  InlineSource,
+  Manifest,
+  ManifestRules,
+  Run,
+  VersionFile,
+  VersionFinder
+}
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
   * nothing. What is missing or damaged it reports as a [[CheckpointException]].
@@ -106,6 +116,49 @@ final class StoreReader(
     }
     new RunMerge(found.toIndexedSeq, keepRemovals = false).toVector
   }
+
+  /** The files in which an entry of a group has a wanted key, also a removal: all that are in the
+    * store's folder, listed by a version or not, and those of other folders that its versions list.
+    * Each is told with the versions that list it, which of a version file is that version.
+    */
+  def filesWith(group: Int)(isWanted: Array[Byte] => Boolean): Seq[(String, Seq[Long])] = {
+    val names = storage.list(location.folder).map(_.name)
+    val manifests = for {
+      name <- names
+      (version, id) <- VersionFile.parse(name)
+      manifest <- ifThere(stored(version, id))
+    } yield s"${location.folder}/$name" -> manifest
+    val families = (0 until manifests.map(_._2.nextFamilyId).maxOption.getOrElse(0)).toSet
+    val groups = KeyGroupRange(group, group)
+    val own = manifests.filter { case (_, manifest) =>
+      manifest.runs.map(_.source).exists {
+        case inline: InlineSource =>
+          PlainRun.read(inline.content, families, groups).exists(entry => isWanted(entry.key))
+        case _: FileSource => false
+      }
+    }
+    val listed = for {
+      (_, manifest) <- manifests
+      path <- StoreReader.files(manifest)
+    } yield path -> manifest.version
+    val there =
+      names.filter(RunFiles.versionOf(_).isDefined).map(name => s"${location.folder}/$name")
+    val files = (there ++ listed.map(_._1)).distinct
+      .filter(path => ifThere(runs.hasEntry(path, families, groups)(isWanted)).contains(true))
+    own.map { case (file, manifest) => file -> Seq(manifest.version) } ++
+      files.map(path =>
+        path -> listed.collect { case (`path`, version) => version }.distinct.sorted
+      )
+  }
+
+  /** None if the clean-up of a running query has deleted the file meanwhile. */
+  private def ifThere[T](read: => T): Option[T] =
+    try Some(read)
+    catch {
+      case _: FileNotFoundException | _: NoSuchFileException | _: MissingVersionException |
+          _: MissingRunException =>
+        None
+    }
 
   /** Reads every byte of a version, and returns all that is wrong.
     *

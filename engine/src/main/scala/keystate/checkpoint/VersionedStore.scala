@@ -108,6 +108,9 @@ final class VersionedStore(
   private var requestsTold = RequestCounts.Zero
   private var moveCount = 0L
 
+  // What was removed up to this version is to go from all files.
+  @volatile private var removedUntil = 0L
+
   // For the backend that was made last. Also read by the thread of the maintenance.
   @volatile private var writer = newWriter(asSst = false)
   private val files = new RunFiles(location, storage, local)
@@ -275,7 +278,8 @@ final class VersionedStore(
   /** The version after `base`, with the run of its changes. Compacts runs that are many. */
   private def nextManifest(base: Manifest, newest: Option[Run], id: Option[String]): Manifest = {
     val version = base.version + 1
-    val runs = runsWith(newest, compaction.applyTo(base, backend), version, id)
+    val merged = compaction.applyTo(base, backend)
+    val runs = runsWith(newest, merged.runs, version, id)
     val entryCounts = families.iterator.map { family =>
       family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
@@ -292,7 +296,8 @@ final class VersionedStore(
       nextFamilyId = nextFamilyId,
       families = families.toSeq,
       entryCounts = entryCounts,
-      runs = runs
+      runs = runs,
+      mergedAt = merged.mergedAt
     )
   }
 
@@ -366,10 +371,21 @@ final class VersionedStore(
   def maintain(): Unit = {
     val snapshot = loaded
     if (snapshot != null) {
-      compaction.run(snapshot.manifest, snapshot.backend, writer)
+      val manifest = snapshot.manifest
+      val wantsAll = removedUntil > 0 && manifest.version >= removedUntil &&
+        !VersionedStore.isRidOf(manifest, removedUntil)
+      compaction.run(manifest, snapshot.backend, writer, wantsAll)
       cleanUp.run(snapshot.manifest.version, snapshot.manifest.runs ++ compaction.result)
     }
   }
+
+  /** Whether nothing is left in the loaded version's files of what was removed up to a version. */
+  def isRidOf(version: Long): Boolean = VersionedStore.isRidOf(manifest, version)
+
+  /** Lets `maintain` merge all runs, once, so that nothing is left of what was removed up to a
+    * version. From then on the clean-up deletes the files that still have it.
+    */
+  def getRidOf(version: Long): Unit = removedUntil = math.max(removedUntil, version)
 
   /** Makes a running `maintain`, and every later one, end soon. May be called in any thread. */
   def cancelMaintenance(): Unit = compaction.cancel()
@@ -541,4 +557,7 @@ final class VersionedStore(
 
 private object VersionedStore {
   private val log = LoggerFactory.getLogger(classOf[VersionedStore])
+
+  private def isRidOf(manifest: Manifest, version: Long): Boolean =
+    manifest.runs.isEmpty || manifest.mergedAt.exists(_ >= version)
 }

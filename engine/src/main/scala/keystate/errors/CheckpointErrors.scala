@@ -119,6 +119,9 @@ private[errors] trait CheckpointErrors {
       "key groups."
   )
 
+  def cannotForget(why: String): KeystateException =
+    CannotForget.error(s"The key can't be forgotten: $why.")
+
   def cannotShare(checkpoint: String, version: Long): KeystateException = CannotShare.error(
     s"Version $version of the state in $checkpoint can't be shared: a savepoint by reference is of " +
       "one of the two newest versions, and the query went on too quickly, or an older one was asked " +
@@ -137,6 +140,12 @@ private[errors] trait CheckpointErrors {
 
   def importExists(target: String): KeystateException = ImportExists.error(
     s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."
+  )
+
+  def moved(checkpoint: String, to: String): KeystateException = new KeystateException(
+    ErrorCode.CheckpointMoved,
+    s"The query goes on with $to in the place of $checkpoint, which a promotion has changed. Start it " +
+      "there (keystate.admin.moved_to tells a program where)."
   )
 
   def notAFork(path: String): KeystateException = new KeystateException(

@@ -16,6 +16,7 @@ import keystate.keygroup.KeyGroupRange
   *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
   *   "rescaledAt": 5,                              the version where another partitioning ended
+  *   "mergedAt": 6,                                the version whose runs were all merged into one
   *   "hashPartitions": 4,                          partitions, of Spark's own operators only
   *   "numKeys": 1000, "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
@@ -30,6 +31,9 @@ import keystate.keygroup.KeyGroupRange
   * reach to the operator group. Runs are listed oldest first: of two entries with one key, the
   * later run's counts. Paths are relative to the operator's folder, so that a version can use runs
   * of other partitions.
+  *
+  * @param mergedAt
+  *   what was removed up to this version is in none of the runs, not even as a removal
   */
 final case class Manifest(
     version: Long,
@@ -40,7 +44,8 @@ final case class Manifest(
     nextFamilyId: Int,
     families: Seq[StateFamily],
     entryCounts: Map[Int, EntryCounts],
-    runs: Seq[Run]
+    runs: Seq[Run],
+    mergedAt: Option[Long] = None
 ) {
 
   /** Whether it lists run files of another checkpoint. */
@@ -147,6 +152,7 @@ object Manifest {
     putRange(root, partitioning.groups)
     partitioning.rescaledAt.foreach(root.put("rescaledAt", _))
     partitioning.hashPartitions.foreach(root.put("hashPartitions", _))
+    manifest.mergedAt.foreach(root.put("mergedAt", _))
     root.put("numKeys", manifest.numKeys)
     root.put("nextFamilyId", manifest.nextFamilyId)
     val families = root.putArray("families")
@@ -237,7 +243,8 @@ object Manifest {
           version = long(node, "version"),
           id = text(node, "id")
         )
-      }
+      },
+      mergedAt = Option.when(root.has("mergedAt"))(long(root, "mergedAt"))
     )
   }
 

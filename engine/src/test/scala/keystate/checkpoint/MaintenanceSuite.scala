@@ -74,6 +74,47 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     }
   }
 
+  test("what was removed goes from all files once it is to go") {
+    val storage = new MemoryStorage
+    def has(text: String) = storage.paths.exists { path =>
+      new String(storage(path), "ISO-8859-1").contains(text)
+    }
+    val few = StoreSettings(minVersionsToRetain = 2, minVersionsToDelete = 1, inlineBytes = 1000)
+    withStore(storage, few) { store =>
+      store.load(0, None)
+      register(store)
+      def commit(i: Int): Unit = {
+        change(store, "p", 1, s"other-${i % 3}", large(i.toLong, 1500))
+        store.commit(None)
+        store.maintain()
+      }
+      // In a run so large that it is not merged with small ones.
+      (1 to 100).foreach(i => change(store, "p", 1, s"base-$i", large(i.toLong, 5000)))
+      change(store, "p", 1, "secret", "1")
+      (1 to 9).foreach(commit)
+      change(store, "p", 1, "secret", null)
+      (10 to 30).foreach(commit)
+      assert(has("secret"), "as long as nobody asks, an old file or a removal has it")
+      assert(!store.isRidOf(10))
+      val before = content(store)
+      store.getRidOf(10)
+      (31 to 37).foreach(commit)
+      assert(store.isRidOf(10) && store.manifest.mergedAt.exists(_ >= 30), store.manifest)
+      assert(!has("secret"))
+      assert(content(store).keySet == before.keySet)
+      val merges = store.compactions
+      val at = store.manifest.mergedAt
+      commit(38)
+      commit(39)
+      assert(store.manifest.mergedAt == at && store.compactions - merges <= 1, "once is enough")
+    }
+    // Also where nothing of the merge is in memory any more.
+    withStore(storage, few) { store =>
+      store.load(39, None)
+      assert(store.isRidOf(10) && !store.isRidOf(40))
+    }
+  }
+
   test("v1: a late commit finds what was merged during the commit before it") {
     val storage = new MemoryStorage
     val settings = StoreSettings(minVersionsToRetain = 1, minVersionsToDelete = 1)

@@ -167,6 +167,22 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
 
   protected def clearNext(ctx: TriggerContext): Unit = ctx.getPartitionedState(fireTime).clear()
 
+  /** What a timer for `time` does; the next one is for the first multiple after `since`. */
+  protected def fire(
+      time: Long,
+      since: Long,
+      window: Window,
+      ctx: TriggerContext
+  ): TriggerResult = {
+    val atEnd = time == window.maxTimestamp
+    if (!atEnd && (next(ctx) == null || next(ctx).longValue != time)) TriggerResult.CONTINUE
+    else {
+      clearNext(ctx)
+      if (!atEnd) setNext(nextAfter(since, window), ctx)
+      TriggerResult.FIRE
+    }
+  }
+
   protected def domain: TimeDomain
   protected def register(time: Long, ctx: TriggerContext): Unit
   protected def delete(time: Long, ctx: TriggerContext): Unit
@@ -200,15 +216,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     }
 
   override def onEventTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    if (time == window.maxTimestamp) {
-      clearNext(ctx)
-      TriggerResult.FIRE
-    } else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
-    else {
-      clearNext(ctx)
-      setNext(nextAfter(time, window), ctx)
-      TriggerResult.FIRE
-    }
+    fire(time, time, window, ctx)
 
   override def clear(window: Window, ctx: TriggerContext): Unit = {
     super.clear(window, ctx)
@@ -242,16 +250,8 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
   }
 
   override def onProcessingTime(time: Long, window: Window, ctx: TriggerContext): TriggerResult =
-    if (time == window.maxTimestamp) {
-      clearNext(ctx)
-      TriggerResult.FIRE
-    } else if (next(ctx) == null || next(ctx).longValue != time) TriggerResult.CONTINUE
-    else {
-      clearNext(ctx)
-      // From now on, not from the timer's time: micro-batches can be further apart.
-      setNext(nextAfter(math.max(time, ctx.getCurrentProcessingTime), window), ctx)
-      TriggerResult.FIRE
-    }
+    // From now on, not from the timer's time: micro-batches can be further apart.
+    fire(time, math.max(time, ctx.getCurrentProcessingTime), window, ctx)
 
   override protected def domain: TimeDomain = TimeDomain.PROCESSING_TIME
   override protected def register(time: Long, ctx: TriggerContext): Unit =

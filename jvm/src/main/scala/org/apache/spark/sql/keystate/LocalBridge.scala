@@ -4,7 +4,7 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.sql.keystate.checkpoint.CheckpointReader
 
-/** The calls of the Python package that only read a checkpoint, in a JVM in which Spark does not run:
+/** The calls of the Python package that need no Spark job, in a JVM in which Spark does not run:
   * the `keystate` command starts it in a fraction of the time. It is for checkpoints in the local
   * file system.
   */

@@ -32,6 +32,7 @@ import org.apache.spark.sql.keystate.copies.{
   CheckpointDeletion,
   CheckpointImport,
   Fork,
+  Promotion,
   Savepoint,
   SavepointList
 }
@@ -273,6 +274,15 @@ object PythonBridge {
       until: Long
   ): String = reader(session).history(checkpoint, operator, key, first, until)
 
+  def describeForgetting(session: SparkSession, checkpoint: String, operator: Long): String =
+    reader(session).describeForgetting(checkpoint, operator)
+
+  def forget(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
+    reader(session).forget(checkpoint, operator, keys)
+
+  def traces(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
+    reader(session).traces(checkpoint, operator, keys)
+
   def clock(session: SparkSession, checkpoint: String, batch: Long): String =
     reader(session).clock(checkpoint, batch)
 
@@ -384,6 +394,37 @@ object PythonBridge {
   def isRealTime(session: SparkSession, query: String): Boolean =
     Option(activeQuery(session, query)).exists(started => RealTimeMode.isTrigger(started.trigger))
 
+  /** Throws if a query is running on a checkpoint, as far as that can be noticed. */
+  def checkStopped(session: SparkSession, checkpoint: String): Unit = {
+    val _ = stopped(session.asInstanceOf[ClassicSparkSession], checkpoint)
+  }
+
+  /** Puts a copy in the place of a checkpoint that is done with `batch`: see [[Promotion]]. */
+  def promote(session: SparkSession, checkpoint: String, copy: String, batch: Long): Unit =
+    promotion(session, checkpoint, copy).run(batch)
+
+  /** Puts the checkpoint in its place again. Returns false if it is too late. */
+  def undoPromotion(
+      session: SparkSession,
+      checkpoint: String,
+      copy: String,
+      batch: Long
+  ): Boolean = promotion(session, checkpoint, copy).undo(batch)
+
+  /** The checkpoint that has the place of this one; empty if none has. */
+  def movedTo(session: SparkSession, checkpoint: String): String = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = new Path(resolved(classic, checkpoint))
+    val files = CheckpointFiles.create(root, classic.sessionState.newHadoopConf())
+    CheckpointOwner.moved(root, files).getOrElse("")
+  }
+
+  private def promotion(session: SparkSession, checkpoint: String, copy: String) = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val places = Seq(checkpoint, copy).map(place => new Path(stopped(classic, place)))
+    new Promotion(classic, places(0), places(1), classic.sessionState.newHadoopConf())
+  }
+
   private def forkAt(session: SparkSession, path: String) = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     new Fork(new Path(resolved(classic, path)), classic.sessionState.newHadoopConf())
@@ -477,8 +518,9 @@ object PythonBridge {
     *   JSON of the operators that are written; the other parameters are as for `create`
     * @param copied
     *   the operators that are copied as they are; `numbers` has their numbers in the copy
-    * @param isFork
-    *   whether the copy is a [[Fork]]
+    * @param kind
+    *   `copy`; `fork` for a [[Fork]]; `successor` for one that takes the checkpoint's place, see
+    *   [[Promotion]]
     */
   def edit(
       session: SparkSession,
@@ -490,15 +532,19 @@ object PythonBridge {
       states: JList[JList[Dataset[_]]],
       copied: JList[Int],
       numbers: JList[Int],
-      isFork: Boolean
+      kind: String
   ): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     stopped(classic, checkpoint)
     val written = WrittenOperator.all(parse(operators).children, streams, keys, states)
     val unchanged = copied.asScala.map(_.toLong).zip(numbers.asScala.map(_.toLong)).toSeq
     reading(session, checkpoint) { opened =>
-      val id = Option.when(isFork)(UUID.randomUUID.toString)
-      new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)), id)
+      val fork = kind match {
+        case "copy" => None
+        case "fork" => Some(Fork.Identity())
+        case "successor" => Some(Fork.Identity.ofSuccessor(opened))
+      }
+      new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)), fork)
         .write(unchanged, written)
     }
   }

@@ -5,13 +5,13 @@ import scala.util.Using
 import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonDSL._
 import org.json4s.JValue
-import org.json4s.jackson.JsonMethods.{compact, render}
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
-/** What is read of checkpoints without a Spark job, as JSON. It needs Spark's classes, and no
-  * session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
+/** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
+  * Spark's classes, and no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
   */
 private[keystate] class CheckpointReader(conf: Configuration) {
 
@@ -81,6 +81,18 @@ private[keystate] class CheckpointReader(conf: Configuration) {
       first: Long,
       until: Long
   ): String = reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
+
+  /** The operators that forget a key, with their key's columns. A negative number for all. */
+  def describeForgetting(checkpoint: String, operator: Long): String =
+    reading(checkpoint)(new KeyRequests(_, numbered(operator)).describe)
+
+  /** Asks that a key be forgotten: see [[KeyRequests]]. */
+  def forget(checkpoint: String, operator: Long, keys: String): String =
+    reading(checkpoint)(new KeyRequests(_, numbered(operator)).write(parse(keys)))
+
+  /** Where something is left of a key: see [[KeyRequests]]. */
+  def traces(checkpoint: String, operator: Long, keys: String): String =
+    reading(checkpoint)(new KeyRequests(_, numbered(operator)).traces(parse(keys)))
 
   /** The recorded clock of a micro-batch that was begun, and its number of partitions. Its watermark
     * and that of the one before it are 0 if there is none yet.

@@ -5,12 +5,7 @@ import java.util.Arrays
 import org.json4s.{JInt, JNull, JObject, JValue}
 import org.json4s.JsonDSL._
 
-import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  Murmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
-}
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import keystate.backend.{Change, StateFamily}
 import keystate.checkpoint.FoundInRuns
@@ -102,11 +97,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
 
   private final class Reader(key: UnsafeRow) {
     private val known = new FoundInRuns
-    private val hash = UnsafeProjection
-      .create(Seq(new Murmur3Hash(keySchema.indices.map { i =>
-        BoundReference(i, keySchema(i).dataType, keySchema(i).nullable)
-      })))(key)
-      .getInt(0)
+    private val hash = StoredState.hash(key, keySchema)
     private val bytes = key.getBytes
 
     /** None if the version is not there any more. */

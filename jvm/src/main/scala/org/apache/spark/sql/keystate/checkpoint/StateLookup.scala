@@ -6,7 +6,12 @@ import org.json4s.{JObject, JValue}
 import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  Murmur3Hash,
+  UnsafeProjection,
+  UnsafeRow
+}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
@@ -213,6 +218,13 @@ private[checkpoint] object StoredState {
         .copy()
     }
   }
+
+  /** The murmur3 hash of a key, which tells its group. */
+  def hash(key: UnsafeRow, schema: StructType): Int = UnsafeProjection
+    .create(Seq(new Murmur3Hash(schema.indices.map { i =>
+      BoundReference(i, schema(i).dataType, schema(i).nullable)
+    })))(key)
+    .getInt(0)
 
   /** The least bytes after these. */
   private def after(bytes: Array[Byte]): Array[Byte] = bytes :+ 0.toByte

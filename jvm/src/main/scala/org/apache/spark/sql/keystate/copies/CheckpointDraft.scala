@@ -21,6 +21,7 @@ import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   CheckpointOwner,
+  QueryLogs,
   SparkCheckpointStorage,
   SparkFiles
 }
@@ -43,7 +44,7 @@ import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
   * @param beforeSeen
   *   what is done when all is written in its place, and nobody can read it yet
   * @param fork
-  *   of a [[Fork]] the id of its query, else it has that of the source
+  *   of a [[Fork]] whose it is; else it has the query's id of the source
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -53,7 +54,7 @@ private[keystate] final class CheckpointDraft(
     links: Boolean = false,
     alwaysInPlace: Boolean = false,
     beforeSeen: () => Unit = () => (),
-    fork: Option[String] = None
+    fork: Option[Fork.Identity] = None
 ) {
   import CheckpointDraft._
 
@@ -80,9 +81,9 @@ private[keystate] final class CheckpointDraft(
     // The first file: of logs without it Spark says so before a query can learn that this was cut
     // off.
     def all(): Unit = {
-      fork.fold(copy(Seq("metadata"))) { id =>
-        put(Fork.Mark, "")
-        put("metadata", compact(render(JObject("id" -> JString(id)))))
+      fork.fold(copy(Seq("metadata"))) { identity =>
+        put(Fork.Mark, identity.original)
+        put("metadata", compact(render(JObject("id" -> JString(identity.query)))))
       }
       body
     }
@@ -243,10 +244,12 @@ private[keystate] final class CheckpointDraft(
     VersionCopy.write(storage, location, manifest)(pathOf)
   }
 
-  /** Copies the logs as they are after a micro-batch, and what sources keep. Later ones are left
-    * out. Spark also reads the entry before the last one.
+  /** Copies the logs as they are after a micro-batch, the entry of the next one if that was begun, and
+    * what sources keep. Later ones are left out. Spark also reads the entry before the last one.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
+    // What the sources keep of it is written before the entry, so that is copied after it.
+    copyBegun(batch)
     val logs = Seq("offsets", "commits").flatMap { log =>
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
@@ -256,6 +259,20 @@ private[keystate] final class CheckpointDraft(
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
     if (!Concurrently.map(needed.toSeq)(log => fs.exists(new Path(root, log))).forall(identity))
       throw KeystateErrors.noBatch(batch.number, source.location)
+  }
+
+  /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by
+    * its number. So the copy runs it again with the same input. It is left out if it was begun with
+    * another number of partitions, which is so while a rescale is under way.
+    */
+  private def copyBegun(batch: CommittedBatch): Unit = {
+    val next = batch.number + 1
+    val entry = s"offsets/$next"
+    if (QueryLogs.offsets(conf, source.root).partitions(next).contains(batch.partitions))
+      copy(Seq(entry))
+    else {
+      val _ = fs.delete(new Path(root, entry), false) // of a try before
+    }
   }
 
   /** All files below a folder, relative to the checkpoint. */

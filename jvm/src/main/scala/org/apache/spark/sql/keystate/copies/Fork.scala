@@ -1,10 +1,15 @@
 package org.apache.spark.sql.keystate.copies
 
 import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
+
+import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{GlobFilter, Path}
+import org.json4s.JString
+import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.sql.classic.SparkSession
 
@@ -14,7 +19,8 @@ import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   CheckpointOwner,
   OffsetEntry,
-  QueryLogs
+  QueryLogs,
+  SparkFiles
 }
 
 /** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
@@ -30,11 +36,11 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
 
   /** Makes it of a version, by reference if that can be shared. Returns its last micro-batch. */
   def make(original: QueryCheckpoint, version: Option[Long]): Long = {
-    val id = Some(UUID.randomUUID.toString)
-    try Savepoint.byReference(original, version, root, conf, id)
+    val identity = Some(Identity())
+    try Savepoint.byReference(original, version, root, conf, identity)
     catch {
       case e: KeystateException if e.errorCode == ErrorCode.CannotShare =>
-        new Savepoint(original, version, root, conf, fork = id).write()
+        new Savepoint(original, version, root, conf, fork = identity).write()
     }
   }
 
@@ -76,8 +82,7 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
   def delete(): Unit = {
     val fs = root.getFileSystem(conf)
     if (fs.exists(root) && fs.listStatus(root).nonEmpty) {
-      if (!files.exists(mark(root)) && !files.exists(CheckpointOwner.unfinished(root)))
-        throw KeystateErrors.notAFork(s"$root")
+      if (!isForksOwn) throw KeystateErrors.notAFork(s"$root")
       new CheckpointDeletion(root, conf).run()
     }
     // What a process wrote that died before it gave the folder its name.
@@ -85,9 +90,44 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     try fs.listStatus(root.getParent, cutOff).foreach(one => fs.delete(one.getPath, true))
     catch { case _: FileNotFoundException => }
   }
+
+  /** Whether it was made here, and nobody has come to need it. */
+  private def isForksOwn: Boolean =
+    if (files.exists(mark(root))) {
+      val original =
+        Using.resource(files.open(mark(root)))(in => new String(in.readAllBytes(), UTF_8))
+      original.isEmpty || {
+        val of = new Path(original)
+        !CheckpointOwner
+          .moved(of, CheckpointFiles.create(of, conf))
+          .exists(to => new Path(to) == root)
+      }
+    } else
+      files.exists(CheckpointOwner.unfinished(root)) && CheckpointOwner.moved(root, files).isEmpty
 }
 
 private[keystate] object Fork {
+
+  /** @param query
+    *   the id of its query
+    * @param original
+    *   where the checkpoint is whose place it is to take ([[Promotion]]); else empty
+    */
+  final case class Identity(query: String = UUID.randomUUID.toString, original: String = "")
+
+  object Identity {
+
+    /** Of a copy that is to take the place of a checkpoint. */
+    def ofSuccessor(original: QueryCheckpoint): Identity = {
+      val metadata = new Path(original.root, "metadata")
+      SparkFiles.reading(metadata) {
+        Using.resource(original.files.open(metadata)) { in =>
+          val JString(query) = parse(new String(in.readAllBytes(), UTF_8)) \ "id": @unchecked
+          Identity(query, s"${original.root}")
+        }
+      }
+    }
+  }
 
   /** The file that only forks have. */
   def mark(root: Path): Path = new Path(root, Mark)

@@ -30,7 +30,7 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, SavepointRecords}
   * @param links
   *   whether its run files are hard links
   * @param fork
-  *   of a [[Fork]] the id of its query
+  *   of a [[Fork]] whose it is
   */
 private[keystate] final class Savepoint(
     checkpoint: QueryCheckpoint,
@@ -38,7 +38,7 @@ private[keystate] final class Savepoint(
     target: Path,
     conf: Configuration,
     links: Boolean = false,
-    fork: Option[String] = None
+    fork: Option[Fork.Identity] = None
 ) {
   import Savepoint._
 
@@ -126,7 +126,7 @@ private[keystate] object Savepoint {
       version: Option[Long],
       target: Path,
       conf: Configuration,
-      fork: Option[String] = None
+      fork: Option[Fork.Identity] = None
   ): Long = {
     def shared() = new SharedSavepoint(checkpoint, version, target, conf, fork).write()
     if (Seq(checkpoint.root, target).forall(CheckpointFiles.isPlainLocal(_, conf)))

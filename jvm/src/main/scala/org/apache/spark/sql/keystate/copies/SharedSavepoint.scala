@@ -34,14 +34,14 @@ import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointOwner, Sa
   * reads. After step 4 only [[CheckpointDeletion]] of the savepoint lets go of the files.
   *
   * @param fork
-  *   of a [[Fork]] the id of its query
+  *   of a [[Fork]] whose it is
   */
 private[keystate] final class SharedSavepoint(
     source: QueryCheckpoint,
     version: Option[Long],
     target: Path,
     conf: Configuration,
-    fork: Option[String] = None
+    fork: Option[Fork.Identity] = None
 ) {
   import SharedSavepoint._
 

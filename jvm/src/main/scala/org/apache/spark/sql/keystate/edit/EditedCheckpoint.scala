@@ -10,7 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
-import org.apache.spark.sql.keystate.copies.CheckpointDraft
+import org.apache.spark.sql.keystate.copies.{CheckpointDraft, Fork}
 import org.apache.spark.sql.keystate.files.QueryLogs
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
@@ -19,13 +19,13 @@ import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
   * an operator that is edited is written anew, that of the others is copied.
   *
   * @param fork
-  *   of a fork ([[org.apache.spark.sql.keystate.copies.Fork]]) the id of its query
+  *   of a [[Fork]] whose it is
   */
 private[keystate] final class EditedCheckpoint(
     session: SparkSession,
     source: QueryCheckpoint,
     target: Path,
-    fork: Option[String] = None
+    fork: Option[Fork.Identity] = None
 ) {
   private val conf = session.sessionState.newHadoopConf()
   private val draft =

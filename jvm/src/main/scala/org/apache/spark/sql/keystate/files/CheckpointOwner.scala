@@ -4,6 +4,7 @@ import java.io.FileNotFoundException
 import java.lang.management.ManagementFactory
 import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
 import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
@@ -13,7 +14,7 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats}
+import org.json4s.{DefaultFormats, Formats, JString}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
 
@@ -67,6 +68,11 @@ private[keystate] object CheckpointOwner extends Logging {
       memory: Option[RunMemory]
   ) extends Claim {
 
+    /** The last micro-batch that had an entry in the offset log when the checkpoint was taken, if
+      * what this run reads and writes there is what it found then.
+      */
+    @volatile var begun: Option[Long] = None
+
     /** When it last looked for another owner as a batch began, by `System.nanoTime`. */
     val lookedAt = new AtomicLong(System.nanoTime - LookNanos)
   }
@@ -103,8 +109,11 @@ private[keystate] object CheckpointOwner extends Logging {
     val memory = Option.when(CheckpointFiles.managesLogs(conf)) {
       new RunMemory(checkpoint, Thread.currentThread)
     }
-    claims.put(checkpoint, Held(number, run, files, memory))
+    val held = Held(number, run, files, memory)
+    claims.put(checkpoint, held)
     if (!files.isLocal) memory.foreach(new FirstReads(checkpoint, files, _).run())
+    if (memory.isDefined)
+      held.begun = Some(QueryLogs.offsets(conf, checkpoint).batches.lastOption.getOrElse(-1L))
     known.filter(_ <= number - Kept).foreach { old =>
       files.delete(file(checkpoint, old))
       files.delete(ended(checkpoint, old))
@@ -185,6 +194,15 @@ private[keystate] object CheckpointOwner extends Logging {
       noteLook(checkpoint)
   }
 
+  /** Whether another run may have begun a micro-batch that this driver's run begins with: it may
+    * have been planned, and may even run now. False if this run wrote its entry in the offset log,
+    * which can be written once only.
+    */
+  def mayHaveBegun(checkpoint: Path, batch: Long): Boolean = claims.get(checkpoint) match {
+    case held: Held => held.begun.forall(batch <= _)
+    case _ => true
+  }
+
   private def noteLook(checkpoint: Path): Unit = claims.get(checkpoint) match {
     case held: Held => held.lookedAt.set(System.nanoTime)
     case _ =>
@@ -244,12 +262,31 @@ private[keystate] object CheckpointOwner extends Logging {
     try files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
     catch { case _: FileNotFoundException => Nil }
 
-  /** The file that a checkpoint has while it is made in its place, and once it is deleted. */
+  /** The file that a checkpoint has while it is made in its place, and once it is deleted or moved. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
 
   /** Fails where the copying of a checkpoint was cut off. */
   def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit =
-    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(s"$checkpoint")
+    if (files.exists(unfinished(checkpoint)))
+      throw moved(checkpoint, files).fold(KeystateErrors.unfinished(s"$checkpoint")) { to =>
+        KeystateErrors.moved(s"$checkpoint", to)
+      }
+
+  /** From now on no query starts on a checkpoint: another one has its place. */
+  def move(checkpoint: Path, to: Path, files: CheckpointFileManager): Unit =
+    CheckpointFiles.write(files, unfinished(checkpoint), overwriteIfPossible = false)(
+      _.write(JsonMethods.compact("moved" -> s"$to").getBytes(UTF_8))
+    )
+
+  /** The checkpoint that has the place of this one. */
+  def moved(checkpoint: Path, files: CheckpointFileManager): Option[String] =
+    try
+      Using.resource(files.open(unfinished(checkpoint))) { in =>
+        JsonMethods.parseOpt(new String(in.readAllBytes(), UTF_8)).map(_ \ "moved").collect {
+          case JString(to) => to
+        }
+      }
+    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

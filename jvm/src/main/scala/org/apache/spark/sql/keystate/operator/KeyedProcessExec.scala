@@ -36,6 +36,7 @@ import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
 import keystate.backend.StateFamily
 import keystate.errors.{BadSettingException, KeystateErrors}
 import keystate.settings.Settings
+import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
   OperatorRecord,
   RecordedStates,
@@ -260,11 +261,11 @@ private[keystate] class KeyedProcessExec(
   }
 
   /** Whether to run a micro-batch without new input: if a timer is due, or the watermark may make
-    * one due. In processing time the base would run one after the other for ever, so that no
+    * one due, or keys are to be forgotten. In processing time the base would run one after the other for ever, so that no
     * trigger would end.
     */
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
-    nextTimer.value <= System.currentTimeMillis ||
+    nextTimer.value <= System.currentTimeMillis || forgetting.isWaiting ||
       (timeMode == SparkTimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
   private def reportsMetrics = spec.metrics || inRealTime
@@ -393,8 +394,26 @@ private[keystate] class KeyedProcessExec(
         Option.when(reportsMetrics)(functionMetrics),
         keySampling,
         Option.when(checkBroadcast)(digests)
-      )
+      ),
+      if (isStreaming && groupingAttributes.nonEmpty) forgets() else None
     )
+  }
+
+  private def forgetting: Forgetting =
+    Forgetting.of(getStateInfo, session.sessionState.newHadoopConf())
+
+  /** The micro-batches of the keys that were to be forgotten and of which something is left. */
+  private lazy val notForgotten = registered(new CollectionAccumulator[Long])
+
+  private var forgetsKeys = false
+
+  private def forgets(): Option[TaskForgets] = {
+    val claims = forgetting.plan(getStateInfo.storeVersion)
+    forgetsKeys = claims.nonEmpty
+    val own = claims
+      .map(claim => claim.copy(keys = claim.keys.filter(_.operator == getStateInfo.operatorId)))
+      .filter(_.keys.nonEmpty)
+    Option.when(own.nonEmpty)(new TaskForgets(getStateInfo.storeVersion, own, notForgotten))
   }
 
   private def inputColumns: Seq[InputColumns] = {
@@ -488,6 +507,10 @@ private[keystate] class KeyedProcessExec(
     }
     val undeclared = UndeclaredStates.get(getStateInfo)
     if (undeclared > 0) progress.customMetrics.putIfAbsent(Undeclared, undeclared.toLong)
+    if (forgetsKeys) {
+      val left = notForgotten.value.asScala.toSet
+      forgetting.tell(getStateInfo.storeVersion, getStateInfo.operatorId, left)
+    }
     workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
     if (reportsMetrics) {
       functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>

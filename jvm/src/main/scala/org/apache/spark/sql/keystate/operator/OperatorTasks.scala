@@ -23,6 +23,7 @@ import keystate.backend.heap.HeapStateBackend
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
+import org.apache.spark.sql.keystate.forget.TaskForgets
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
@@ -36,6 +37,8 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   *   in which order the rows of the inputs come
   * @param late
   *   for each input: true for rows behind the watermark, which are dropped or emitted as they are
+  * @param forgets
+  *   the keys that are forgotten, if there are any
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
@@ -47,7 +50,8 @@ private[keystate] final class OperatorTasks(
     late: Seq[Option[Expression]],
     realTime: Boolean,
     broadcast: Option[OperatorTasks.Elements],
-    metrics: OperatorTasks.Metrics
+    metrics: OperatorTasks.Metrics,
+    forgets: Option[TaskForgets] = None
 ) extends Serializable {
 
   /** JSON of the key of timers, for where there is no keyed state that tells it. */
@@ -69,6 +73,7 @@ private[keystate] final class OperatorTasks(
     }
     val started = System.nanoTime
     val task = open(own)
+    val forgotten = forgets.fold(0L)(_.run(own))
     val sweeps = new StateSweeps(task.spec.states, task.entries, own.groups, own.sweeps)
     val counter = metrics.keys.map(keys => new KeyCounter(keys.every, columns.grouping))
     val (run, output) = begin(task, inputs) { (rows, i) =>
@@ -79,7 +84,7 @@ private[keystate] final class OperatorTasks(
       metrics.counting(output), {
         own.lease.use {
           metrics.add("numUpdatedStateRows", run.updated)
-          metrics.add("numRemovedStateRows", run.removed)
+          metrics.add("numRemovedStateRows", run.removed + forgotten)
           noteDigests(task)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)

@@ -89,6 +89,18 @@ private[keystate] final class KeyGroupStateStore(
 
   def families: Iterable[StateFamily] = provider.versions.families
 
+  /** Whether all run files of the version have only key groups of the partition. */
+  def ownsFiles: Boolean = {
+    val manifest = provider.versions.manifest
+    manifest.runs.forall(manifest.isWhole)
+  }
+
+  /** Whether nothing is left in the version's files of what was removed up to another version. */
+  def isRidOf(removed: Long): Boolean = provider.versions.isRidOf(removed)
+
+  /** Lets maintenance see to it that nothing is left. */
+  def getRidOf(removed: Long): Unit = provider.versions.getRidOf(removed)
+
   def dropFamily(family: StateFamily): Unit = {
     checkOpen("remove a state")
     provider.versions.dropFamily(family.name)

@@ -1,4 +1,4 @@
-"""Entries of windows by columns: which key and window each is of, and its accumulator's parts."""
+"""Accumulators by columns: which key and window each is of, and its parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from keystate._worker.aggregates.groups import Groups, Numbers
 
 
 class Entries:
-    """Entries of windows, of any keys and in any order.
+    """Accumulators of keys and their windows, in any order.
+
+    Those of keys without windows have 0 for a window's end and start.
 
     Attributes:
         slots: their keys.
@@ -70,7 +72,7 @@ class Entries:
         return Entries._like(columns, parts)
 
     def merged(self, aggregation: Aggregation) -> Entries:
-        """One entry for each window, sorted by slot, and then as the JVM has them."""
+        """One for each key and window, sorted by slot, and then as the JVM has them."""
         order, starts = self._grouped()
         groups = Groups(order, starts)
         columns = [
@@ -80,8 +82,32 @@ class Entries:
         ]
         return self._like(columns, aggregation.merge(groups, self.parts))
 
+    def running(self, aggregation: Aggregation) -> Entries:
+        """For each of them what its window has with it and those before it.
+
+        Each doubles how many entries it knows of, until all know of all before them.
+        """
+        order, starts = self._grouped()
+        ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+        parts = [part.take(pa.array(order)) for part in self.parts]
+        reach = 1
+        while reach <= ranks.max(initial=0):
+            far = ranks >= reach
+            # Pairs of an entry and the one so far before it; those that know of all are alone.
+            sizes = 1 + far
+            starts = np.cumsum(sizes) - sizes
+            places = np.empty(int(sizes.sum()), np.int64)
+            each = np.arange(len(order))
+            places[starts] = each - np.where(far, reach, 0)
+            places[starts + far] = each
+            parts = aggregation.merge(Groups(places, starts), parts)
+            reach *= 2
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return self._like(self._columns(), [part.take(pa.array(back)) for part in parts])
+
     def _grouped(self) -> tuple[Numbers, Numbers]:
-        """The order by slot and window, and where in it each window begins."""
+        """The order by slot and window, and where in it each of them begins."""
         if len(self) == 0:
             return np.arange(0), np.arange(0)
         size = self.ends - self.starts

@@ -1,4 +1,4 @@
-"""The timers of windows by columns: one for each window, at its end."""
+"""The timers of accumulators by columns."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import pyarrow as pa
 from keystate._protocol import Answer
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import list_column
-from keystate._worker.messages.packed import Change
+from keystate._worker.state.column_state import ColumnState
 from keystate._worker.state.timers import WorkerTimers
-from keystate._worker.state.window_columns import WindowColumns
 
 
-class WindowColumnTimers(WorkerTimers):
-    """Sets a timer for each window that has none; which windows there are, the state knows.
+class ColumnTimers(WorkerTimers):
+    """Sets the timers that the state's entries are still to have.
 
     Args:
-        windows: the state.
-        domain: the windows' clock.
+        state: the state.
+        domain: the timers' clock.
     """
 
-    def __init__(self, windows: WindowColumns, domain: int) -> None:
+    def __init__(self, state: ColumnState, domain: int) -> None:
         super().__init__()
-        self._windows = windows
+        self._state = state
         self._domain = domain
         self._fired: list[list[Numbers]] = []  # slots, domains and times
 
@@ -35,7 +34,7 @@ class WindowColumnTimers(WorkerTimers):
         self._fired = []
 
     def load(self, new_keys: int, carried: list[int] | None) -> None:
-        """The state knows which windows have a timer."""
+        """The state knows which entries have a timer."""
 
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         slots, domains, times, wanted = self._take(start, stop)
@@ -48,13 +47,10 @@ class WindowColumnTimers(WorkerTimers):
             Answer.TIMER_SET: list_column(pa.array(wanted, pa.bool_())),
         }
 
-    def take_recent(self) -> list[Change]:
-        return list(zip(*(column.tolist() for column in self._take(0, 2**31))))
-
     def _take(self, start: int, stop: int) -> list[Numbers]:
         """Slots, domains, times, and whether they are set, of what changed in these slots."""
-        slots, ends = self._windows.take_untimed(start, stop)
-        set_ = [np.full(len(slots), self._domain), ends - 1, np.full(len(slots), True)]
+        slots, times = self._state.take_untimed(start, stop)
+        set_ = [np.full(len(slots), self._domain), times, np.full(len(slots), True)]
         taken, left = [[slots, *set_]], []
         for fired in self._fired:
             here = (fired[0] >= start) & (fired[0] < stop)

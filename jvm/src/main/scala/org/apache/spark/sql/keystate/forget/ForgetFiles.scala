@@ -1,0 +1,119 @@
+package org.apache.spark.sql.keystate.forget
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
+import java.util.{Base64, UUID}
+
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.json4s.{DefaultFormats, Formats, JObject, JValue}
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse}
+
+import keystate.errors.{DamagedFileException, KeystateErrors}
+import org.apache.spark.sql.keystate.files.CheckpointFiles
+
+/** The folder `_keystate/forget` of a checkpoint. A request is a file `<id>.request`: whoever wants
+  * keys forgotten writes it. A claim is a file `<batch>.claim`. Of two drivers that want to say what
+  * a micro-batch forgets, the first one's file counts: none is ever replaced.
+  */
+private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration) {
+  import ForgetFiles._
+
+  private val folder = new Path(checkpoint, "_keystate/forget")
+  private lazy val files = CheckpointFiles.create(folder, conf)
+
+  /** The ids of the requests, and the micro-batches that have claims. */
+  def list(): (Set[String], Seq[Long]) = {
+    val names =
+      try files.list(folder).toSeq.map(_.getPath.getName)
+      catch { case _: FileNotFoundException => Nil }
+    (
+      names.collect { case Request(id) => id }.toSet,
+      names.collect { case Claim(batch) => batch.toLong }.sorted
+    )
+  }
+
+  /** Writes a request; returns its id. */
+  def request(keys: Seq[ForgottenKey]): String = {
+    val id = UUID.randomUUID.toString
+    write(requestFile(id), encode(Nil, keys))
+    id
+  }
+
+  /** The keys of a request. None if it is not there any more. */
+  def keysOf(request: String): Option[Seq[ForgottenKey]] = read(requestFile(request)).map(_._2)
+
+  /** The claim of a micro-batch. None if it is not there any more. */
+  def claimOf(batch: Long): Option[ForgetClaim] = read(claimFile(batch)).map {
+    case (requests, keys) => ForgetClaim(batch, requests, keys)
+  }
+
+  /** Writes a claim, unless the micro-batch has one. Returns the one that it has now. */
+  def claim(claim: ForgetClaim): ForgetClaim =
+    try {
+      write(claimFile(claim.batch), encode(claim.requests, claim.keys))
+      claim
+    } catch {
+      case _: FileAlreadyExistsException => claimOf(claim.batch).getOrElse(this.claim(claim))
+    }
+
+  def deleteRequest(id: String): Unit = files.delete(requestFile(id))
+
+  def deleteClaim(batch: Long): Unit = files.delete(claimFile(batch))
+
+  private def requestFile(id: String) = new Path(folder, s"$id.request")
+
+  private def claimFile(batch: Long) = new Path(folder, s"$batch.claim")
+
+  private def write(file: Path, content: Array[Byte]): Unit = {
+    files.mkdirs(folder)
+    CheckpointFiles.write(files, file, overwriteIfPossible = false)(_.write(content))
+  }
+
+  private def read(file: Path): Option[(Seq[String], Seq[ForgottenKey])] = {
+    val content =
+      try Some(Using.resource(files.open(file))(_.readAllBytes()))
+      catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+    content.map(decode(_, file.toString))
+  }
+}
+
+private[keystate] object ForgetFiles {
+  private implicit val formats: Formats = DefaultFormats
+  private final val Format = 1
+  private val Request = """([0-9a-f-]{36})\.request""".r
+  private val Claim = """(\d{1,18})\.claim""".r
+
+  private def encode(requests: Seq[String], keys: Seq[ForgottenKey]): Array[Byte] = compact(
+    ("format" -> Format) ~ ("requests" -> requests) ~ ("keys" -> keys.map { key =>
+      ("operator" -> key.operator) ~ ("hash" -> key.hash) ~
+        ("key" -> Base64.getEncoder.encodeToString(key.bytes))
+    })
+  ).getBytes(UTF_8)
+
+  private[forget] def decode(
+      content: Array[Byte],
+      file: String
+  ): (Seq[String], Seq[ForgottenKey]) = {
+    def damaged(cause: Throwable) =
+      new DamagedFileException(file, "it does not say which keys are to be forgotten", cause)
+    val json =
+      try parse(new String(content, UTF_8)).asInstanceOf[JObject]
+      catch { case NonFatal(e) => throw damaged(e) }
+    val format = (json \ "format").extractOpt[Int].getOrElse(throw damaged(null))
+    if (format > Format) throw KeystateErrors.newerFormat(file, format, Format)
+    try ((json \ "requests").extract[Seq[String]], (json \ "keys").children.map(keyOf))
+    catch { case NonFatal(e) => throw damaged(e) }
+  }
+
+  private def keyOf(json: JValue) = ForgottenKey(
+    (json \ "operator").extract[Long],
+    (json \ "hash").extract[Int],
+    Base64.getDecoder.decode((json \ "key").extract[String])
+  )
+}

@@ -1,0 +1,80 @@
+"""New code in the place of the old, on the old code's checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from keystate import admin
+from keystate._checkpoint.editor import CheckpointEditor, write_successor
+from keystate._jvm import bridge
+from keystate._starts import begin_at, make_sure
+from keystate.stopping import stop_at_border
+
+log = logging.getLogger("keystate")
+
+
+class Promotion:
+    """Its steps, each of which may be the last one that is done: then another start goes on.
+
+    Args:
+        spark: the session.
+        checkpoint: the old code's.
+        edit: what the new code needs changed of the state; None: nothing.
+        to: where the changed copy is to be; None if there is none.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        edit: Callable[[CheckpointEditor], Any] | None,
+        to: str | None,
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._edit = edit
+        self._to = to
+        self._batch = -1
+        self._is_stopped = False
+
+    def run(self, old: Any, start: Callable[[str], Any], border_seconds: float) -> Any:
+        """Ends the old query, and starts the new one; returns it once it is known to work."""
+        if self._to is not None:
+            # What an earlier promotion left that was cut off. Of another checkpoint it fails here.
+            bridge.delete_fork(self._spark, self._to)
+        if old is not None and old.isActive:
+            stop_at_border(old, border_seconds=border_seconds)
+        bridge.check_stopped(self._spark, self._checkpoint)
+        self._is_stopped = True
+        place = self._checkpoint
+        if self._edit is not None and self._to is not None:
+            editor = admin.edit(self._checkpoint, spark=self._spark)
+            self._edit(editor)
+            self._batch = write_successor(editor, self._to)
+            bridge.promote(self._spark, self._checkpoint, self._to, self._batch)
+            place = self._to
+        query = begin_at(self._spark, start, place)
+        make_sure(self._spark, query)
+        log.info("New code goes on with %s", place)
+        return query
+
+    def may_go_back(self) -> bool:
+        """Puts the old checkpoint in its place again, for the old code to start.
+
+        False if that runs still, or if the new code has committed a micro-batch to the copy.
+        """
+        if not self._is_stopped:
+            return False
+        if self._to is None or not bridge.moved_to(self._spark, self._checkpoint):
+            return True
+        return bridge.undo_promotion(self._spark, self._checkpoint, self._to, self._batch)
+
+    def go_back(self, start_old: Callable[[str], Any]) -> Any:
+        """Starts the old code."""
+        query = begin_at(self._spark, start_old, self._checkpoint)
+        log.warning("The new code does not start on %s: the old one goes on", self._checkpoint)
+        return query

@@ -1,0 +1,78 @@
+"""What operators of column aggregates have in common: columns in, columns out, no Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from keystate._codec import codec
+from keystate._protocol import Control
+from keystate._spec import OperatorSpec
+from keystate._worker.aggregates.computing import Aggregation
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.operators.batches import ArrowKeys, BatchOperator
+from keystate._worker.state.column_entries import Entries
+from keystate.errors import DeclarationError
+
+#: The index of an output and rows of it.
+_Emitted = tuple[int, pa.Array]
+
+
+class ColumnOperator(BatchOperator):
+    """An operator of column aggregates, with one state."""
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        spec: OperatorSpec,
+        key_type: T.StructType,
+        row_type: T.StructType,
+        output_type: T.StructType,
+        control: dict[str, Any],
+    ) -> None:
+        self._function = plan.function
+        self._aggregation = Aggregation(plan.function.aggregates)
+        output: pa.StructType = codec(output_type).arrow
+        self._outputs = output if spec.side_outputs else pa.struct([pa.field("", output)])
+        self._tagged = spec.side_outputs
+        super().__init__(plan, spec, key_type, row_type, output_type, control)
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        if control.get(Control.REAL_TIME):
+            raise DeclarationError(
+                "aggregates of columns need micro-batches: in real-time mode use an "
+                "AggregateFunction, or a function of rows"
+            )
+        super().begin_task(control)
+
+    def _made(self, entries: Entries, *columns: pa.Array) -> pa.Array:
+        """What is emitted of entries: keys, these columns, and results."""
+        made = [
+            *self._keys_of(entries.slots).flatten(),
+            *columns,
+            *self._aggregation.results(entries.parts),
+        ]
+        return pa.StructArray.from_arrays(made, names=self._outputs.field(0).type.names)
+
+    def _keys_of(self, slots: Numbers) -> pa.Array:
+        all_keys: ArrowKeys = self._context.keys  # type: ignore[assignment]
+        return all_keys.take(slots)
+
+    def _encode(self, results: list[_Emitted]) -> pa.Array:
+        encoded = [self._output(*each) for each in results]
+        kind = self._outputs if self._tagged else self._outputs.field(0).type
+        return pa.concat_arrays(encoded) if encoded else pa.array([], kind)
+
+    def _output(self, index: int, rows: pa.Array) -> pa.Array:
+        """Rows of an output, with side outputs in the column of it."""
+        rows = rows.cast(self._outputs.field(index).type)
+        if not self._tagged:
+            return rows
+        columns = [
+            rows if i == index else pa.nulls(len(rows), field.type)
+            for i, field in enumerate(self._outputs)
+        ]
+        return pa.StructArray.from_arrays(columns, fields=list(self._outputs))

@@ -1,0 +1,115 @@
+"""States of accumulators by columns, without an object for a key.
+
+Rows are added as accumulators of their own. They are merged with others when there are enough of
+them, and when the state is asked for what it has.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.computing import Aggregation
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.messages.columns import Columns
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.worker_state import WorkerState
+
+#: So many entries are merged at a time, or as many as there are merged ones.
+_MERGED_AT_ONCE = 50_000
+
+
+class ColumnState(WorkerState):
+    """The accumulators of all keys."""
+
+    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Aggregation) -> None:
+        super().__init__(spec, index, cursor)
+        self._aggregation = aggregation
+        self._none = self._no_entries()
+        self._size = self._old_size = 0
+        self._old = self._none
+        self._clear()
+
+    @abstractmethod
+    def _no_entries(self) -> Entries:
+        """None, with parts of their types."""
+
+    @abstractmethod
+    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of the timers that entries of these slots are still to have."""
+
+    def _clear(self) -> None:
+        self._merged = self._none
+        self._added: list[Entries] = []  # since they were merged
+        self._waiting = 0
+
+    def clear(self) -> None:
+        raise NotImplementedError("accumulators are taken out when they are due")
+
+    def _append(self, entries: Entries) -> None:
+        self._added.append(entries)
+        self._waiting += len(entries)
+        if self._waiting > max(_MERGED_AT_ONCE, len(self._merged)):
+            self._merge()
+
+    def _merge(self) -> Entries:
+        """All entries, one for each key and window, sorted by slot."""
+        if self._added:
+            self._merged = Entries.concat([self._merged, *self._added]).merged(self._aggregation)
+            self._added = []
+            self._waiting = 0
+        return self._merged
+
+    def _between(self, start: int, stop: int) -> tuple[int, int]:
+        """Where the entries of these slots begin and end."""
+        low, high = np.searchsorted(self._merge().slots, [start, stop])
+        return int(low), int(high)
+
+    def _take_changed(self, start: int, stop: int) -> Entries:
+        """Those of these slots that the JVM does not have, which it is to get then."""
+        low, high = self._between(start, stop)
+        changed = self._merged.changed.copy()
+        changed[:low] = changed[high:] = False
+        self._merged.changed[low:high] = False
+        return self._merged.select(changed)
+
+    # -- between JVM and worker -----------------------------------------------------------------
+
+    def new_generation(self) -> None:
+        self._old, self._old_size = self._merge(), self._size
+        self._size = 0
+        self._clear()
+
+    def forget(self) -> None:
+        self._clear()
+        self._size = self._old_size = 0
+        self._old = self._none
+
+    def load(self, message: Columns, carried: list[int] | None) -> None:
+        first = self._size
+        sent = self._sent(message, first)
+        old = None if carried is None else np.array(carried)
+        self._loaded(first, old)
+        if len(sent):
+            self._append(sent)
+        if old is not None and (old >= 0).any():
+            self._append(self._carried(first, old))
+
+    @abstractmethod
+    def _sent(self, message: Columns, first: int) -> Entries:
+        """What a message brings of its new keys, which get the slots from `first` on."""
+
+    def _loaded(self, first: int, old: Numbers | None) -> None:
+        """Is told of new slots and for each the one that it had before; -1 if it had none."""
+
+    def _carried(self, first: int, old: Numbers) -> Entries:
+        new_slots = np.full(self._old_size, -1)
+        (kept,) = np.nonzero(old >= 0)
+        new_slots[old[kept]] = first + kept
+        mine = new_slots[self._old.slots]
+        entries = self._old.select(mine >= 0)
+        entries.slots = mine[mine >= 0]
+        return entries

@@ -1,0 +1,64 @@
+"""A driver that is killed while it forks, compares and promotes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keystate
+import pytest
+from keystate import admin
+from keystate.session import FORMAT_KEY
+
+from tests.fault import canary_query
+from tests.fault.drivers import Driver
+
+KILLS = int(os.environ.get("KEYSTATE_KILLS", 6))
+
+
+@pytest.mark.skipif("SLOW" not in os.environ, reason="minutes; set SLOW=1")
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_killed_at_work(
+    backend: str, checkpoint_format: str, spark: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    expected = canary_query.make_input(tmp_path, seed)
+    inside = {"at-work": 0, "promotes": 0}
+    for i in range(KILLS):
+        what = rng.choice(list(inside))
+        arguments = tmp_path, checkpoint_format, backend, seed + i
+        with Driver("canary_query.py", tmp_path / f"{i}.log", *arguments) as driver:
+            driver.wait_for((tmp_path / what).exists)
+            # Some are through by then, and the next one is at work.
+            time.sleep(rng.uniform(0, 4))
+            inside[what] += (tmp_path / what).exists()
+            driver.kill_all()
+        for name in inside:
+            (tmp_path / name).unlink(missing_ok=True)
+        if canary_query.last_batch(tmp_path) >= canary_query.FILES - 6:
+            break
+    assert sum(inside.values()), "nothing was cut off"
+    print(inside, i)
+    settings(**{FORMAT_KEY: checkpoint_format})
+    at = canary_query.current(spark, tmp_path)
+    query = canary_query.starter(spark, tmp_path, "output", availableNow=True)(at)
+    query.awaitTermination()
+    rows = [
+        tuple(row)
+        for path in (tmp_path / "output").glob("*.json")
+        for row in json.loads(path.read_text())
+    ]
+    assert sorted(rows) == expected
+    assert admin.verify(at) == []
+    # Another canary finds what the others left, and leaves nothing.
+    keystate.canary(at, lambda _: None, spark=spark).drop()
+    left = {path.name for path in Path(at).parent.iterdir()}
+    assert left == {"checkpoint"}, left

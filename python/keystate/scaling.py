@@ -12,6 +12,12 @@ from typing import Any
 from keystate.errors import ConfigurationError
 
 
+def began_at(progress: Any) -> datetime.datetime:
+    """When the micro-batch of a progress began."""
+    # Until 3.11 Python does not know the letter.
+    return datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00"))
+
+
 @dataclass(frozen=True)
 class Load:
     """What a micro-batch tells of a query's load.
@@ -38,12 +44,11 @@ class Load:
         Args:
             progress: of a query with a stateful operator.
         """
-        began = datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00"))
         seconds = progress.batchDuration / 1000
         told = [_rows_between(one.endOffset, one.latestOffset) for one in progress.sources]
         known = [rows for rows in told if rows is not None]
         return Load(
-            at=began.timestamp() + seconds,
+            at=began_at(progress).timestamp() + seconds,
             seconds=seconds,
             rows=progress.numInputRows,
             rows_behind=sum(known) if known else None,

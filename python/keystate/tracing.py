@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from opentelemetry.context import Context
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from keystate._jvm import bridge
 from keystate.errors import code_in
+from keystate.scaling import began_at
 
 #: What Spark measures of a micro-batch, in the order in which it does it.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
@@ -85,8 +85,7 @@ class _Traces(StreamingQueryListener):
         durations = {name: ms * 1_000_000 for name, ms in progress.durationMs.items()}
         if "addBatch" not in durations:
             return  # it had nothing to do
-        began = datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00"))
-        at = int(began.timestamp() * 1000) * 1_000_000
+        at = int(began_at(progress).timestamp() * 1000) * 1_000_000
         end = at + durations["triggerExecution"]
         batch = self._span(
             "micro-batch",

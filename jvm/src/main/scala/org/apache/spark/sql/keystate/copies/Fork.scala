@@ -15,13 +15,7 @@ import org.apache.spark.sql.classic.SparkSession
 
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  CheckpointOwner,
-  OffsetEntry,
-  QueryLogs,
-  SparkFiles
-}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs, SparkFiles}
 
 /** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
   * has an id of its own, for Spark runs one query of an id at a time; and a file that tells forks from
@@ -69,13 +63,10 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     draft.copy(draft.below("sources"))
   }
 
-  /** Makes a kept micro-batch the pending one, for the next start to run. Its number of partitions is
-    * that of the fork: the original may have been rescaled.
-    */
+  /** Makes a kept micro-batch the pending one, for the next start to run. */
   def begin(session: SparkSession, batch: Long): Unit = {
     val entry = kept.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, s"$root"))
-    val partitions = offsets.partitions(batch - 1)
-    offsets.replace(session, batch, partitions.fold(entry)(OffsetEntry.withPartitions(entry, _)))
+    offsets.begin(session, batch, entry)
   }
 
   /** Deletes it, also if it is cut off. Throws if it is another checkpoint. */

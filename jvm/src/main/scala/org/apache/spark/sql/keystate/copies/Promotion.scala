@@ -11,12 +11,7 @@ import org.apache.spark.sql.classic.SparkSession
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  CheckpointOwner,
-  OffsetEntry,
-  QueryLogs
-}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
 
 /** Puts a changed copy of a checkpoint in its place: from then on no query starts on the original, and
   * the error names the copy. The copy has the original's query id and micro-batches, with the pending
@@ -65,19 +60,13 @@ private[keystate] final class Promotion(
 
   /** Copies the pending micro-batch, with what the sources know of it. */
   private def carry(from: Path, to: Path, batch: Long): Unit = {
-    val log = QueryLogs.offsets(conf, to)
     QueryLogs.offsets(conf, from).get(batch + 1).foreach { entry =>
       Using.resource(new QueryCheckpoint(conf, s"$from")) { opened =>
         val draft =
           new CheckpointDraft(opened, to, conf, KeystateErrors.targetExists, alwaysInPlace = true)
         draft.copy(draft.below("sources"))
       }
-      val partitions = log.partitions(batch)
-      log.replace(
-        session,
-        batch + 1,
-        partitions.fold(entry)(OffsetEntry.withPartitions(entry, _))
-      )
+      QueryLogs.offsets(conf, to).begin(session, batch + 1, entry)
     }
   }
 

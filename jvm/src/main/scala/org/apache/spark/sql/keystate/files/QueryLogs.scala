@@ -113,6 +113,14 @@ private[keystate] object QueryLogs {
     def replace(session: SparkSession, batch: Long, entry: LogEntries.Offsets): Unit =
       write(batch)(new OffsetWriter(session, folder).write(entry, _))
 
+    /** Makes a micro-batch of another checkpoint the pending one here. Its number of partitions is
+      * that of the micro-batch before it here: the other checkpoint may have been rescaled.
+      */
+    def begin(session: SparkSession, batch: Long, entry: LogEntries.Offsets): Unit = {
+      val own = partitions(batch - 1)
+      replace(session, batch, own.fold(entry)(OffsetEntry.withPartitions(entry, _)))
+    }
+
     override protected def parse(in: InputStream): LogEntries.Offsets = {
       val lines = Source.fromInputStream(in, UTF_8.name).getLines()
       if (!lines.hasNext) throw new IllegalStateException("there is nothing in it")

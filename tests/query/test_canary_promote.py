@@ -95,7 +95,12 @@ def test_new_code_goes_on(spark: Any, production: Production) -> None:
     assert canary.query is new and new.isActive and not old.isActive
     assert (new.id, new.runId != old.runId) == (old.id, True)
     production.go_on(new)
-    assert sorted(counting.old) == [0, 1, 2, 3, 4, 5] and left(counting) == []
+    # A file a micro-batch, but that Spark's file source may have logged one as the old query was
+    # stopped, which then comes together with the next one.
+    assert sorted(counting.old) in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
+    commits = Path(counting.checkpoint, "commits").glob("[0-9]*")
+    assert sorted(counting.old) == sorted(int(path.name) for path in commits)
+    assert left(counting) == []
     with pytest.raises(ConfigurationError, match="KEYSTATE_CANNOT_CANARY"):
         canary.promote(production.start(Count()))
 

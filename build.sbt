@@ -1,4 +1,5 @@
 import java.util.Properties
+
 import scala.jdk.CollectionConverters._
 import scala.xml.Node
 import scala.xml.transform.{RewriteRule, RuleTransformer}

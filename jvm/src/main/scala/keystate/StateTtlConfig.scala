@@ -3,7 +3,6 @@ package keystate
 import java.time.Duration
 
 import keystate.StateTtlConfig.{StateVisibility, TtlTimeCharacteristic, UpdateType}
-
 import keystate.ttl.TimeToLive
 
 /** How long a state's values live: build one with [[StateTtlConfig.newBuilder]], and give it to a

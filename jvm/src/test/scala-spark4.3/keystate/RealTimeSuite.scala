@@ -9,9 +9,9 @@ import org.scalatest.concurrent.Eventually
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatest.time.{Millis, Seconds, Span}
 
-import org.apache.spark.sql.{Dataset, ForeachWriter}
 import org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
 import org.apache.spark.sql.streaming.{StreamingQuery, Trigger}
+import org.apache.spark.sql.{Dataset, ForeachWriter}
 
 import keystate.errors.KeystateException
 

@@ -7,9 +7,9 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.commons.io.FileUtils
 import org.scalatest.{BeforeAndAfterAll, Suite}
 
-import org.apache.spark.sql.{Dataset, Encoder, SparkSession}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.streaming.StreamingQueryProgress
+import org.apache.spark.sql.{Dataset, Encoder, SparkSession}
 
 import org.apache.spark.sql.keystate.store.LoadedStores
 

@@ -71,8 +71,8 @@ class Both extends KeyedCoProcessFunction[Long, Reading, Reading, String] {
 }
 
 class SideOutputsSuite extends AnyFunSuite with SessionFixture {
-  import spark.implicits._
   import SideOutputs._
+  import spark.implicits._
 
   private def at(millis: Long) = new Timestamp(millis)
   private def reading(key: Long, value: Long, time: Long = 0) = Reading(key, value, at(time))

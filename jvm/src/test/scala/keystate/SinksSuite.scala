@@ -1,7 +1,7 @@
 package keystate
 
-import java.util.{List => JList}
 import java.util.concurrent.ConcurrentLinkedQueue
+import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
 

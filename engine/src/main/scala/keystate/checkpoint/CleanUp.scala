@@ -5,7 +5,7 @@ import scala.collection.mutable
 import org.slf4j.LoggerFactory
 
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
-import keystate.version.{FileSource, PinnedVersions, ReferredFiles, References, Run, VersionFile}
+import keystate.version.{FileSource, PinnedVersions, References, ReferredFiles, Run, VersionFile}
 
 /** Deletes what no retained version needs.
   *

@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
-import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 import java.io.FileNotFoundException
+import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 import java.nio.charset.StandardCharsets.US_ASCII
 
 import keystate.errors.{

@@ -2,8 +2,8 @@ package keystate.version
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
+import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectMapper}
 
 import keystate.backend.{Layout, StateFamily}
 import keystate.keygroup.KeyGroupRange

@@ -5,8 +5,8 @@ import java.nio.file.Files
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.{KeyedStateBackend, StateBackendFactory}
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.backend.{KeyedStateBackend, StateBackendFactory}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder
 

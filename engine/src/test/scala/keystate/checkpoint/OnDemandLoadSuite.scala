@@ -7,9 +7,9 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-import keystate.backend.{Layout, StateBackendFactory}
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.backend.{Layout, StateBackendFactory}
 import keystate.errors.{CorruptFileException, LocalStorageException}
 import keystate.files.LocalFolder
 import keystate.keygroup.KeyGroupRange

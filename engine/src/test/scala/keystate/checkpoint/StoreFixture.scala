@@ -7,8 +7,8 @@ import java.util.UUID
 
 import scala.collection.mutable
 
-import keystate.backend.{Layout, StateBackendFactory}
 import keystate.backend.heap.HeapStateBackendFactory
+import keystate.backend.{Layout, StateBackendFactory}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 
 /** A store in memory, for tests of checkpoints. The state it works on is a point family `p` and a

@@ -5,8 +5,8 @@ import java.util.concurrent.{Executors, TimeUnit}
 
 import scala.util.Random
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.sun.management.ThreadMXBean
 
 /** Damage by seed, over and over: for seconds, or with SLOW=1 for as long as `KEYSTATE_FUZZ_SECONDS`

@@ -7,8 +7,8 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.{Layout, StateFamily, StateValue}
 import keystate.backend.heap.HeapStateBackend
+import keystate.backend.{Layout, StateFamily, StateValue}
 import keystate.keygroup.KeyGroupRange
 
 class TtlEntriesSuite extends AnyFunSuite {

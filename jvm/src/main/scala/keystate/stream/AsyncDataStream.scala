@@ -17,8 +17,8 @@ import keystate.{
   RuntimeContext,
   TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, FunctionAdapter}
 import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
+import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, FunctionAdapter}
 
 /** Flink's way to apply an [[keystate.AsyncFunction]]: to a keyed stream, where it may have state
   * and elements of a key come one after the other, or to one without keys, where all overlap.

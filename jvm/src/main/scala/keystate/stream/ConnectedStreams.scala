@@ -2,6 +2,7 @@ package keystate.stream
 
 import org.apache.spark.sql.{Column, Dataset}
 
+import keystate.errors.KeystateErrors
 import keystate.{
   CoFlatMapFunction,
   CoMapFunction,
@@ -11,7 +12,6 @@ import keystate.{
   RuntimeContext,
   TypeInformation
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.{ConnectedData, FunctionAdapter, ScalaBridge}
 
 /** Two keyed Datasets whose elements share the state and the timers of a key; made by `connect`.

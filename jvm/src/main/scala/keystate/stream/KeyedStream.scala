@@ -2,9 +2,20 @@ package keystate.stream
 
 import java.time.Duration
 
-import org.apache.spark.sql.{Column, DataFrame, Dataset}
 import org.apache.spark.sql.streaming.DataStreamWriter
+import org.apache.spark.sql.{Column, DataFrame, Dataset}
 
+import keystate.errors.KeystateErrors
+import keystate.keygroup.KeyGroups
+import keystate.windows.{
+  CountEvictor,
+  CountTrigger,
+  GlobalWindow,
+  GlobalWindows,
+  PurgingTrigger,
+  Window,
+  WindowAssigner
+}
 import keystate.{
   AsyncKeyedProcessFunction,
   AsyncRetryStrategy,
@@ -16,17 +27,6 @@ import keystate.{
   ReduceFunction,
   SideWrite,
   TypeInformation
-}
-import keystate.errors.KeystateErrors
-import keystate.keygroup.KeyGroups
-import keystate.windows.{
-  CountEvictor,
-  CountTrigger,
-  GlobalWindow,
-  GlobalWindows,
-  PurgingTrigger,
-  Window,
-  WindowAssigner
 }
 import org.apache.spark.sql.keystate.jvm.{BroadcastData, InitialData, KeyBy, SideOutputs}
 

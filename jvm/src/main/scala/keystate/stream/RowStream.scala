@@ -1,8 +1,9 @@
 package keystate.stream
 
-import org.apache.spark.sql.{Column, Dataset}
 import org.apache.spark.sql.streaming.DataStreamWriter
+import org.apache.spark.sql.{Column, Dataset}
 
+import keystate.errors.KeystateErrors
 import keystate.{
   Collector,
   FilterFunction,
@@ -14,7 +15,6 @@ import keystate.{
   SinkFunction,
   TypeInformation
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.{
   KeyBy,
   KeyedData,

@@ -4,19 +4,13 @@ import java.time.Duration
 
 import org.apache.spark.sql.Dataset
 
-import keystate.{
-  AggregateFunction,
-  KeyedProcessFunction,
-  OutputTag,
-  ReduceFunction,
-  TypeInformation
-}
 import keystate.errors.KeystateErrors
 import keystate.windows.{
   AggregateFold,
+  AnyWindowsFunction,
   Evictor,
-  FixedWindowsFunction,
   FixedWindows,
+  FixedWindowsFunction,
   Fold,
   FoldedContents,
   ListedContents,
@@ -26,8 +20,14 @@ import keystate.windows.{
   Trigger,
   Window,
   WindowAssigner,
-  WindowFunction,
-  AnyWindowsFunction
+  WindowFunction
+}
+import keystate.{
+  AggregateFunction,
+  KeyedProcessFunction,
+  OutputTag,
+  ReduceFunction,
+  TypeInformation
 }
 
 /** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.

@@ -4,8 +4,8 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.Dataset
 
-import keystate.{OutputTag, TypeInformation}
 import keystate.keygroup.KeyGroups
+import keystate.{OutputTag, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedOperator}
 
 /** Runs a function with state in the test's own process, by the rules of a query but without one:

@@ -2,8 +2,8 @@ package keystate.windows
 
 import java.time.Duration
 
-import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor, TimeDomain}
 import keystate.errors.KeystateErrors
+import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor, TimeDomain}
 
 /** Does nothing when a timer fires, unless a subclass says so. Can be used with merging. */
 sealed abstract class QuietTrigger extends Trigger[Any, Window] {

@@ -3,6 +3,7 @@ package keystate.windows
 import scala.annotation.nowarn
 import scala.collection.mutable
 
+import keystate.errors.KeystateErrors
 import keystate.{
   AggregatingState,
   AggregatingStateDescriptor,
@@ -27,7 +28,6 @@ import keystate.{
   ValueState,
   ValueStateDescriptor
 }
-import keystate.errors.KeystateErrors
 
 /** The key and the window at hand, as assigners, triggers and evictors see them. */
 private[windows] final class CurrentWindow

@@ -3,6 +3,7 @@ package keystate.windows
 import scala.annotation.nowarn
 import scala.collection.mutable
 
+import keystate.errors.KeystateErrors
 import keystate.{
   AggregateFunction,
   AggregatingState,
@@ -27,7 +28,6 @@ import keystate.{
   ValueState,
   ValueStateDescriptor
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.CopiesValues
 
 /** The window at hand. */

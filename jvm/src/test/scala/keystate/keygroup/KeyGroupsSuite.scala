@@ -1,10 +1,11 @@
 package keystate.keygroup
 
-import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Murmur3HashFunction}
-import org.apache.spark.sql.types.IntegerType
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Murmur3HashFunction}
+import org.apache.spark.sql.types.IntegerType
 
 class KeyGroupsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val maxParallelisms = Gen.oneOf(

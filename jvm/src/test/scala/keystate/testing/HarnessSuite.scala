@@ -8,8 +8,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.Dataset
 
-import keystate._
 import keystate.BehaviourTable.{batchCount, steps, table}
+import keystate._
 
 final case class Seen(key: String, number: Long, time: Timestamp)
 

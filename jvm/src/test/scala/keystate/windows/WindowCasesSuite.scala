@@ -9,8 +9,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.{Dataset, Encoder}
 
-import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
 import keystate.stream.WindowedDataset
+import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedOperator}
 
 final case class WindowTotal(

@@ -5,12 +5,12 @@ import java.io.File
 import scala.annotation.tailrec
 
 import keystate.backend.{
+  BytewiseOrder,
   Change,
   ChangeSink,
   EntryIterator,
   FamilyTables,
   GroupedKey,
-  BytewiseOrder,
   KeyedStateBackend,
   Layout,
   RestoredRun,

@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.NoSuchElementException
 
-import keystate.backend.{Entry, EntryIterator, BytewiseOrder}
+import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 
 /** The database's entries in a range, merged with the open transaction's changes. If both have a
   * key, the change counts.

@@ -11,9 +11,9 @@ import org.rocksdb.RocksDBException
 import org.scalatest.BeforeAndAfterEach
 import org.scalatest.concurrent.Eventually
 
-import keystate.errors.{ErrorCode, KeystateException}
 import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
 import keystate.errors.LocalStorageException
+import keystate.errors.{ErrorCode, KeystateException}
 
 class EmbeddedRocksDBStateBackendSuite
     extends KeyedStateBackendSuite

@@ -1,9 +1,9 @@
 package keystate.backend.rocksdb
 
-import org.scalatest.funsuite.AnyFunSuite
-
 import scala.collection.mutable
 import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.{HeapBudget, Layout}
 

@@ -5,6 +5,7 @@ import java.util.Optional
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner
 import org.apache.spark.sql.connect.plugin.RelationPlugin
+
 import org.apache.spark.sql.keystate.connect.BridgeCall
 
 /** Set as `spark.connect.extensions.relation.classes` of a Spark Connect server: clients then make

@@ -10,15 +10,16 @@ import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
-import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
-import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.classic.ExpressionUtils.expression
-import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.datasources.{DataSource, FileFormat}
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
 import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.{
@@ -51,7 +52,6 @@ import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, S
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.RealTimeSession
 import org.apache.spark.sql.keystate.table.{AsOf, CheckpointTables}
-import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** Every call that the Python package makes: by py4j in a classic session, by
   * [[KeystateConnectPlugin]] in one of Spark Connect. No two have the same name.

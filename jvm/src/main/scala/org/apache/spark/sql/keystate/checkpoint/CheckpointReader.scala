@@ -3,8 +3,8 @@ package org.apache.spark.sql.keystate.checkpoint
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
-import org.json4s.JsonDSL._
 import org.json4s.JValue
+import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import keystate.errors.KeystateErrors

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import java.util.Arrays
 
-import org.json4s.{JInt, JNull, JObject, JValue}
 import org.json4s.JsonDSL._
+import org.json4s.{JInt, JNull, JObject, JValue}
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 

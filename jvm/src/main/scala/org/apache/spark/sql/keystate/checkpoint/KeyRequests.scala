@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.checkpoint
 
-import org.json4s.{DefaultFormats, Formats, JValue}
 import org.json4s.JsonDSL._
+import org.json4s.{DefaultFormats, Formats, JValue}
 
 import org.apache.spark.sql.types.StructType
 

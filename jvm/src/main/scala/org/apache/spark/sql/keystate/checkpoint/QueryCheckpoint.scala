@@ -7,8 +7,8 @@ import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
-import org.json4s.{JNothing, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
+import org.json4s.{JNothing, JString, JValue}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.types.{DataType, StructType}

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import java.util.Base64
 
-import org.json4s.{JObject, JValue}
 import org.json4s.JsonDSL._
+import org.json4s.{JObject, JValue}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{

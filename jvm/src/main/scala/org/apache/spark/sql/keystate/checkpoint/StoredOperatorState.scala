@@ -4,8 +4,8 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.util.Using
 
-import org.json4s.{JArray, JNull, JValue}
 import org.json4s.jackson.JsonMethods.parse
+import org.json4s.{JArray, JNull, JValue}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeRow}

@@ -6,20 +6,20 @@ import java.util.Base64
 
 import scala.jdk.CollectionConverters._
 
-import org.json4s.{JArray, JBool, JInt, JNull, JObject, JString, JValue}
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.{JArray, JBool, JInt, JNull, JObject, JString, JValue}
+import org.sparkproject.connect.protobuf.{Any => ProtoAny, CodedInputStream}
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.connect.proto
-import org.apache.spark.sql.{Column, Dataset, Row}
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Expression, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan}
-import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.classic.ExpressionUtils.column
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.connect.config.Connect
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner
 import org.apache.spark.sql.types.StringType
-import org.sparkproject.connect.protobuf.{Any => ProtoAny, CodedInputStream}
+import org.apache.spark.sql.{Column, Dataset, Row}
 
 import keystate.errors.KeystateErrors
 

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.copies
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.json4s.{JArray, JInt, JObject, JString}
 import org.json4s.jackson.JsonMethods.{compact, render}
+import org.json4s.{JArray, JInt, JObject, JString}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.{CheckpointOwner, SavepointRecords}

@@ -5,14 +5,13 @@ import java.io.FileNotFoundException
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 
+import keystate.files.{Concurrently, StoreLocation}
+import keystate.version.{PinnedVersions, References}
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   SavepointRecords,
   SparkCheckpointStorage
 }
-
-import keystate.files.{Concurrently, StoreLocation}
-import keystate.version.{PinnedVersions, References}
 
 /** All references among the files of a checkpoint's state ([[References]]): what savepoints need of
   * it.

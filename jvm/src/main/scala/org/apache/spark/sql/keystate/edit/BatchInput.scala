@@ -8,8 +8,8 @@ import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileUtil, Path}
-import org.json4s.{JInt, JString}
 import org.json4s.jackson.JsonMethods.parse
+import org.json4s.{JInt, JString}
 
 import org.apache.spark.sql.catalyst.plans.logical._
 

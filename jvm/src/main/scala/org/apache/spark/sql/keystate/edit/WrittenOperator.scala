@@ -6,8 +6,8 @@ import scala.jdk.CollectionConverters._
 
 import org.json4s.{DefaultFormats, Formats, JValue}
 
-import org.apache.spark.sql.{Column, Dataset}
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.{Column, Dataset}
 
 import org.apache.spark.sql.keystate.plan.KeyedInput
 import org.apache.spark.sql.keystate.spec.OperatorSpec

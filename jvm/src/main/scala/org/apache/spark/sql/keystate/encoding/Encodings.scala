@@ -1,12 +1,12 @@
 package org.apache.spark.sql.keystate.encoding
 
 import scala.reflect.ClassTag
-import scala.reflect.runtime.universe.{runtimeMirror, TypeTag}
+import scala.reflect.runtime.universe.{TypeTag, runtimeMirror}
 
 import org.apache.spark.sql.Encoder
-import org.apache.spark.sql.catalyst.{JavaTypeInference, ScalaReflection}
-import org.apache.spark.sql.catalyst.encoders.{AgnosticEncoder, RowEncoder}
 import org.apache.spark.sql.catalyst.encoders.AgnosticEncoders._
+import org.apache.spark.sql.catalyst.encoders.{AgnosticEncoder, RowEncoder}
+import org.apache.spark.sql.catalyst.{JavaTypeInference, ScalaReflection}
 import org.apache.spark.sql.types.{DataType, Metadata, StructType}
 
 /** Spark's encoders, for each way in which a user can name a type. */

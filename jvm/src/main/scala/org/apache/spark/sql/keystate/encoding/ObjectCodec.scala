@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.encoding
 
 import org.apache.spark.sql.Encoder
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.encoders.{encoderFor, ExpressionEncoder}
+import org.apache.spark.sql.catalyst.encoders.{ExpressionEncoder, encoderFor}
 import org.apache.spark.sql.catalyst.expressions.{
   GenericInternalRow,
   SpecializedGetters,

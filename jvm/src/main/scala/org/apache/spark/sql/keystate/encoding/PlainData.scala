@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.encoding
 
 import java.io.{ByteArrayOutputStream, DataOutputStream}
 import java.math.{BigDecimal => JBigDecimal, BigInteger}
-import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.time.{Duration, LocalDate, LocalDateTime, LocalTime, ZoneId, ZoneOffset}
 import java.util.UUID
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.encoding
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch, ColumnVector}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
 /** What the worker sent as the values of one state, seen as rows: a struct's fields, or the value
   * as the one field of a row. Gives the same object at every index.

@@ -8,9 +8,9 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
+import org.json4s.{DefaultFormats, Formats}
 
 import keystate.checkpoint.StoreReader
 import keystate.errors.{DamagedFileException, KeystateErrors}

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.files
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.local.LocalFs
 import org.apache.hadoop.fs._
+import org.apache.hadoop.fs.local.LocalFs
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.internal.SQLConf

@@ -14,9 +14,9 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats, JString}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
+import org.json4s.{DefaultFormats, Formats, JString}
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.files
 
-import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.util.Utils
+import org.apache.spark.{SparkEnv, TaskContext}
 
 import keystate.files.LocalFolder
 

@@ -10,9 +10,9 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats, JObject, JValue}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse}
+import org.json4s.{DefaultFormats, Formats, JObject, JValue}
 
 import keystate.errors.{DamagedFileException, KeystateErrors}
 import org.apache.spark.sql.keystate.files.CheckpointFiles

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.forget
 
-import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
 import java.util.concurrent.TimeUnit.SECONDS
 import java.util.concurrent.atomic.AtomicBoolean
+import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
 
 import scala.util.control.NonFatal
 

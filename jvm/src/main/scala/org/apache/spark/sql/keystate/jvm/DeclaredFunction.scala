@@ -6,8 +6,8 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-import keystate.{CheckpointListener, CheckpointedFunction, ListCheckpointed, RichFunction}
 import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.{CheckpointListener, CheckpointedFunction, ListCheckpointed, RichFunction}
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SubtaskStateSpec, TimeMode}
 

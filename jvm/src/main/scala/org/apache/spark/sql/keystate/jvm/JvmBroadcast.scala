@@ -6,6 +6,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
+import keystate.backend.StoredKeys
+import keystate.errors.KeystateErrors
 import keystate.{
   BroadcastState,
   Collector,
@@ -16,8 +18,6 @@ import keystate.{
   State,
   StateDescriptor
 }
-import keystate.backend.StoredKeys
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.operator.EventTimeReader
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.jvm
 
-import keystate.{BroadcastState, MapEntry}
 import keystate.backend.Entry
 import keystate.errors.KeystateErrors
+import keystate.{BroadcastState, MapEntry}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, MapKeyCodec}

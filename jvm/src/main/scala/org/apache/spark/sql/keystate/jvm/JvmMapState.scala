@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.jvm
 
 import scala.collection.mutable.ArrayBuffer
 
-import keystate.{MapEntry, SortedMapState}
 import keystate.backend.{Entry, EntryIterator, GroupScan, GroupedKey}
 import keystate.errors.KeystateErrors
+import keystate.{MapEntry, SortedMapState}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.MapKeyCodec

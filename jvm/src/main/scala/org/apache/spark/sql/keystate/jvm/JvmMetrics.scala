@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.jvm
 
 import scala.collection.mutable
 
-import keystate.{Counter, Distribution, Gauge, Meter, MetricGroup}
 import keystate.errors.KeystateErrors
+import keystate.{Counter, Distribution, Gauge, Meter, MetricGroup}
 import org.apache.spark.sql.keystate.metrics.MetricValues
 
 /** The metrics of one instance of a JVM function. */

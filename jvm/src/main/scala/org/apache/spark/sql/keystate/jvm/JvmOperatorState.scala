@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.jvm
 
 import java.util.UUID
 
-import keystate.{CheckpointListener, KeyedStateStore}
 import keystate.checkpoint.OperatorState
+import keystate.{CheckpointListener, KeyedStateStore}
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, InstanceStates}
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Cast}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 
+import keystate.errors.KeystateErrors
 import keystate.{
   AggregateFunction,
   AggregatingState,
@@ -33,7 +34,6 @@ import keystate.{
   ValueState,
   ValueStateDescriptor
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.operator.{BatchInfo, KeyReader, OperatorTaskContext}

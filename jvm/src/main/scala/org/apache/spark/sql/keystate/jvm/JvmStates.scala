@@ -4,6 +4,7 @@ import scala.annotation.nowarn
 
 import org.apache.spark.sql.catalyst.util.GenericArrayData
 
+import keystate.errors.KeystateErrors
 import keystate.{
   AggregateFunction,
   AggregatingState,
@@ -14,7 +15,6 @@ import keystate.{
   ReducingState,
   ValueState
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}

@@ -10,6 +10,7 @@ import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
+import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{
   BroadcastOnTimerContext,
   Collector,
@@ -19,7 +20,6 @@ import keystate.{
   TimeDomain,
   TimerService
 }
-import keystate.errors.{KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.encoding.PlainValues
 import org.apache.spark.sql.keystate.jvm.calls.{
   CallHost,

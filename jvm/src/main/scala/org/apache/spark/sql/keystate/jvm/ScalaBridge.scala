@@ -2,17 +2,17 @@ package org.apache.spark.sql.keystate.jvm
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.internal.StaticSQLConf
+import org.apache.spark.sql.{Dataset, Row}
 
-import keystate.{RichFunction, TypeInformation}
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.settings.Settings
+import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}

@@ -1,15 +1,15 @@
 package org.apache.spark.sql.keystate.jvm
 
-import org.apache.spark.sql.{DataFrame, Dataset}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.functions.col
 import org.apache.spark.sql.streaming.DataStreamWriter
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.{DataFrame, Dataset}
 
-import keystate.{OutputTag, SideWrite}
 import keystate.errors.KeystateErrors
+import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
 import org.apache.spark.sql.keystate.spec.OperatorSpec

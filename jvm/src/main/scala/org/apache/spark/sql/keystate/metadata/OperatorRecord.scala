@@ -10,9 +10,9 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.{DefaultFormats, Formats, JObject}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
+import org.json4s.{DefaultFormats, Formats, JObject}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo

@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.metrics
 
 import scala.collection.mutable
 
-import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 
 /** Counts the keys of every n-th row of a task, by the algorithm of Misra and Gries: it forgets rare
   * keys, and no key that has more than one of `MostCounters` rows. Not by chance, so that a replay

@@ -16,19 +16,19 @@ import org.apache.spark.sql.catalyst.plans.physical.{
   UnspecifiedDistribution
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  TransformWithStateExec,
+  TransformWithStateOperatorProperties,
+  TransformWithStateVariableInfo
+}
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorCustomMetric,
   StatefulOperatorStateInfo,
   StatefulOperatorsUtils,
   WatermarkSupport
 }
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  TransformWithStateExec,
-  TransformWithStateOperatorProperties,
-  TransformWithStateVariableInfo
-}
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
 import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}

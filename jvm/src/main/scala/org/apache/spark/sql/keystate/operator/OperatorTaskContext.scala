@@ -12,8 +12,8 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
   BroadcastStates,
   FamilyEntries,
-  RawKeyedState,
   OperatorStateEntries,
+  RawKeyedState,
   Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}

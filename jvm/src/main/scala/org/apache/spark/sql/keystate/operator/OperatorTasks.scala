@@ -11,8 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, Predica
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatefulOperatorStateInfo,
-  StatefulOpStateStoreCheckpointInfo
+  StatefulOpStateStoreCheckpointInfo,
+  StatefulOperatorStateInfo
 }
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}

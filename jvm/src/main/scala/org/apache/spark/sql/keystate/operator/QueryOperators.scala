@@ -6,8 +6,8 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatefulOperatorStateInfo,
-  StateStoreWriter
+  StateStoreWriter,
+  StatefulOperatorStateInfo
 }
 
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.Column
-import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   Attribute,

@@ -3,8 +3,8 @@ package org.apache.spark.sql.keystate.plan
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner

@@ -3,8 +3,8 @@ package org.apache.spark.sql.keystate.python
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
-import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.json4s.JsonAST.{JInt, JObject}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods
@@ -15,9 +15,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows}
 import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, RowColumn, StateColumns}
-import org.apache.spark.sql.keystate.state.BroadcastStates
 import org.apache.spark.sql.keystate.python.messages.MessageSender
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.state.BroadcastStates
 
 /** The first pass of a task whose micro-batch has broadcast elements. It sends them to the worker,
   * and takes back what the function emitted and how it changed the broadcast states. The other rows

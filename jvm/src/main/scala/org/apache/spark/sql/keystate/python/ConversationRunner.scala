@@ -5,16 +5,17 @@ import java.net.StandardSocketOptions.TCP_NODELAY
 import java.nio.channels.Channels
 
 import org.apache.arrow.vector.VectorSchemaRoot
-import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
 import org.apache.arrow.vector.ipc.message.MessageSerializer
+import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
 
-import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.api.python.{PythonEvalType, PythonWorker}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.shim.ArrowRunnerShim
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
+import org.apache.spark.{SparkEnv, TaskContext}
+
+import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.shim.ArrowRunnerShim
 
 /** Runs a keyed task's Python function in Spark's stock worker, as a map-in-arrow function. Its
   * Arrow batches are the messages of a conversation.

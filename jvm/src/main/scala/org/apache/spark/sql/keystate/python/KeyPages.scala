@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.python
 
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.complex.ListVector
-import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonAST.JObject
+import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.{IntegerType, StructType}
@@ -14,14 +14,14 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{
   IntColumn,
   KeySlots,
-  RowColumn,
   KeyedColumns,
+  RowColumn,
   StateColumns,
   TimerColumns
 }
+import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.Timers
-import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
   * question for the next page brings the changes of the last one. So the worker never holds more

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.python
 
 import java.nio.charset.StandardCharsets.UTF_8
 
-import org.json4s.{DefaultFormats, Formats}
 import org.json4s.jackson.JsonMethods
+import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 

@@ -2,13 +2,13 @@ package org.apache.spark.sql.keystate.python
 
 import java.nio.charset.StandardCharsets.UTF_8
 
-import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonAST.{JObject, JString}
 import org.json4s.JsonDSL._
+import org.json4s.{DefaultFormats, Formats}
 
 import keystate.checkpoint.OperatorState
 import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.state.{RawKeyedState, OperatorStateEntries}
+import org.apache.spark.sql.keystate.state.{OperatorStateEntries, RawKeyedState}
 
 /** Answers a new function instance's questions for its operator state, and for its raw keyed
   * streams, which it gets one after the other.

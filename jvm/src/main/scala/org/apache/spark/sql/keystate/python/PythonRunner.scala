@@ -28,12 +28,12 @@ import org.apache.spark.sql.keystate.python.columns.{
   PackedParts
 }
 import org.apache.spark.sql.keystate.python.messages.MessageSettings
+import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
-import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Runs a Python function in a worker that belongs to the task. */
 private[keystate] final class PythonRunner(

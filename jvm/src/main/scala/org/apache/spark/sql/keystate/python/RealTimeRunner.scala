@@ -3,15 +3,16 @@ package org.apache.spark.sql.keystate.python
 import java.io.{BufferedInputStream, DataInputStream, DataOutputStream}
 import java.util.concurrent.atomic.AtomicBoolean
 
-import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.api.python.PythonWorker
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+import org.apache.spark.{SparkEnv, TaskContext}
+
 import org.apache.spark.sql.keystate.python.realtime.{Turns, WorkerStream}
 import org.apache.spark.sql.keystate.realtime.{InputThread, RowHandover}
 import org.apache.spark.sql.keystate.shim.PythonShim
-import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** Runs a keyed task's Python function in real-time mode: a message is sent once the worker has
   * answered the one before and something is there to be sent, so messages grow with what waits.

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.python
 
 import java.util.Base64
 
-import org.json4s.{DefaultFormats, Formats}
 import org.json4s.JsonAST.{JInt, JObject}
+import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{KeyedColumns, PageRequest}

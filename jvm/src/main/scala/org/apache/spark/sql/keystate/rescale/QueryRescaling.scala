@@ -8,7 +8,6 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import org.apache.spark.sql.internal.SQLConf
-
 import org.apache.spark.util.Utils
 
 import keystate.checkpoint.Rescaling

@@ -7,7 +7,6 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parseOpt, render}
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.connector.read.streaming.{
   MicroBatchStream,
   Offset,
@@ -15,6 +14,7 @@ import org.apache.spark.sql.connector.read.streaming.{
   SupportsAdmissionControl,
   SupportsTriggerAvailableNow
 }
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset
 import org.apache.spark.util.SerializableConfiguration
 

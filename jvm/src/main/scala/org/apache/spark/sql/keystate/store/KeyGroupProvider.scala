@@ -9,7 +9,6 @@ import scala.util.control.NonFatal
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.errors.QueryExecutionErrors
@@ -17,6 +16,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.{NullType, StructType}
 import org.apache.spark.util.{NextIterator, Utils}
+import org.apache.spark.{SparkConf, SparkEnv}
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.VersionedStore

@@ -1,11 +1,11 @@
 package org.apache.spark.sql.keystate.store
 
-import org.apache.spark.sql.catalyst.expressions.{UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
+import keystate.backend.BytewiseOrder
 import keystate.backend.{Entry, EntryIterator, GroupScan, KeyedStateBackend}
 import keystate.keygroup.KeyGroupRange
-import keystate.backend.BytewiseOrder
 
 /** A column family of one of Spark's own operators. What its encoding cannot do is refused, with
   * the messages of Spark's RocksDB provider.

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.table
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
-import org.apache.spark.sql.connector.expressions.{Literal => V2Literal, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.expressions.{Literal => V2Literal, NamedReference}
 import org.apache.spark.sql.types.{DataType, LongType}
 
 /** What the filters of a query leave of a table. Spark filters the rows all the same: so a filter

@@ -2,8 +2,9 @@ package org.apache.spark.sql.keystate.ui
 
 import java.lang.{Long => JLong}
 
-import org.apache.spark.sql.keystate.operator.KeyedProcessExec
 import org.apache.spark.sql.streaming.StateOperatorProgress
+
+import org.apache.spark.sql.keystate.operator.KeyedProcessExec
 
 /** Where the time of an operator's tasks went in a micro-batch, added up over all of them, in ms.
   *

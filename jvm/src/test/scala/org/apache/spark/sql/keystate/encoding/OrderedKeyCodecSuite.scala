@@ -5,6 +5,8 @@ import java.util.{Arrays, HexFormat}
 
 import scala.util.Random
 
+import org.scalatest.funsuite.AnyFunSuite
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   GenericInternalRow,
@@ -12,10 +14,10 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeProjection
 }
 import org.apache.spark.sql.catalyst.util.{GenericArrayData, TypeUtils}
-import org.apache.spark.sql.keystate.encoding.StoredOrder.{Bytewise, Descending, Natural}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
-import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.keystate.encoding.StoredOrder.{Bytewise, Descending, Natural}
 
 class OrderedKeyCodecSuite extends AnyFunSuite {
   private val seed = sys.env.get("KEYSTATE_TEST_SEED").fold(Random.nextLong())(_.toLong)

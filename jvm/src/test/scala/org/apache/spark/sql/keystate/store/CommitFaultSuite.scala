@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.store
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.checkpoint.OnRocksDB
 import keystate.checkpoint.VersionedStore
 import keystate.errors.CorruptFileException
-import keystate.checkpoint.OnRocksDB
 
 /** Commits that are cut short, come late or meet a file system that renames in its own way. */
 class CommitFaultSuite extends AnyFunSuite with FaultyStores {

@@ -8,9 +8,9 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 
 import keystate.errors.{
   BadSettingException,

@@ -4,9 +4,9 @@ import java.io.FileNotFoundException
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.checkpoint.OnRocksDB
 import keystate.checkpoint.{StoreSettings, VersionedStore}
 import keystate.errors.MissingRunException
-import keystate.checkpoint.OnRocksDB
 
 /** Stores of one partition on several executors, of which some have not heard that they lost it. */
 class MaintenanceFaultSuite extends AnyFunSuite with FaultyStores {

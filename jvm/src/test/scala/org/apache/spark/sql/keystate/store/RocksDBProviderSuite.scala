@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.store
 
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics
 
+import keystate.backend.TreeStateBackendFactory
 import keystate.errors.BadSettingException
 import keystate.settings.Settings
-import keystate.backend.TreeStateBackendFactory
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 /** The provider over the RocksDB backend. */

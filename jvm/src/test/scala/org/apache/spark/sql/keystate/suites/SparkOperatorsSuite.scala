@@ -8,8 +8,8 @@ import scala.concurrent.duration._
 import org.scalatest.concurrent.Eventually._
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.sql.{Dataset, Encoders}
 import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.{Dataset, Encoders}
 
 import keystate.SessionFixture
 import org.apache.spark.sql.keystate.store.LoadedStores

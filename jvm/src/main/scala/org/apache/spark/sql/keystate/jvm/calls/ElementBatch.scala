@@ -7,8 +7,8 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-import keystate.{KeyedBatch, ValueState}
 import keystate.errors.KeystateErrors
+import keystate.{KeyedBatch, ValueState}
 
 /** Elements that a function of batches is called with, and the states of their keys.
   *

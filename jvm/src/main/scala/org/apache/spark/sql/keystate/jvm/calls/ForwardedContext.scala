@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.jvm.calls
 
-import keystate.{AsyncOnTimerContext, OnTimerContext, OutputTag, TimeDomain, TimerService}
 import keystate.errors.KeystateErrors
+import keystate.{AsyncOnTimerContext, OnTimerContext, OutputTag, TimeDomain, TimerService}
 
 /** A context that is to be used only while its own call is at hand.
   *

@@ -6,14 +6,14 @@ import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
 import scala.collection.mutable
 import scala.concurrent.{ExecutionContext, Future}
 import scala.jdk.CollectionConverters._
-import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
+import scala.util.{Failure, Success, Try}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-import keystate.{AsyncKeyedProcessFunction, OnTimerContext}
 import keystate.errors.KeystateException
+import keystate.{AsyncKeyedProcessFunction, OnTimerContext}
 
 /** Makes calls of one function that overlap, in the thread of the subtask: whatever ends elsewhere
   * is put into a mailbox, and goes on here.

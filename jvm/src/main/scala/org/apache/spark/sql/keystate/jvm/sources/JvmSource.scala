@@ -10,8 +10,8 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import keystate.SourceFunction
 import keystate.checkpoint.{OperatorList, OperatorState}
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredOperatorState
+import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs}
 import org.apache.spark.sql.keystate.source.{Collected, CutBatch, SourceFactory, SourceRun}
 
 /** A source as it was declared.

@@ -5,14 +5,14 @@ import java.time.Duration
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.{Dataset, SparkSession}
 import org.apache.spark.sql.classic.{SparkSession => ClassicSparkSession}
+import org.apache.spark.sql.{Dataset, SparkSession}
 
-import keystate.{ParallelSourceFunction, SourceFunction, TypeInformation}
 import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.{ParallelSourceFunction, SourceFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, ScalaBridge}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredOperatorState
+import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, ScalaBridge}
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, StatefulSource}
 
 /** What the Scala API calls for sources. */

@@ -6,9 +6,9 @@ import scala.util.control.NonFatal
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.InternalRow
 
-import keystate.{CheckpointListener, RichFunction, SourceFunction}
 import keystate.checkpoint.OperatorState
 import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.{CheckpointListener, RichFunction, SourceFunction}
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.jvm.Outputs
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, InstanceStates}

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.jvm.sources
 
 import keystate.MetricGroup
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmRuntimeContext}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmRuntimeContext}
 
 /** What a source is told in `open`. It has no keyed state. */
 private[sources] final class SourceRuntimeContext(name: String, index: Int, of: Int)

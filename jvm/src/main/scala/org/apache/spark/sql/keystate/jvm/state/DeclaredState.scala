@@ -6,8 +6,8 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.types.StructType
 
-import keystate.{FoldingStateDescriptor, StateDescriptor, TypeInformation, ValueStateDescriptor}
 import keystate.errors.KeystateErrors
+import keystate.{FoldingStateDescriptor, StateDescriptor, TypeInformation, ValueStateDescriptor}
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, OrderedKeyCodec, StoredOrder}
 import org.apache.spark.sql.keystate.spec.{FieldDefaults, StateKind, StateSpec}
 

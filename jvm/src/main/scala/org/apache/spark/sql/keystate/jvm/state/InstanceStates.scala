@@ -4,6 +4,8 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 
+import keystate.checkpoint.{OperatorList, OperatorState}
+import keystate.errors.KeystateErrors
 import keystate.{
   CheckpointedFunction,
   FunctionInitializationContext,
@@ -17,8 +19,6 @@ import keystate.{
   OperatorStateCheckpointOutputStream,
   StatePartitionStreamProvider
 }
-import keystate.checkpoint.{OperatorList, OperatorState}
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.state.RawKeyedState
 

@@ -5,13 +5,13 @@ import java.util.Base64
 
 import scala.collection.mutable
 
+import keystate.errors.KeystateErrors
 import keystate.{
   KeyGroupStatePartitionStreamProvider,
   KeyedStateCheckpointOutputStream,
   OperatorStateCheckpointOutputStream,
   StatePartitionStreamProvider
 }
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.state.RawKeyedState
 
 /** The streams of a subtask, each stored as an element of a list. */

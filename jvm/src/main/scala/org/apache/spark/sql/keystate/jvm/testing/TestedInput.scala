@@ -1,6 +1,5 @@
 package org.apache.spark.sql.keystate.jvm.testing
 
-import org.apache.spark.sql.{Dataset, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.catalyst.plans.logical.{
@@ -12,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.{Dataset, SparkSession}
 
 import keystate.TypeInformation
 import keystate.errors.KeystateErrors

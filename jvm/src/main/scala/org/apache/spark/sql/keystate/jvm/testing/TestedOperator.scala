@@ -24,9 +24,9 @@ import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.operator.{
   EarliestTime,
+  InTurn,
   InputColumns,
   InputReader,
-  InTurn,
   OperatorColumns,
   OperatorTasks
 }

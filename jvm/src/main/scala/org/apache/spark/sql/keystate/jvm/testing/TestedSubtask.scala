@@ -3,10 +3,10 @@ package org.apache.spark.sql.keystate.jvm.testing
 import java.nio.file.Files
 import java.util.Properties
 
-import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
 
 import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState

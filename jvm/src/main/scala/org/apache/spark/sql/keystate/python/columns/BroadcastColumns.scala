@@ -12,8 +12,8 @@ import org.apache.spark.sql.keystate.encoding.{
   StateRows,
   StoredValueWriter
 }
-import org.apache.spark.sql.keystate.state.BroadcastEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.state.BroadcastEntries
 
 /** The columns of one broadcast state in a worker's messages, and its pages for the worker. */
 private[keystate] final class BroadcastColumns(state: BroadcastEntries, index: Int) {

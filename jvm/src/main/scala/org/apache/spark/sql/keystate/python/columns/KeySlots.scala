@@ -4,10 +4,11 @@ import java.lang.invoke.MethodHandles
 import java.nio.ByteOrder
 import java.util.Arrays
 
-import keystate.backend.BytePages
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.array.ByteArrayMethods
+
+import keystate.backend.BytePages
 
 /** Numbers the distinct keys of one generation of the worker's cache: slot 0, 1, 2 ... in the order
   * in which they appear. The JVM and the worker name keys by slot, so that the worker never hashes

@@ -8,10 +8,10 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.GroupedKey
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements}
-import org.apache.spark.sql.keystate.spec.StateSpec
-import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.shim.ArrowWriters
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.{FamilyEntries, ListChunks}
 
 /** List state. A list that is larger than `inline` is not sent ahead: the worker gets a null and
   * asks for the list page by page.

@@ -15,10 +15,10 @@ import org.apache.spark.sql.keystate.encoding.{
   StateRows,
   StoredValueWriter
 }
-import org.apache.spark.sql.keystate.spec.StateSpec
-import org.apache.spark.sql.keystate.state.FamilyEntries
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.shim.ArrowWriters
+import org.apache.spark.sql.keystate.spec.StateSpec
+import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** Map and sorted map state: one stored entry for each user key, in the order of the user keys. A
   * map that is larger than `inline` is not sent ahead: the worker gets nulls and asks for what it

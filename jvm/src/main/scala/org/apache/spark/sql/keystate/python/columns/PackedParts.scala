@@ -2,9 +2,10 @@ package org.apache.spark.sql.keystate.python.columns
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.types._
+
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
-import org.apache.spark.sql.types._
 
 /** The parts of a message of few rows, as Spark holds them in memory. So they are copied, and not
   * converted: a message of one row in Arrow has some thirty buffers, and writing and reading them

@@ -6,9 +6,9 @@ import org.apache.spark.sql.types.{ArrayType, DataType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
+import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 import org.apache.spark.sql.keystate.state.FamilyEntries
-import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** The JVM's side of one state. It sends stored state to the worker, ahead of the rows that may
   * need it, and stores what the function changed.

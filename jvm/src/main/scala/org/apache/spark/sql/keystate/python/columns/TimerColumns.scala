@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
 import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
 /** The message columns of the timers that fire. */
 private[keystate] final class TimerColumns(list: String => ListVector) {

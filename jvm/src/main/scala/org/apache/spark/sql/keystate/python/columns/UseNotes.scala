@@ -4,9 +4,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.{EntryIterator, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
+import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 import org.apache.spark.sql.keystate.state.FamilyEntries
-import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** What a worker notes of a state whose time to live depends on what only the worker knows: which
   * entries the function used and, by event time, when. Besides the changes, its answers have a slot

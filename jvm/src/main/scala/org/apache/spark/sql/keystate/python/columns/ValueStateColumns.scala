@@ -8,9 +8,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import keystate.backend.StateValue
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows, StateRows, StoredValueWriter}
+import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.FamilyEntries
-import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Value state, and states that keep an accumulator as a value: one stored entry for each key. */
 private[keystate] final class ValueStateColumns(

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.python.messages
 
-import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.StructVector
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 
 import org.apache.spark.sql.catalyst.InternalRow
 

@@ -4,8 +4,8 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.collection.mutable
 
-import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 import org.json4s.JsonAST.{JField, JInt, JObject}
 import org.json4s.jackson.JsonMethods
 

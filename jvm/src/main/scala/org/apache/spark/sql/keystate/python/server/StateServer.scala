@@ -21,6 +21,7 @@ import org.apache.spark.internal.config.Python.{
   PYTHON_UNIX_DOMAIN_SOCKET_DIR,
   PYTHON_UNIX_DOMAIN_SOCKET_ENABLED
 }
+
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Answers workers' questions about state that was too large to be sent ahead. A worker first sends

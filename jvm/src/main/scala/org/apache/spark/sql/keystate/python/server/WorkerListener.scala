@@ -1,17 +1,18 @@
 package org.apache.spark.sql.keystate.python.server
 
 import java.io.IOException
-import java.net.{InetAddress, InetSocketAddress, StandardProtocolFamily, UnixDomainSocketAddress}
 import java.net.StandardSocketOptions.TCP_NODELAY
+import java.net.{InetAddress, InetSocketAddress, StandardProtocolFamily, UnixDomainSocketAddress}
 import java.nio.channels.{ClosedChannelException, ServerSocketChannel, SocketChannel}
-import java.nio.file.{Files, Path}
 import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, Path}
 
 import org.json4s.JsonAST.{JObject, JString}
 import org.json4s.JsonDSL._
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.util.{ShutdownHookManager, Utils}
+
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
 /** Listens for workers. It goes on after errors: if it can't accept connections for a while, it

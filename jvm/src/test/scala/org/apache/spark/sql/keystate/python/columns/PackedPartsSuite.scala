@@ -11,8 +11,8 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.TimeDomain
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.state.Timer
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.state.Timer
 
 class PackedPartsSuite extends AnyFunSuite {
   private val text = StructType.fromDDL("s string")

@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.types.{BinaryType, DataType, LongType}
 import org.apache.spark.sql.util.ArrowUtils
 
-import keystate.backend.{Layout, StateFamily}
 import keystate.backend.heap.HeapStateBackend
+import keystate.backend.{Layout, StateFamily}
 import keystate.errors.KeystateException
 import org.apache.spark.sql.keystate.encoding.{StateRows, StoredOrder}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.python.server
 
 import java.io.{File, FileInputStream, IOException}
-import java.nio.file.{Files, Path}
 import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, Path}
 import java.util.concurrent.TimeUnit.SECONDS
 import java.util.concurrent.atomic.AtomicInteger
 

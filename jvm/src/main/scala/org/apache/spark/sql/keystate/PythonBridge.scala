@@ -363,17 +363,12 @@ object PythonBridge {
       first: Long,
       last: Long
   ): Unit = reading(session, checkpoint) { opened =>
-    forkAt(session, fork).keepBatches(
-      session.asInstanceOf[ClassicSparkSession],
-      opened,
-      first,
-      last
-    )
+    forkAt(session, fork).keepBatches(opened, first, last)
   }
 
   /** Makes a kept micro-batch the pending one of a fork. */
   def beginBatch(session: SparkSession, fork: String, batch: Long): Unit =
-    forkAt(session, fork).begin(session.asInstanceOf[ClassicSparkSession], batch)
+    forkAt(session, fork).begin(batch)
 
   /** Deletes a fork, if it is there. */
   def deleteFork(session: SparkSession, fork: String): Unit = {
@@ -422,7 +417,7 @@ object PythonBridge {
   private def promotion(session: SparkSession, checkpoint: String, copy: String) = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val places = Seq(checkpoint, copy).map(place => new Path(stopped(classic, place)))
-    new Promotion(classic, places(0), places(1), classic.sessionState.newHadoopConf())
+    new Promotion(places(0), places(1), classic.sessionState.newHadoopConf())
   }
 
   private def forkAt(session: SparkSession, path: String) = {

@@ -7,8 +7,6 @@ import scala.util.Using
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.classic.SparkSession
-
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
@@ -22,7 +20,6 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, Qu
   * says that it may be deleted as long as the original does not name it.
   */
 private[keystate] final class Promotion(
-    session: SparkSession,
     original: Path,
     copy: Path,
     conf: Configuration
@@ -66,7 +63,7 @@ private[keystate] final class Promotion(
           new CheckpointDraft(opened, to, conf, KeystateErrors.targetExists, alwaysInPlace = true)
         draft.copy(draft.below("sources"))
       }
-      QueryLogs.offsets(conf, to).begin(session, batch + 1, entry)
+      QueryLogs.offsets(conf, to).begin(batch + 1, entry)
     }
   }
 

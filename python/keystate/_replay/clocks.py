@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 #: What is called, by what is shown of it. Those that only measure how long something takes, as
 #: time.monotonic(), are not among them.
-_CALLS = {
+_CALLS: dict[Any, str] = {
     time.time: "time.time()",
     time.time_ns: "time.time_ns()",
     os.urandom: "os.urandom()",

@@ -156,7 +156,7 @@ def test_of_a_version_from_before_a_rescale(
     settings: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """The copy runs the next micro-batch with the input that it had, in the partitions of its state."""
+    """The next micro-batch has the input that it had, in the partitions of its state."""
     settings(**{"spark.sql.shuffle.partitions": "3"})
     fed = stream("key long")
     fed.feed([(7,)], [(7,)])

@@ -107,8 +107,10 @@ private[keystate] object QueryLogs {
       extends Entries[LogEntries.Offsets](folder, conf) {
 
     /** The number of partitions with which a micro-batch was begun. */
-    def partitions(batch: Long): Option[Int] =
-      naming(batch)(get(batch).map(OffsetEntry.partitions))
+    def partitions(batch: Long): Option[Int] = get(batch).map(partitions(batch, _))
+
+    def partitions(batch: Long, entry: LogEntries.Offsets): Int =
+      naming(batch)(OffsetEntry.partitions(entry))
 
     /** Writes it as Spark does, whose own writer needs a session. */
     def replace(batch: Long, entry: LogEntries.Offsets): Unit = write(batch) { out =>

@@ -531,7 +531,7 @@ def history(
 
 
 def forget(
-    checkpoint: str,
+    checkpoint: Any,
     *,
     key: Any,
     operator: int | None = None,
@@ -546,10 +546,12 @@ def forget(
     the key is kept, no file has it.
 
     Broadcast state, operator state, what sinks have and what sources can read again are left alone,
-    and so are savepoints and other copies.
+    and so are savepoints and other copies. Copies that are made before the query takes the request
+    have it too.
 
     Args:
-        checkpoint: the query's checkpoint location.
+        checkpoint: the query's checkpoint location; or a query of this session that runs, also what
+            :func:`keystate.elastic` gave.
         key: as for :func:`lookup`.
         operator: the operator's number; by default all operators that have state by key.
         spark: the session; by default the active one.
@@ -560,9 +562,13 @@ def forget(
     Raises:
         CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't tell what belongs to a
             key, ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``.
+        ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
         StateTypeError: the key does not fit the types of the key columns, of one of the operators.
     """
     session = bridge.session_or_active(spark, "forget")
+    if not isinstance(checkpoint, str):
+        instead = "give keystate.admin.forget the place of its checkpoint"
+        checkpoint = bridge.checkpoint_of_running(session, checkpoint, instead)
     return Forgetting(session, checkpoint, operator).request(key)
 
 

@@ -610,7 +610,9 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     It has charts if ``keystate[page]`` is installed: how states grew over the last batches, how
     they are spread over key groups and partitions, what a rescale would move, the largest keys, the
     sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere. Of a
-    state with many entries a sample is looked at, and the page says so.
+    state with many entries a sample is looked at, and the page says so. A table tells how fast each
+    state grows, which ones only grow, and when ``spark.keystate.state.maxEntries`` is reached, if
+    the session has that setting.
 
     Args:
         checkpoint: the query's checkpoint location.
@@ -623,5 +625,6 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     session = bridge.session_or_active(spark, "report")
     found = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
-    made = document(found, bridge.statistics(session, found), problems)
+    told, limit = bridge.statistics(session, found), bridge.max_entries(session)
+    made = document(found, told, problems, limit=limit)
     Path(path).write_text(made, encoding="utf-8")

@@ -191,6 +191,13 @@ def checkpoint_of_running(session: SparkSession, query: Any, instead: str) -> st
     return place
 
 
+def max_entries(session: SparkSession) -> int | None:
+    """How many entries an operator may have by the session's settings, if it has some."""
+    conf = getattr(session, "conf", None)
+    limit = None if conf is None else conf.get("spark.keystate.state.maxEntries", None)
+    return None if limit is None else int(limit)
+
+
 def stop_at_shutdown(session: SparkSession, query_id: str, grace_millis: int) -> None:
     """Lets the JVM end a query at the end of its micro-batch when it is told to end itself."""
     _of_checkpoint(session, "stopAtShutdown", query_id, grace_millis)

@@ -147,8 +147,9 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
     if operator.plan.dead_letters is not None:
         _check_dead_letters(operator, operator.plan.dead_letters)
     if operator.plan.style is Style.BATCHES:
-        if operator.side_outputs:
-            raise DeclarationError("process_batches has no side outputs")
+        letters = operator.plan.dead_letters
+        if set(operator.side_outputs) - {letters and letters.tag}:
+            raise DeclarationError("process_batches has no side outputs but dead letters")
         _check_value_states(spec)
     if not operator.rows.keys and spec.states:
         name = spec.states[0].name
@@ -183,10 +184,6 @@ _NO_LETTERS_OF_COLUMNS = (
 
 #: Functions whose rows' errors can't be undone, and why.
 _WITHOUT_DEAD_LETTERS = {
-    Style.BATCHES: (
-        "process_batches: a call has many rows, and no side outputs. Catch errors in "
-        "process_batch, or use a function of rows"
-    ),
     Style.COLUMNS: _NO_LETTERS_OF_COLUMNS,
     Style.COLUMN_WINDOWS: _NO_LETTERS_OF_COLUMNS,
 }

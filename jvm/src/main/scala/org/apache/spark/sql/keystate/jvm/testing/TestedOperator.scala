@@ -163,6 +163,7 @@ final class TestedOperator[IN, OUT](
         new EarliestTime,
         None,
         None,
+        None,
         None
       )
     )

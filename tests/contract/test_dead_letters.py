@@ -673,10 +673,59 @@ def test_initial_state() -> None:
         harness.process(("a", 1))
 
 
-def test_operator_state_is_refused() -> None:
-    class Checkpointed(KeyedProcessFunction, CheckpointedFunction):
-        def process_element(self, value: Any, ctx: Any) -> None: ...
+class Noted(KeyedProcessFunction, CheckpointedFunction):
+    """Changes lists and a map of its operator state, and then fails on negative rows."""
 
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.all = store.get_list_state(ListStateDescriptor("all", "array<long>"))
+        self.last = store.get_union_list_state(ListStateDescriptor("last", "long"))
+        self.map = store.get_broadcast_state(MapStateDescriptor("map", "long", "long"))
+
+    def snapshot_state(self, context: Any) -> None: ...
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        v = abs(value.v)
+        self.all.add([v])
+        if v % 3 == 0:
+            self.last.clear()
+        self.last.add_all([v, v])
+        if v % 5 == 0:
+            self.last.update([v])
+            self.all.add([-v])
+        self.map.put(v % 4, v)
+        self.map.remove(v % 7)
+        if v % 11 == 0:
+            self.map.clear()
+        yield value.k, str([self.all.get(), self.last.get(), list(self.map.items())])
+        _check(value.v)
+
+
+def test_operator_state() -> None:
+    """Equal to a function that never had the rows, also when it is restored."""
+    rng = random.Random(7)
+    made = keystate.keyed(rows_of(ROW), "k")
+    out = "k string, seen string"
+    letters = keystate.dead_letters(OF_ROW)
+
+    def failing() -> Any:
+        return made.process(Noted(), out, on_error=letters)
+
+    def fine() -> Any:
+        return made.process(Noted(), out)
+
+    with_letters, without = KeyedProcessHarness.of(failing()), KeyedProcessHarness.of(fine())
+    for i in range(6):
+        rows = [("a", rng.randrange(-40, 40)) for _ in range(30)]
+        good = [row for row in rows if row[1] >= 0]
+        assert with_letters.process_batch(rows) == without.process_batch(good)
+        if i == 3:
+            with_letters = KeyedProcessHarness.restore(with_letters.snapshot(), failing())
+            without = KeyedProcessHarness.restore(without.snapshot(), fine())
+
+
+def test_operator_state_of_many_rows_at_a_time_is_refused() -> None:
+    class Checkpointed(Batches, CheckpointedFunction):
         def initialize_state(self, context: Any) -> None: ...
 
         def snapshot_state(self, context: Any) -> None: ...
@@ -684,4 +733,4 @@ def test_operator_state_is_refused() -> None:
     stream = keystate.keyed(rows_of(ROW), "k")
     letters = keystate.dead_letters(OF_ROW)
     with pytest.raises(DeclarationError, match="operator state, which Checkpointed has"):
-        KeyedProcessHarness.of(stream.process(Checkpointed(), ROW, on_error=letters))
+        KeyedProcessHarness.of(stream.process_batches(Checkpointed(), ROW, on_error=letters))

@@ -163,10 +163,12 @@ def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support {_WITHOUT_DEAD_LETTERS[plan.style]}"
         )
-    if isinstance(plan.function, (CheckpointedFunction, ListCheckpointed)):
+    checkpointed = isinstance(plan.function, (CheckpointedFunction, ListCheckpointed))
+    if checkpointed and plan.style in (Style.ASYNC, Style.BATCHES):
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support operator state, which "
-            f"{type(plan.function).__name__} has: what a row did to it can't be undone"
+            f"{type(plan.function).__name__} has, where many rows are at work at a time: what one "
+            "did to it can't be undone"
         )
     types = [operator.rows.row_type]
     if second is not None and not plan.initial:

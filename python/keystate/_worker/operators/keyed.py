@@ -75,7 +75,12 @@ class KeyedOperator:
         self._keeper: OperatorStateKeeper | None = None
         if spec.subtask_state is not None:
             self._keeper = OperatorStateKeeper(
-                plan.function, spec.subtask_state, runtime, self._context.client, control
+                plan.function,
+                spec.subtask_state,
+                runtime,
+                self._context.client,
+                control,
+                None if plan.dead_letters is None else lambda: self._context.journal,
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: self._open(runtime))

@@ -19,7 +19,8 @@ private[keystate] object BeforeCommit {
   def put(checkpoint: Path, operator: Long, batch: Long)(check: => Unit): Unit =
     checks.synchronized {
       checks((checkpoint, operator)) = Check(batch, () => check)
-      if (checks.size > Kept) checks -= checks.head._1
+      if (checks.size > Kept) checks.remove(checks.head._1)
+      ()
     }
 
   /** Does what is to be done for a micro-batch, once. */

@@ -7,7 +7,8 @@ changes one key that is looked for. `admin.history` reads what that key had in a
 `keystate.replay` runs batches of its again; what one ends with is compared with the checkpoint.
 The first call is given beside the median of the others: it loads classes. Last, a program of its
 own makes a session and runs a batch again, as often as `--replays`: the time until its first row is
-shown is from the start of that program. All of it on a local disk, and where each request of the
+shown is from the start of that program, without and with the archive of classes that
+`keystate warm-up` makes. All of it on a local disk, and where each request of the
 checkpoint's store takes a while (bench/object_store.py); the query itself runs there without delay.
 Compile the Scala tests first: ./sbt Test/compile.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -71,14 +73,25 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, found
 
 
-def first_shown(folder: Path, checkpoint: str, batch: int, settings: dict[str, str]) -> float:
-    """Seconds from the start of a program until it shows the first row of a replay."""
+def first_shown(
+    folder: Path, checkpoint: str, batch: int, settings: dict[str, str], caches: Path
+) -> float:
+    """Seconds from the start of a program until it shows the first row of a replay.
+
+    Args:
+        folder: where the query's input is.
+        checkpoint: the query's.
+        batch: the micro-batch.
+        settings: of the program's session.
+        caches: its user's folder of caches.
+    """
     command = [sys.executable, "-m", "bench.replayed", str(folder / "input"), checkpoint]
     start = time.perf_counter()
     with subprocess.Popen(
         [*command, str(batch), json.dumps(settings)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=with_caches(caches),
         text=True,
     ) as program:
         assert program.stdout is not None
@@ -90,12 +103,17 @@ def first_shown(folder: Path, checkpoint: str, batch: int, settings: dict[str, s
     return seconds
 
 
+def with_caches(folder: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_CACHE_HOME": str(folder)}
+
+
 def measure(
     spark: SparkSession,
     work: Path,
     backend: str,
     delay: int,
     store: dict[str, str],
+    caches: list[Path],
     args: argparse.Namespace,
 ) -> str:
     """A row of the table for one backend and store.
@@ -105,7 +123,8 @@ def measure(
         work: where folders are made.
         backend: Keystate's.
         delay: of a request, in ms; 0 for the local disk.
-        store: the settings of the store with delays.
+        store: the settings of the session that has the store with delays; for the local disk none.
+        caches: folders of caches for the programs, without and with the archive of classes.
         args: of the command.
     """
     folder = Path(tempfile.mkdtemp(dir=work))
@@ -129,13 +148,16 @@ def measure(
                     assert made.same and len(made) == 1, made
                     replays.append(seconds)
         settings = {**store, **{f"spark.hadoop.{key}": value for key, value in waiting.items()}}
-        programs = [first_shown(folder, checkpoint, batch, settings) for batch in batches]
+        programs = [
+            [first_shown(folder, checkpoint, batch, settings, cache) for batch in batches]
+            for cache in caches
+        ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     cells = [f"{each[0]:.2f} | {statistics.median(each[1:]):.2f}" for each in (taken, replays)]
     where = f"{delay} ms a request" if delay else "local"
-    last = f"{statistics.median(programs):.1f}, at most {max(programs):.1f}"
-    return f"| {backend}, {where} | {len(found)} | {' | '.join(cells)} | {last} |"
+    cells += [f"{statistics.median(each):.1f}, at most {max(each):.1f}" for each in programs]
+    return f"| {backend}, {where} | {len(found)} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -150,18 +172,21 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as classes:
         store = store_settings(Path(classes))
+        caches = [Path(classes, name) for name in ("cold", "warm")]
+        warm_up = [sys.executable, "-m", "keystate", "warm-up"]
+        subprocess.run(warm_up, env=with_caches(caches[1]), check=True, stdout=subprocess.DEVNULL)
         with bench_session(store) as (spark, work):
             rows = [
-                measure(spark, work, backend, delay, store, args)
+                measure(spark, work, backend, delay, store if delay else {}, caches, args)
                 for delay in (0, args.delay)
                 for backend in ("hashmap", "rocksdb")
             ]
     print(f"\n{args.keys:,} keys, in s\n")
     print(
         "| | versions | first `history` | median of the others | first `replay` | median "
-        "| from the command to the first row |"
+        "| from the command to the first row | after `keystate warm-up` |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     print("\n".join(rows))
 
 

@@ -65,8 +65,9 @@ def replay(
     batch read for it, and the batch's recorded clock and watermark. It runs in this process, row by
     row, so ``breakpoint()`` and a debugger work in it. The input is read again by the offsets that
     the query recorded, through the plan before the operator. Nothing of the checkpoint is changed,
-    and the query may be running. A function in which something outside answers, or that reads a
-    clock of its own, may give something else than it gave.
+    and the query may be running. A function in which something outside answers, or that looks at a
+    clock of its own, may give something else than it gave; of clocks and random numbers the result
+    says where.
 
     Args:
         query: the operator as the application makes it: what a stream makes of a function.

@@ -8,6 +8,7 @@ import json
 import os
 import pdb
 import random
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, RATES, Paid, Rich, Totals
+from tests.query.replayed import LARGE, RATES, Paid, Rich, Stamped, Totals
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
 BATCHES = 10
@@ -309,6 +310,13 @@ def test_a_test_and_a_debugger(
     made = keystate.replay(query, str(fed.checkpoint), key="ann", batch=1)
     totals = [(step.before["total"], step.after["total"]) for step in made]
     assert made.same and sorted(totals)[0][0] == 3 and sorted(totals)[-1][1] == 15
+    # A clock of the function's own is told, with its place.
+    stamped = keystate.keyed(fed.source(), "key").process(Stamped(), "key string, total long")
+    told = keystate.replay(stamped, str(fed.checkpoint), batch=1)
+    (call,) = told["ann"].unrecorded
+    assert re.fullmatch(r"datetime\.now\(\) in replayed\.py, line \d+", call)
+    assert told.same and told.verdict().endswith(f"which are others now:\n  {call}")
+    assert made.unrecorded == []
     path = tmp_path / "test_ann.py"
     made.as_test(str(path))
     written = path.read_text()

@@ -98,12 +98,12 @@ def test_while_it_runs(
     assert counts(spark, fed.checkpoint) == after(BATCHES - 1)
 
 
-def save(original: Path, copy: Path) -> None:
-    admin.savepoint(str(original), str(copy))
+def save(original: Path, copy: Path, **options: Any) -> None:
+    admin.savepoint(str(original), str(copy), **options)
 
 
 def share(original: Path, copy: Path) -> None:
-    admin.savepoint(str(original), str(copy), by_reference=True)
+    save(original, copy, by_reference=True)
 
 
 def edit(original: Path, copy: Path) -> None:
@@ -146,6 +146,31 @@ def test_a_batch_that_was_cut_off(
     run(copy)
     assert written == {0: [(7, 1)], 1: [(7, 2)], 2: [(7, 3)]}
     assert admin.verify(str(copy)) == []
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_of_a_version_from_before_a_rescale(
+    by_reference: bool,
+    spark: Any,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """The next micro-batch has the input that it had, in the partitions of its state."""
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed = stream("key long")
+    fed.feed([(7,)], [(7,)])
+    fed.run(build)
+    settings(**{"spark.sql.shuffle.partitions": "2"})
+    fed.feed([(7,), (7,)], [(7,)])
+    fed.run(build)
+    copy = tmp_path / "copy"
+    save(fed.checkpoint, copy, version=1, by_reference=by_reference)
+    assert admin.inspect(str(copy))["partitions"] == 3
+    fed.checkpoint = copy
+    first, *_ = fed.micro_batches(build(fed.source()))
+    assert first == [(7, 2)]
+    assert counts(spark, copy) == {7: 5}
 
 
 def test_of_an_older_version(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> None:

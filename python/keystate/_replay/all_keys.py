@@ -9,7 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate._codec import hashable, shorten
 from keystate._page.tables import as_html, text
-from keystate._replay.steps import COLUMNS, Difference, Replay, as_frame, json_of
+from keystate._replay.steps import (
+    COLUMNS,
+    Difference,
+    Replay,
+    as_frame,
+    json_of,
+    told_of_unrecorded,
+)
 
 
 class Replays(Mapping[Any, Replay]):
@@ -46,6 +53,10 @@ class Replays(Mapping[Any, Replay]):
 
     def verdict(self) -> str:
         """Whether the function gives what it gave, in a line or several."""
+        calls = list(dict.fromkeys(call for one in self.values() for call in one.unrecorded))
+        return "\n".join([self._compared(), *told_of_unrecorded(calls)])
+
+    def _compared(self) -> str:
         if self.differences:
             return (
                 "The function gives something else than the checkpoint has, for "
@@ -68,7 +79,9 @@ class Replays(Mapping[Any, Replay]):
         return f"{text([self._table()])}\n\n{self.verdict()}"
 
     def _repr_html_(self) -> str:
-        return as_html(self._table()) + as_html(("", ["result"], [[self.verdict()]]))
+        return as_html(self._table()) + as_html(
+            ("", ["result"], [[line] for line in self.verdict().splitlines()])
+        )
 
     def _table(self) -> tuple[str, list[str], list[list[str]]]:
         last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""

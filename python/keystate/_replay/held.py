@@ -43,7 +43,7 @@ def take_up(
             made = _state(found, keys)
             if made is not None:
                 states[found["state"]] = made
-        timers = [(domain, time) for domain, time in stored.get("timers") or ()]
+        timers = [(domain, time) for domain, time in stored["timers"]]
     nothing: dict[str, Any] = {"subtasks": [None] * len(job.broadcast), "raw": {}}
     of_timers = (timers, job.keys.encode([key] * len(timers)))
     job.restore(Held(states, of_timers, nothing, [broadcast]), clock)

@@ -131,7 +131,7 @@ class Recipe:
                 times = found["times"]
                 used = f", used_at={times[0] if found['kind'] == 'value' else times!r}"
             lines.append(f"harness.set_state(key, {found['state']!r}, {write(value)}{used})")
-        for domain, time in self.stored.get("timers") or ():
+        for domain, time in self.stored["timers"]:
             lines.append(f"harness.set_timer(key, {write(TimeDomain(domain))}, {time})")
         return lines
 

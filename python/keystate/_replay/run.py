@@ -13,6 +13,7 @@ from keystate._checkpoint.history import KeyReader, value_of
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._operators.declared import Side
+from keystate._replay.clocks import noticing
 from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_inputs
@@ -123,10 +124,13 @@ class _Run:
             for each in job.setup.inputs[: len(streamed(target.operator))]
         ]
         self._late = 0
+        self._versions: dict[int, dict[str, Any]] = {}
+        self._unrecorded: dict[str, None] = {}
 
     def run(self) -> Replay:
         batches, first = self._target.batches, self._target.first
         before = self._clock(batches[0] - 1, first, "watermark_before")
+        self._versions = self._read_versions(batches[0], batches[-1] + 1)
         stored = self._stored(batches[0]) if batches[0] > 0 else None
         take_up(self._job, self._own, stored, self._target.broadcast, before)
         recipe = Recipe(self._operator, self._job.setup, self._values, stored, before)
@@ -148,21 +152,33 @@ class _Run:
         finally:
             self._job.close()
         bare = self._values[0] if len(self._values) == 1 else tuple(self._values)
-        return Replay(bare, batches, steps, differences, committed, self._late, recipe)
+        calls = list(self._unrecorded)
+        return Replay(bare, batches, steps, differences, committed, self._late, calls, recipe)
 
     def _clock(self, batch: int, told: dict[str, Any], watermark: str) -> Clock:
         by_event_time = self._job.setup.by_event_time
         return Clock(batch, told[watermark] if by_event_time else None, told["began_at"])
 
+    def _read_versions(self, first: int, until: int) -> dict[int, dict[str, Any]]:
+        """All that the jar finds of the key in each of these versions."""
+        states: dict[str, Any] = {}
+        timers: list[Any] = []
+        versions = {}
+        for found in self._target.reader.stored(self._key, first, until):
+            states = {name: one for name, one in states.items() if name not in found["gone"]}
+            states.update({one["state"]: one for one in found["states"]})
+            timers = timers if found.get("timers") is None else found["timers"]
+            versions[found["version"]] = {"states": list(states.values()), "timers": timers}
+        return versions
+
     def _stored(self, version: int) -> dict[str, Any]:
-        found = self._target.reader.stored(self._key, version, version)
-        if not found:
+        if version not in self._versions:
             raise CheckpointError(
                 f"The state after batch {version - 1} is not kept any more in "
                 f"{self._target.checkpoint}",
                 code="KEYSTATE_NO_CHECKPOINT",
             )
-        return found[0]
+        return self._versions[version]
 
     # -- one batch -------------------------------------------------------------------------------
 
@@ -175,7 +191,8 @@ class _Run:
         )
         rows, order = self._arranged(arrays, before.watermark)
         decoded = [each.decode(array) for each, array in zip(self._inputs, rows.arrays)]
-        for ran in self._job.steps(self._own, rows, len(order), clock, before, elements):
+        steps = self._job.steps(self._own, rows, len(order), clock, before, elements)
+        for ran in noticing(steps, self._unrecorded):
             main, side = self._split(ran.results)
             places = [order[place] for place in ran.rows]
             found = [decoded[of][at] for of, at in places]
@@ -246,7 +263,7 @@ class _Run:
             was, now = stored.get(name), replayed.get(name)
             if was != now:
                 differences.append(Difference(batch, name, was, now, _first(steps, name, was, now)))
-        timers = [(TimeDomain(domain), time) for domain, time in found.get("timers") or ()]
+        timers = [(TimeDomain(domain), time) for domain, time in found["timers"]]
         if timers != _timers(set_timers):
             step = next((one for one in steps if one.timers_before != one.timers_after), None)
             differences.append(Difference(batch, TIMERS, timers, _timers(set_timers), step))

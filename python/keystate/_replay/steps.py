@@ -118,6 +118,8 @@ class Replay:
         committed: whether all the batches are committed; else there is nothing to compare the last
             one with.
         late: how many rows were late, and so not given to the function.
+        unrecorded: the clocks and random numbers of its own that the function looked at, and where:
+            they are others in a replay.
     """
 
     key: Any
@@ -126,6 +128,7 @@ class Replay:
     differences: list[Difference]
     committed: bool
     late: int
+    unrecorded: list[str]
     _recipe: Any = field(repr=False)
 
     @property
@@ -158,6 +161,9 @@ class Replay:
 
     def verdict(self) -> str:
         """Whether the function gives what it gave, in a line or several."""
+        return "\n".join([self._compared(), *told_of_unrecorded(self.unrecorded)])
+
+    def _compared(self) -> str:
         if self.differences:
             told = "\n".join(f"  {one}" for one in self.differences)
             return f"The function gives something else than the checkpoint has:\n{told}"
@@ -246,6 +252,14 @@ def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | No
     """
     session = bridge.session_or_active(spark, "to_df")
     return session.createDataFrame(rows, columns)
+
+
+def told_of_unrecorded(calls: list[str]) -> list[str]:
+    """The lines of a verdict on what a replay can't give again."""
+    if not calls:
+        return []
+    told = "The function looks at clocks or random numbers of its own, which are others now:"
+    return [told, *(f"  {call}" for call in calls)]
 
 
 def json_of(value: Any) -> str:

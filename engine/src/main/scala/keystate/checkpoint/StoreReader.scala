@@ -3,12 +3,13 @@ package keystate.checkpoint
 import java.io.FileNotFoundException
 import java.nio.ByteBuffer
 import java.nio.file.NoSuchFileException
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.collection.mutable
 
 import keystate.backend.{Change, RunCursor, StateFamily}
 import keystate.errors.{CheckpointException, MissingRunException, MissingVersionException}
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroupRange
 import keystate.run.{PlainRun, RunMerge}
 import keystate.version.{
@@ -109,12 +110,13 @@ final class StoreReader(
       until: Array[Byte],
       known: FoundInRuns = new FoundInRuns
   ): Vector[Change] = {
-    val found = manifest.runs.filter(_.groups.contains(group)).map { run =>
-      new FoundEntries(known(run, family.id, group, from) {
-        runs.find(run, family.id, group, from, until, manifest.version)
-      })
+    val having = manifest.runs.filter(_.groups.contains(group))
+    def found(run: Run) = known(run, family.id, group, from) {
+      runs.find(run, family.id, group, from, until, manifest.version)
     }
-    new RunMerge(found.toIndexedSeq, keepRemovals = false).toVector
+    Concurrently.map(having.filterNot(known.has(_, family.id, group, from)))(found)
+    val entries = having.map(run => new FoundEntries(found(run)))
+    new RunMerge(entries.toIndexedSeq, keepRemovals = false).toVector
   }
 
   /** The files in which an entry of a group has a wanted key, also a removal: all that are in the
@@ -203,17 +205,37 @@ final class StoreReader(
 }
 
 /** What [[StoreReader.find]] found in run files, which never change. A key's ranges all begin with
-  * another entry key, so that tells which range was looked for.
+  * another entry key, so that tells which range was looked for. Any thread may ask: what one looks
+  * for the others wait for.
   */
 final class FoundInRuns {
-  private val found = mutable.HashMap.empty[(String, Int, Int, ByteBuffer), Vector[Change]]
+  import FoundInRuns._
+  private val found = new ConcurrentHashMap[Range, Once]
 
   private[checkpoint] def apply(run: Run, family: Int, group: Int, from: Array[Byte])(
       find: => Vector[Change]
   ): Vector[Change] = run.source match {
     case FileSource(path) =>
-      found.getOrElseUpdate((path, family, group, ByteBuffer.wrap(from)), find)
+      found.computeIfAbsent(rangeOf(path, family, group, from), _ => new Once(find)).entries
     case _ => find
+  }
+
+  /** Whether it need not be looked for in a file. */
+  private[checkpoint] def has(run: Run, family: Int, group: Int, from: Array[Byte]): Boolean =
+    run.source match {
+      case FileSource(path) => found.containsKey(rangeOf(path, family, group, from))
+      case _ => true
+    }
+}
+
+private object FoundInRuns {
+  private type Range = (String, Int, Int, ByteBuffer)
+
+  private def rangeOf(path: String, family: Int, group: Int, from: Array[Byte]): Range =
+    (path, family, group, ByteBuffer.wrap(from))
+
+  private final class Once(find: => Vector[Change]) {
+    lazy val entries: Vector[Change] = find
   }
 }
 

@@ -364,17 +364,12 @@ object PythonBridge {
       first: Long,
       last: Long
   ): Unit = reading(session, checkpoint) { opened =>
-    forkAt(session, fork).keepBatches(
-      session.asInstanceOf[ClassicSparkSession],
-      opened,
-      first,
-      last
-    )
+    forkAt(session, fork).keepBatches(opened, first, last)
   }
 
   /** Makes a kept micro-batch the pending one of a fork. */
   def beginBatch(session: SparkSession, fork: String, batch: Long): Unit =
-    forkAt(session, fork).begin(session.asInstanceOf[ClassicSparkSession], batch)
+    forkAt(session, fork).begin(batch)
 
   /** Deletes a fork, if it is there. */
   def deleteFork(session: SparkSession, fork: String): Unit = {
@@ -438,8 +433,7 @@ object PythonBridge {
   ) = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val places = Seq(checkpoint, copy).map(place => new Path(stopped(classic, place)))
-    val conf = classic.sessionState.newHadoopConf()
-    new Promotion(classic, places(0), places(1), numbers(sameKeys), conf)
+    new Promotion(places(0), places(1), numbers(sameKeys), classic.sessionState.newHadoopConf())
   }
 
   /** What operators' numbers become, from a list of pairs in JSON. */

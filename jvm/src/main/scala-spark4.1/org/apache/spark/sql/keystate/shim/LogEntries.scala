@@ -25,6 +25,12 @@ private[keystate] object LogEntries {
   def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
     throw new IllegalStateException("Spark 4.1 does not know it")
 
+  def version(entry: Offsets): Int = OffsetVersion
+
+  /** A line for each source. */
+  def offsetLines(entry: Offsets, nothing: String): Seq[String] =
+    entry.offsets.map(_.fold(nothing)(_.json))
+
   def metadata(entry: Offsets): Option[Metadata] = entry.metadata
 
   /** What was read of a source. */

@@ -28,6 +28,20 @@ private[keystate] object LogEntries {
       OffsetMap(bySource, _)
     )
 
+  def version(entry: Offsets): Int = entry match {
+    case _: OffsetMap => OffsetVersion
+    case _ => 1
+  }
+
+  /** A line for each source. */
+  def offsetLines(entry: Offsets, nothing: String): Seq[String] = entry match {
+    case v2: OffsetMap =>
+      v2.offsetsMap.toSeq.map { case (source, offset) =>
+        s"$source:${offset.fold(nothing)(_.json)}"
+      }
+    case v1 => v1.offsets.map(_.fold(nothing)(_.json))
+  }
+
   def metadata(entry: Offsets): Option[Metadata] = entry.metadataOpt
 
   /** What was read of a source. None where sources have names. */

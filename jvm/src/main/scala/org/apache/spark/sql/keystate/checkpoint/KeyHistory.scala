@@ -10,15 +10,17 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import keystate.backend.{Change, StateFamily}
 import keystate.checkpoint.FoundInRuns
 import keystate.errors.{KeystateErrors, MissingVersionException}
-import keystate.files.StoreLocation
+import keystate.files.{Concurrently, StoreLocation}
 import keystate.keygroup.KeyGroups
+import keystate.version.Manifest
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
 import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** Reads what one key has in all states of an operator, and its timers, in each version that is
   * kept: in the driver and without a Spark job. Of a run it reads only the parts that can have the
-  * key, and the timers of the key's group; what versions share it reads once.
+  * key, and the timers of the key's group; what versions share it reads once. Much is read side by
+  * side, for a store may take long to answer.
   *
   * @param operator
   *   its number; None if there is one of Keystate's
@@ -61,14 +63,9 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
     */
   def versions(key: String, first: Long, until: Long): JValue = {
     val reader = new Reader(StoredState.row(key, keySchema))
-    // From the newest one on, because the oldest ones may have been deleted.
-    val found = checkpoint.committedBatches.reverseIterator
-      .filter(batch => batch + 1 >= first && batch + 1 <= until)
-      .map(batch => reader.version(batch))
-      .takeWhile(_.isDefined)
-      .flatten
-      .toVector
-      .reverse
+    val wanted =
+      checkpoint.committedBatches.filter(batch => batch + 1 >= first && batch + 1 <= until)
+    val found = reader.read(Concurrently.map(wanted)(reader.listed))
     val before = None +: found.map(Some(_))
     ("versions" -> found.zip(before).map { case (one, before) => told(one, before) }) ~
       ("batch" -> last.number)
@@ -97,36 +94,64 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
 
   private final class Reader(key: UnsafeRow) {
     private val known = new FoundInRuns
-    private val hash = StoredState.hash(key, keySchema)
     private val bytes = key.getBytes
+    private val group =
+      KeyGroups.groupOf(StoredState.hash(key, keySchema), ofLast.partitioning.maxParallelism)
 
-    /** None if the version is not there any more. */
-    def version(number: Long): Option[Version] =
+    /** The version after a batch of the partition that has the key. None if it is not there any
+      * more.
+      */
+    def listed(number: Long): Option[Listed] =
       try {
         val batch = checkpoint.batch(number)
         val n = checkpoint.partitions(batch, id)
-        val group = KeyGroups.groupOf(hash, ofLast.partitioning.maxParallelism)
         val partition = KeyGroups.subtaskOf(group, n, ofLast.partitioning.maxParallelism)
-        val manifest = checkpoint.manifest(batch, id, partition, store)
-        def find(family: StateFamily, from: Array[Byte], until: Array[Byte]) = checkpoint
-          .reader(id, partition, store)
-          .find(manifest, family, group, from, until, known)
-        val states = manifest.families.filter(KeystateCodec.owns).map { family =>
-          val stored = new StoredState(family, keySchema)
-          val (from, until) = stored.range(bytes, "", "", isRange = true)
-          Found(stored, stored.unexpired(manifest, find(family, from, until)))
-        }
-        val timers = manifest.families.filter(_.name == OwnFamilies.TimersName).flatMap { family =>
-          find(family, FirstTimer, AfterTimers)
-            .filter(timer => Arrays.equals(Timers.keyOf(timer.key), bytes))
-            .map(timer => (timer.key.head, Timers.timeOf(timer.key)))
-        }
-        Some(Version(number, states, timers))
+        Some(Listed(number, partition, checkpoint.manifest(batch, id, partition, store)))
       } catch { case _: MissingVersionException => None }
+
+    /** What the newest of the versions have, as far as there is no gap: the oldest ones may have
+      * been deleted.
+      */
+    def read(all: Seq[Option[Listed]]): Vector[Version] = {
+      val there = all.reverseIterator.takeWhile(_.isDefined).flatten.toVector.reverse
+      val families = for {
+        one <- there
+        family <- one.manifest.families
+        isState = KeystateCodec.owns(family)
+        if isState || family.name == OwnFamilies.TimersName
+      } yield (one, family, isState)
+      val found = Concurrently.map(families) { case (one, family, isState) =>
+        one.batch -> Either.cond(isState, state(one, family), timers(one, family))
+      }
+      val byBatch = found.groupMap(_._1)(_._2)
+      there.map { one =>
+        val (timers, states) = byBatch.getOrElse(one.batch, Nil).partitionMap(identity)
+        Version(one.batch, states, timers.flatten)
+      }
+    }
+
+    private def state(of: Listed, family: StateFamily): Found = {
+      val stored = new StoredState(family, keySchema)
+      val (from, until) = stored.range(bytes, "", "", isRange = true)
+      Found(stored, stored.unexpired(of.manifest, find(of, family, from, until)))
+    }
+
+    private def timers(of: Listed, family: StateFamily): Seq[(Byte, Long)] =
+      find(of, family, FirstTimer, AfterTimers)
+        .filter(timer => Arrays.equals(Timers.keyOf(timer.key), bytes))
+        .map(timer => (timer.key.head, Timers.timeOf(timer.key)))
+
+    private def find(of: Listed, family: StateFamily, from: Array[Byte], until: Array[Byte]) =
+      checkpoint
+        .reader(id, of.partition, store)
+        .find(of.manifest, family, group, from, until, known)
   }
 }
 
 private object KeyHistory {
+
+  /** A version of the partition that has the key. */
+  final case class Listed(batch: Long, partition: Int, manifest: Manifest)
 
   /** What a key has in a state. */
   final case class Found(stored: StoredState, entries: Vector[Change]) {

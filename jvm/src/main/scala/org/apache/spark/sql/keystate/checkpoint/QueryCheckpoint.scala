@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import java.io.{File, FileNotFoundException, IOException}
 import java.nio.file.Files
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Using
 
@@ -48,17 +49,29 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
 
   private val commits = QueryLogs.commits(conf, root)
   private val offsets = QueryLogs.offsets(conf, root)
+
+  private val entries = new ConcurrentHashMap[Long, LogEntries.Offsets]
+
+  /** What the offset log has of a micro-batch; what was found is not read again. */
+  private def begun(batch: Long): Option[LogEntries.Offsets] =
+    Option(entries.get(batch)).orElse {
+      val found = offsets.get(batch)
+      found.foreach(entries.put(batch, _))
+      found
+    }
+
   private val scratch =
     new LocalFolder(() => Files.createTempDirectory("keystate").toFile: File)
 
-  /** The last micro-batch in the commit log. None if there is none. */
-  val committed: Option[Long] = commits.batches.lastOption
+  /** The micro-batches in the commit log when this was opened, ascending. */
+  val committedBatches: Seq[Long] = commits.batches
+
+  /** The last one of them. None if there is none. */
+  val committed: Option[Long] = committedBatches.lastOption
 
   /** The micro-batch that was begun after `committed`. None if there is none. */
   val pending: Option[Long] =
     offsets.batches.lastOption.filter(batch => committed.forall(_ < batch))
-
-  def committedBatches: Seq[Long] = commits.batches
 
   /** The errors of the entries of both logs that can't be read, with their micro-batches. */
   def damagedEntries: Seq[(Long, KeystateException)] = commits.damaged ++ offsets.damaged
@@ -93,7 +106,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     }
 
   /** The number of partitions that the offset log has for a micro-batch. */
-  def recordedPartitions(batch: Long): Option[Int] = offsets.partitions(batch)
+  def recordedPartitions(batch: Long): Option[Int] = begun(batch).map(offsets.partitions(batch, _))
 
   /** The time, in ms, of the first micro-batch whose offset in this source names this file. The
     * file was written before that time. A micro-batch without rows of this source repeats the
@@ -102,7 +115,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def recordedAt(source: Int, name: SegmentName): Option[Long] = {
     val times = for {
       batch <- offsets.batches
-      entry <- offsets.get(batch)
+      entry <- begun(batch)
       offset <- LogEntries.offset(entry, source)
       if SourceStream.segmentOf(offset.json).contains(name)
       metadata <- LogEntries.metadata(entry)
@@ -111,21 +124,21 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   }
 
   /** Whether a micro-batch was begun, and its entry is kept. */
-  def hasOffsets(batch: Long): Boolean = offsets.get(batch).isDefined
+  def hasOffsets(batch: Long): Boolean = begun(batch).isDefined
 
   /** What a micro-batch had read of a source at its end, as JSON. None where sources have names. */
   def offsetOf(batch: Long, source: Int): Option[String] =
-    offsets.get(batch).flatMap(LogEntries.offset(_, source)).map(_.json)
+    begun(batch).flatMap(LogEntries.offset(_, source)).map(_.json)
 
   /** When the micro-batch began that this one is, in ms since the epoch, by its own clock. */
   def beganAt(batch: Long): Option[Long] =
-    offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchTimestampMs)
+    begun(batch).flatMap(LogEntries.metadata).map(_.batchTimestampMs)
 
   /** The watermark that a micro-batch began with, in ms since the epoch: by it timers fire. 0 if
     * there is none yet.
     */
   def beganWith(batch: Long): Option[Long] =
-    offsets.get(batch).flatMap(LogEntries.metadata).map(_.batchWatermarkMs)
+    begun(batch).flatMap(LogEntries.metadata).map(_.batchWatermarkMs)
 
   /** The watermark after a micro-batch, in ms since the epoch. */
   def watermark(batch: Long): Long = commits.get(batch).fold(0L)(_.nextBatchWatermarkMs)
@@ -143,20 +156,29 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
 
   private val known = new CheckpointOperators(conf, root)
 
-  def operators: Seq[Long] = known.all
+  /** The stateful operators that there were at the first look, as with their records. */
+  lazy val operators: Seq[Long] = known.all
 
   /** The number of partitions of an operator's state after a micro-batch. */
   def partitions(batch: CommittedBatch, operator: Long): Int =
     if (unpartitioned(operator)) 1 else batch.partitions
 
-  private lazy val unpartitioned: Set[Long] = known
-    .sparkStores(committed)
-    .collect { case (operator, stores) if CheckpointOperators.isUnpartitioned(stores) => operator }
-    .toSet
+  private lazy val unpartitioned: Set[Long] =
+    if (operators.forall(record(_).isDefined)) Set.empty
+    else
+      known
+        .sparkStores(committed)
+        .collect {
+          case (operator, stores) if CheckpointOperators.isUnpartitioned(stores) => operator
+        }
+        .toSet
 
   def operatorFolder(operator: Long): Path = known.folder(operator)
 
-  def record(operator: Long): Option[OperatorRecord] = known.record(operator)
+  def record(operator: Long): Option[OperatorRecord] = records.get(operator).flatten
+
+  private lazy val records: Map[Long, Option[OperatorRecord]] =
+    operators.zip(Concurrently.map(operators)(known.record)).toMap
 
   /** The user's name of an operator, or else Spark's. Empty if Spark's operator metadata is missing.
     */
@@ -228,12 +250,13 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def storage(folder: Path): SparkCheckpointStorage = new SparkCheckpointStorage(folder, conf)
 
   /** The names of an operator's stores: Keystate's operators have one, Spark's joins several. */
-  def stores(operator: Long): Seq[String] = {
-    val partition = new Path(operatorFolder(operator), "0")
-    val named = folders(partition).filterNot(_.startsWith("_")) // the others are Spark's metadata
-    if (named.isEmpty || record(operator).isDefined) Seq(StoreLocation.DefaultStore)
-    else named.sorted
-  }
+  def stores(operator: Long): Seq[String] =
+    if (record(operator).isDefined) Seq(StoreLocation.DefaultStore)
+    else {
+      val partition = new Path(operatorFolder(operator), "0")
+      val named = folders(partition).filterNot(_.startsWith("_")) // the others are Spark's metadata
+      if (named.isEmpty) Seq(StoreLocation.DefaultStore) else named.sorted
+    }
 
   def reader(operator: Long, partition: Int, store: String): StoreReader =
     new StoreReader(

@@ -21,6 +21,7 @@ import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles,
   CheckpointOwner,
+  OffsetEntry,
   QueryLogs,
   SparkCheckpointStorage,
   SparkFiles
@@ -263,16 +264,18 @@ private[keystate] final class CheckpointDraft(
   }
 
   /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by
-    * its number. So the copy runs it again with the same input. It is left out if it was begun with
-    * another number of partitions, which is so while a rescale is under way.
+    * its number. So the copy runs it again with the same input. Its number of partitions is that of
+    * the copy: the next one may have been begun after a rescale.
     */
   private def copyBegun(batch: CommittedBatch): Unit = {
     val next = batch.number + 1
-    val entry = s"offsets/$next"
-    if (QueryLogs.offsets(conf, source.root).partitions(next).contains(batch.partitions))
-      copy(Seq(entry))
-    else {
-      val _ = fs.delete(new Path(root, entry), false) // of a try before
+    QueryLogs.offsets(conf, source.root).get(next) match {
+      case Some(entry) =>
+        QueryLogs
+          .offsets(conf, root)
+          .replace(next, OffsetEntry.withPartitions(entry, batch.partitions))
+      case None =>
+        val _ = fs.delete(new Path(root, s"offsets/$next"), false) // of a try before
     }
   }
 

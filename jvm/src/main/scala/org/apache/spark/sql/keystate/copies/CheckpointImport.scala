@@ -51,11 +51,7 @@ private[keystate] final class CheckpointImport(
         offsets.get(number).foreach { pinned =>
           QueryLogs
             .offsets(conf, draft.root)
-            .replace(
-              session,
-              number,
-              OffsetEntry.withSetting(pinned, Provider -> Settings.ProviderClass)
-            )
+            .replace(number, OffsetEntry.withSetting(pinned, Provider -> Settings.ProviderClass))
         }
       }
       val ids = copyState(batch, entry)

@@ -11,8 +11,6 @@ import org.apache.hadoop.fs.{GlobFilter, Path}
 import org.json4s.JString
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.sql.classic.SparkSession
-
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs, SparkFiles}
@@ -42,16 +40,11 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     * done with them. What its sources keep replaces what those of the fork do: it has all that both
     * have in common.
     */
-  def keepBatches(
-      session: SparkSession,
-      original: QueryCheckpoint,
-      first: Long,
-      last: Long
-  ): Unit = {
+  def keepBatches(original: QueryCheckpoint, first: Long, last: Long): Unit = {
     val log = QueryLogs.offsets(conf, original.root)
     (first to last).foreach { batch =>
       val entry = log.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, original.location))
-      kept.replace(session, batch, entry)
+      kept.replace(batch, entry)
     }
     val draft = new CheckpointDraft(
       original,
@@ -64,9 +57,9 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
   }
 
   /** Makes a kept micro-batch the pending one, for the next start to run. */
-  def begin(session: SparkSession, batch: Long): Unit = {
+  def begin(batch: Long): Unit = {
     val entry = kept.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, s"$root"))
-    offsets.begin(session, batch, entry)
+    offsets.begin(batch, entry)
   }
 
   /** Deletes it, also if it is cut off. Throws if it is another checkpoint. */

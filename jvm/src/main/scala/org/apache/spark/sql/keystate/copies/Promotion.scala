@@ -7,8 +7,6 @@ import scala.util.Using
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.classic.SparkSession
-
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
@@ -26,7 +24,6 @@ import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
   *   the operators whose keys are in the copy as they were, and their numbers there
   */
 private[keystate] final class Promotion(
-    session: SparkSession,
     original: Path,
     copy: Path,
     operators: Map[Long, Long],
@@ -75,7 +72,7 @@ private[keystate] final class Promotion(
           new CheckpointDraft(opened, to, conf, KeystateErrors.targetExists, alwaysInPlace = true)
         draft.copy(draft.below("sources"))
       }
-      QueryLogs.offsets(conf, to).begin(session, batch + 1, entry)
+      QueryLogs.offsets(conf, to).begin(batch + 1, entry)
     }
   }
 

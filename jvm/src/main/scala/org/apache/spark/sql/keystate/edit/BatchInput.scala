@@ -1,19 +1,22 @@
 package org.apache.spark.sql.keystate.edit
 
+import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
 import java.util.UUID
 
 import scala.util.{Try, Using}
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileUtil, Path}
+import org.apache.hadoop.fs.{FileSystem, Path}
 import org.json4s.jackson.JsonMethods.parse
 import org.json4s.{JInt, JString}
 
 import org.apache.spark.sql.catalyst.plans.logical._
 
 import keystate.errors.KeystateErrors
+import keystate.files.Concurrently
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.plan.KeyedProcess
 
@@ -29,18 +32,15 @@ private[keystate] final class BatchInput(
     target: Path,
     conf: Configuration
 ) {
+  import BatchInput._
   private val fs = target.getFileSystem(conf)
 
   def write(batch: Long): Unit = {
     if (!checkpoint.hasOffsets(batch))
       throw KeystateErrors.noBatch(batch, checkpoint.location)
     val logs = Seq(s"offsets/$batch", s"offsets/${batch - 1}", s"commits/${batch - 1}")
-    logs.map(new Path(checkpoint.root, _)).filter(checkpoint.files.exists).foreach { file =>
-      copy(file, new Path(target, s"${file.getParent.getName}/${file.getName}"))
-    }
-    val sources = new Path(checkpoint.root, "sources")
-    if (checkpoint.files.exists(sources)) copy(sources, new Path(target, "sources"))
-    FilesOfBatch.missing(checkpoint, batch, conf).foreach { file =>
+    val _ = Concurrently.map(logs ++ ofSources)(copy)
+    FilesOfBatch.missing(checkpoint, batch, new Path(target, Sources), conf).foreach { file =>
       throw KeystateErrors.cannotReplay(s"Batch $batch read the file $file, which is gone.")
     }
     // Another id: the query itself may be running.
@@ -49,10 +49,23 @@ private[keystate] final class BatchInput(
     }
   }
 
-  private def copy(from: Path, to: Path): Unit = {
-    fs.mkdirs(to.getParent)
-    val _ = FileUtil.copy(from.getFileSystem(conf), from, fs, to, false, conf)
+  /** The files of what the sources keep, by their paths in the checkpoint. */
+  private def ofSources: Seq[String] = {
+    val folder = new Path(checkpoint.root, Sources)
+    checkpoint.filesBelow(folder).map(_.getPath).filterNot(_.getName.endsWith(".crc")).map { path =>
+      val names = Iterator.iterate(path)(_.getParent).take(path.depth - folder.depth).map(_.getName)
+      (Sources +: names.toSeq.reverse).mkString("/")
+    }
   }
+
+  /** Copies a file, if it is there. */
+  private def copy(file: String): Unit =
+    try
+      Using.resource(checkpoint.files.open(new Path(checkpoint.root, file))) { in =>
+        Using.resource(fs.create(new Path(target, file), true))(in.transferTo(_))
+        ()
+      }
+    catch { case _: FileNotFoundException | _: NoSuchFileException => }
 }
 
 /** The files that Spark's file source gave to a micro-batch. Spark itself takes one that is gone for
@@ -60,20 +73,36 @@ private[keystate] final class BatchInput(
   */
 private object FilesOfBatch {
 
-  /** The first of them that is not there. */
-  def missing(checkpoint: QueryCheckpoint, batch: Long, conf: Configuration): Option[String] = {
-    val sources = new Path(checkpoint.root, "sources")
-    checkpoint.folders(sources).flatMap(_.toIntOption).sorted.iterator.flatMap { source =>
-      checkpoint.offsetOf(batch, source).flatMap(logOffset).toSeq.flatMap { last =>
-        val before = checkpoint.offsetOf(batch - 1, source).flatMap(logOffset).getOrElse(-1L)
-        val log = new Path(sources, s"$source")
-        (before + 1 to last).flatMap(files(checkpoint, log, _))
-      }
-    }
-  }.find { file =>
-    val path = new Path(new URI(file))
-    !path.getFileSystem(conf).exists(path)
+  /** The first of them that is not there.
+    *
+    * @param logs
+    *   a copy of what the sources keep
+    */
+  def missing(
+      checkpoint: QueryCheckpoint,
+      batch: Long,
+      logs: Path,
+      conf: Configuration
+  ): Option[String] = {
+    val fs = logs.getFileSystem(conf)
+    val read =
+      for {
+        source <- names(fs, logs).flatMap(_.toIntOption).sorted
+        last <- checkpoint.offsetOf(batch, source).flatMap(logOffset).toSeq
+        before = checkpoint.offsetOf(batch - 1, source).flatMap(logOffset).getOrElse(-1L)
+        entry <- before + 1 to last
+        file <- files(fs, new Path(logs, s"$source"), entry)
+      } yield file
+    read.zip(Concurrently.map(read)(isThere(_, conf))).collectFirst { case (file, false) => file }
   }
+
+  private def isThere(file: String, conf: Configuration): Boolean = {
+    val path = new Path(new URI(file))
+    path.getFileSystem(conf).exists(path)
+  }
+
+  private def names(fs: FileSystem, folder: Path): Seq[String] =
+    if (fs.exists(folder)) fs.listStatus(folder).toSeq.map(_.getPath.getName) else Nil
 
   private def logOffset(json: String): Option[Long] = Try(parse(json)).toOption.flatMap {
     _ \ "logOffset" match {
@@ -83,15 +112,15 @@ private object FilesOfBatch {
   }
 
   /** The files of one entry of the log, which is in the next compacted one if it was deleted. */
-  private def files(checkpoint: QueryCheckpoint, log: Path, entry: Long): Seq[String] = {
-    val compacted = checkpoint.files.list(log).toSeq.map(_.getPath.getName).collect {
+  private def files(fs: FileSystem, log: Path, entry: Long): Seq[String] = {
+    val compacted = names(fs, log).collect {
       case s"$number.compact" if number.toLongOption.exists(_ >= entry) => number.toLong
     }
     (new Path(log, s"$entry") +: compacted.sorted.map(n => new Path(log, s"$n.compact")))
-      .find(checkpoint.files.exists)
+      .find(fs.exists)
       .toSeq
       .flatMap { file =>
-        Using.resource(checkpoint.files.open(file)) { in =>
+        Using.resource(fs.open(file)) { in =>
           for {
             line <- new String(in.readAllBytes(), UTF_8).linesIterator.toSeq.drop(1)
             JString(path) <- Seq(parse(line)).filter(_ \ "batchId" == JInt(entry)).map(_ \ "path")
@@ -102,6 +131,7 @@ private object FilesOfBatch {
 }
 
 private[keystate] object BatchInput {
+  private val Sources = "sources"
 
   /** Throws if what the rows of a plan are depends on more than a micro-batch's input. */
   def check(plan: LogicalPlan): Unit =

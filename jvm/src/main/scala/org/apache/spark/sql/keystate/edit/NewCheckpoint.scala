@@ -50,7 +50,7 @@ private[keystate] final class NewCheckpoint(session: SparkSession, target: Path)
       val entry = QueryLogs.offsets(conf, first.root).get(batch).get
       QueryLogs
         .offsets(conf, draft.root)
-        .replace(session, batch, OffsetEntry.withoutOffsets(entry, sources))
+        .replace(batch, OffsetEntry.withoutOffsets(entry, sources))
     }
   }
 }

@@ -107,18 +107,26 @@ private[keystate] object QueryLogs {
       extends Entries[LogEntries.Offsets](folder, conf) {
 
     /** The number of partitions with which a micro-batch was begun. */
-    def partitions(batch: Long): Option[Int] =
-      naming(batch)(get(batch).map(OffsetEntry.partitions))
+    def partitions(batch: Long): Option[Int] = get(batch).map(partitions(batch, _))
 
-    def replace(session: SparkSession, batch: Long, entry: LogEntries.Offsets): Unit =
-      write(batch)(new OffsetWriter(session, folder).write(entry, _))
+    def partitions(batch: Long, entry: LogEntries.Offsets): Int =
+      naming(batch)(OffsetEntry.partitions(entry))
+
+    /** Writes it as Spark does, whose own writer needs a session. */
+    def replace(batch: Long, entry: LogEntries.Offsets): Unit = write(batch) { out =>
+      val metadata = LogEntries.metadata(entry)
+      val version = s"v${LogEntries.version(entry)}"
+      val offsets = LogEntries.offsetLines(entry, NoOffset)
+      val lines = Seq(version, metadata.fold("")(_.json)) ++ offsets
+      out.write(lines.mkString("\n").getBytes(UTF_8))
+    }
 
     /** Makes a micro-batch of another checkpoint the pending one here. Its number of partitions is
       * that of the micro-batch before it here: the other checkpoint may have been rescaled.
       */
-    def begin(session: SparkSession, batch: Long, entry: LogEntries.Offsets): Unit = {
+    def begin(batch: Long, entry: LogEntries.Offsets): Unit = {
       val own = partitions(batch - 1)
-      replace(session, batch, own.fold(entry)(OffsetEntry.withPartitions(entry, _)))
+      replace(batch, own.fold(entry)(OffsetEntry.withPartitions(entry, _)))
     }
 
     override protected def parse(in: InputStream): LogEntries.Offsets = {
@@ -165,10 +173,4 @@ private[keystate] object QueryLogs {
   /** What was parsed; of the JSON `null` that is nothing. */
   private def known[T <: AnyRef](parsed: T): T =
     if (parsed == null) throw new IllegalStateException("there is nothing in it") else parsed
-
-  /** Spark's writer is a method of its log, which needs a session. */
-  private final class OffsetWriter(session: SparkSession, folder: Path)
-      extends OffsetSeqLog(session, folder.toString) {
-    def write(entry: LogEntries.Offsets, out: OutputStream): Unit = serialize(entry, out)
-  }
 }

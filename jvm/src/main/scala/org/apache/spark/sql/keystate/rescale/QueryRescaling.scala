@@ -165,7 +165,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
   private def replace(batch: Long, entry: LogEntries.Offsets): Unit = {
     CheckpointOwner.check(root)
-    offsets.replace(session, batch, entry)
+    offsets.replace(batch, entry)
   }
 
   private def checkOperators(partitions: Int): Unit =

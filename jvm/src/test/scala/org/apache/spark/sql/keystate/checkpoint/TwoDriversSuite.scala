@@ -83,7 +83,7 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
     )
     val offsets = source.toSeq.map(json => Some(PythonStreamingSourceOffset(json)))
     val entries = QueryLogs.offsets(hadoopConf, new Path(s"file:$folder"))
-    entries.replace(session, batch, OffsetSeq(offsets, Some(metadata)))
+    entries.replace(batch, OffsetSeq(offsets, Some(metadata)))
   }
 
   private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)

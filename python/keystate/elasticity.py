@@ -14,12 +14,16 @@ from pyspark.sql import SparkSession
 from keystate import admin
 from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
+from keystate._rescale_requests import RescaleListener
 from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
 from keystate.stopping import stop_with_savepoint, wait_for_border
 
 log = logging.getLogger("keystate")
+
+#: A look for requests asks the checkpoint's store, one at the progress does not.
+POLLS_FOR_REQUESTS = 5
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class ElasticQuery:
         if policy is not None:
             self._scaler = Autoscaler(self, policy, spark, poll_seconds, self._stopping)
             self._scaler.start()
+        self._listener = RescaleListener(
+            self, spark, POLLS_FOR_REQUESTS * poll_seconds, self._stopping
+        )
+        self._listener.start()
 
     # What it has besides a StreamingQuery.
 
@@ -217,8 +225,9 @@ class ElasticQuery:
         self._stopping.set()
         with self._changes:
             self._query.stop()
-        if self._scaler is not None and self._scaler is not threading.current_thread():
-            self._scaler.join()
+        for thread in (self._scaler, self._listener):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
 
     def stop_with_savepoint(
         self, path: str, *, border_seconds: float = 60.0, by_reference: bool = False
@@ -334,7 +343,8 @@ def elastic(
         spark: the session; by default the active one.
         dry_run: what the policy wants is only told, in the log and in
             :attr:`ElasticQuery.rescales`.
-        poll_seconds: how often the policy looks at the query's progress.
+        poll_seconds: how often the policy looks at the query's progress. Each fifth time also
+            whether another process asks for other partitions (:func:`keystate.admin.rescale`).
 
     Returns:
         The query. The first start takes as many partitions as the checkpoint has, and for a new one

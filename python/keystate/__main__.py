@@ -190,7 +190,12 @@ def _parser() -> argparse.ArgumentParser:
     backups.original(command("delete", _delete, what, "checkpoint"))
     command("import", _import, "turn Spark's checkpoint into Keystate's", "source", "target")
     command("diff", _diff, "count the keys that differ in two checkpoints", "before", "after")
-    rescale = command("rescale", _rescale, "change the partitions of a query that is stopped, or elastic", "checkpoint")
+    rescale = command(
+        "rescale",
+        _rescale,
+        "change the partitions of a query that is stopped, or elastic",
+        "checkpoint",
+    )
     rescale.add_argument("partitions", type=int)
     report = command("report", _report_page, "write what is in a checkpoint as HTML", "checkpoint")
     report.add_argument("path", help="the file to write")

@@ -71,6 +71,7 @@ class ElasticQuery:
         self._rescales: list[Rescale] = []
         self._earlier: list[Any] = []
         self._known: int | None = None
+        self._changing = False
         self._query = self._begin(None)
         self._scaler: Autoscaler | None = None
         if policy is not None:
@@ -157,7 +158,7 @@ class ElasticQuery:
     def isActive(self) -> bool:
         """Whether it runs; a change does not end it."""
         query = self._query
-        if query.isActive:
+        if query.isActive or self._changing:
             return True
         with self._changes:
             return bool(self._query.isActive)
@@ -214,9 +215,13 @@ class ElasticQuery:
             left = 1.0 if deadline is None else min(1.0, max(deadline - time.monotonic(), 0.001))
             if query.awaitTermination(left):
                 # Ended for a change? Then there is another one when the change is done.
-                with self._changes:
-                    if query is self._query:
-                        return None if timeout is None else True
+                wait = -1 if deadline is None else max(deadline - time.monotonic(), 0)
+                if self._changes.acquire(timeout=wait):
+                    try:
+                        if query is self._query:
+                            return None if timeout is None else True
+                    finally:
+                        self._changes.release()
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
@@ -281,6 +286,7 @@ class ElasticQuery:
                 return Rescale(before, before, reason, batch, 0.0)
             began = time.monotonic()
             old = self._query
+            self._changing = True
             old.stop()
             self._earlier = [*self._earlier, *old.recentProgress][-100:]
             error: Exception | None = None
@@ -292,6 +298,8 @@ class ElasticQuery:
                 self._query = self._begin(before)
                 started = time.monotonic()
                 self._known = before
+            finally:
+                self._changing = False
             seconds = started - began
             told = None if error is None else f"{type(error).__name__}: {error}"
             done = Rescale(before, partitions, reason, batch, seconds, told)

@@ -176,6 +176,31 @@ def test_another_process_asks(
     assert admin.rescale(checkpoint, 4, spark=spark) == 1
 
 
+def test_who_asks_during_a_change_does_not_wait_for_it(
+    counting: Counting, elastic: Callable[..., ElasticQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = elastic()
+    counting.feed(1)
+    query.processAllAvailable()
+    starts = threading.Event()
+    may_go_on = threading.Event()
+    begin = query._begin
+
+    def begin_slowly(partitions: int | None) -> Any:
+        starts.set()
+        assert may_go_on.wait(60)
+        return begin(partitions)
+
+    monkeypatch.setattr(query, "_begin", begin_slowly)
+    change = threading.Thread(target=query.rescale, args=(3,))
+    change.start()
+    assert starts.wait(60)
+    assert query.isActive and query.awaitTermination(0.1) is False
+    may_go_on.set()
+    change.join(60)
+    assert query.isActive and query.partitions == 3
+
+
 def test_nobody_answers(
     spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:

@@ -2,14 +2,16 @@
 
 python -m bench.skew [--rows 1000000] [--keys 100000] [--reps 5]
 
-Both compute a key's mean, in turns in one session, over the same files; see docs/running/skew.md.
+"combined" and "row by row" compute a key's mean, in turns in one session, over the same files; see
+docs/running/skew.md. "reduce" is the same by `reduce` with a Python function of two rows, and
+"reduce, combined" what an option of `reduce` could do: call that function before the shuffle too.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keystate
 import numpy as np
@@ -45,6 +47,31 @@ def combined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from parts.rename_columns(["key", "n", "total"]).to_batches()
 
 
+def added(a: Any, b: Any) -> tuple[int, int, int]:
+    return a.key, a.n + b.n, a.total + b.total
+
+
+def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row for each key of a batch, by the function of two rows."""
+    for batch in batches:
+        parts: dict[int, Row] = {}
+        for row in map(Row._make, zip(*(column.to_pylist() for column in batch.columns))):
+            before = parts.get(row.key)
+            parts[row.key] = row if before is None else Row._make(added(before, row))
+        columns = [pa.array(column, pa.int64()) for column in zip(*parts.values())]
+        yield pa.RecordBatch.from_arrays(columns, names=list(Row._fields))
+
+
+class Row(NamedTuple):
+    key: int
+    n: int
+    total: int
+
+
+def totals(df: DataFrame) -> DataFrame:
+    return keystate.keyed(df, "key").reduce(added)
+
+
 def means(df: DataFrame) -> DataFrame:
     return keystate.keyed(df, "key").process(Mean(), "key long, mean double")
 
@@ -66,9 +93,14 @@ def main() -> None:
         def source() -> DataFrame:
             return spark.readStream.schema("key long, value long").parquet(folder)
 
+        def parts() -> DataFrame:
+            return source().selectExpr("key", "1L AS n", "value AS total")
+
         contenders = {
             "combined": lambda: means(source().mapInArrow(combined, PARTS)),
-            "row by row": lambda: means(source().selectExpr("key", "1L AS n", "value AS total")),
+            "row by row": lambda: means(parts()),
+            "reduce": lambda: totals(parts()),
+            "reduce, combined": lambda: totals(parts().mapInArrow(reduced, PARTS)),
         }
         print_compared(in_turns(spark, work, contenders, args.reps), args.rows)
 

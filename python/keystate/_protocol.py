@@ -196,6 +196,7 @@ class DeclaredState:
     KEY_TYPE: Final = "key_type"
     ORDER: Final = "order"
     TTL: Final = "ttl"
+    MAX_ENTRIES: Final = "max_entries"
 
 
 class DeclaredTtl:

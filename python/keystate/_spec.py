@@ -62,6 +62,7 @@ class StateSpec:
     ttl: StateTtlConfig | None = None
     default: Any = None
     has_function: bool = False
+    max_entries: int | None = None
 
     def type_with_defaults(self) -> T.DataType:
         """The value's type, with what fields are that older values do not have."""
@@ -87,6 +88,7 @@ class StateSpec:
             names.ORDER: self.order.value,
             names.KEY_TYPE: self.key_type.jsonValue() if self.key_type is not None else None,
             names.TTL: _ttl_json(self.ttl) if self.ttl is not None else None,
+            names.MAX_ENTRIES: self.max_entries,
         }
 
 
@@ -230,6 +232,7 @@ def resolve_state(descriptor: StateDescriptor) -> StateSpec:
         ttl=descriptor.ttl,
         default=_default_of(descriptor),
         has_function=isinstance(descriptor, _WITH_FUNCTION),
+        max_entries=descriptor.max_entries,
     )
     try:
         spec.value_codec()

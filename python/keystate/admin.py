@@ -542,7 +542,7 @@ def history(
 
 
 def forget(
-    checkpoint: str,
+    checkpoint: Any,
     *,
     key: Any,
     operator: int | None = None,
@@ -557,10 +557,12 @@ def forget(
     the key is kept, no file has it.
 
     Broadcast state, operator state, what sinks have and what sources can read again are left alone,
-    and so are savepoints and other copies.
+    and so are savepoints and other copies. Copies that are made before the query takes the request
+    have it too.
 
     Args:
-        checkpoint: the query's checkpoint location.
+        checkpoint: the query's checkpoint location; or a query of this session that runs, also what
+            :func:`keystate.elastic` gave.
         key: as for :func:`lookup`.
         operator: the operator's number; by default all operators that have state by key.
         spark: the session; by default the active one.
@@ -571,9 +573,13 @@ def forget(
     Raises:
         CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't tell what belongs to a
             key, ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``.
+        ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
         StateTypeError: the key does not fit the types of the key columns, of one of the operators.
     """
     session = bridge.session_or_active(spark, "forget")
+    if not isinstance(checkpoint, str):
+        instead = "give keystate.admin.forget the place of its checkpoint"
+        checkpoint = bridge.checkpoint_of_running(session, checkpoint, instead)
     return Forgetting(session, checkpoint, operator).request(key)
 
 
@@ -615,7 +621,9 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     It has charts if ``keystate[page]`` is installed: how states grew over the last batches, how
     they are spread over key groups and partitions, what a rescale would move, the largest keys, the
     sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere. Of a
-    state with many entries a sample is looked at, and the page says so.
+    state with many entries a sample is looked at, and the page says so. A table tells how fast each
+    state grows, which ones only grow, and when ``spark.keystate.state.maxEntries`` is reached, if
+    the session has that setting.
 
     Args:
         checkpoint: the query's checkpoint location.
@@ -628,5 +636,6 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     session = bridge.session_or_active(spark, "report")
     found = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
-    made = document(found, bridge.statistics(session, found), problems)
+    told, limit = bridge.statistics(session, found), bridge.max_entries(session)
+    made = document(found, told, problems, limit=limit)
     Path(path).write_text(made, encoding="utf-8")

@@ -292,12 +292,8 @@ def canary(
         )
     else:
         query = checkpoint_or_query
-        checkpoint = bridge.checkpoint_of(session, str(query.id)) if query.isActive else ""
-        if not checkpoint:
-            raise ConfigurationError(
-                "the query has ended: give keystate.canary the place of its checkpoint",
-                code="KEYSTATE_QUERY_HAS_ENDED",
-            )
+        instead = "give keystate.canary the place of its checkpoint"
+        checkpoint = bridge.checkpoint_of_running(session, query, instead)
     if query is not None:
         check_mode(session, query, lambda: None)
     fork = Fork(session, checkpoint, at or f"{checkpoint}.canary", start_new, edit)

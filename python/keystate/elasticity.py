@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from keystate import admin
 from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
 from keystate._rescale_requests import RescaleListener
@@ -117,6 +118,23 @@ class ElasticQuery:
         if partitions < 1:
             raise ValueError(f"the number of partitions must be at least 1, got {partitions}")
         return self._change(partitions, "asked for", border_seconds)
+
+    def forget(self, key: Any, *, operator: int | None = None) -> dict[str, Any]:
+        """Lets it forget a key with one of its next micro-batches: :func:`keystate.admin.forget`.
+
+        Args:
+            key: as for :func:`keystate.admin.lookup`.
+            operator: the operator's number; by default all operators that have state by key.
+
+        Returns:
+            ``request``, its id, and ``operators``, the numbers of those that forget the key.
+
+        Raises:
+            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
+            CheckpointError, StateTypeError: as for :func:`keystate.admin.forget`.
+        """
+        with self._changes:
+            return admin.forget(self, key=key, operator=operator, spark=self._spark)
 
     # What a StreamingQuery has.
 

@@ -319,6 +319,7 @@ class StateDescriptor(ABC):
         kind: how the state is stored.
         descriptor: the kind of state, for messages.
         ttl: how long values live; ``None`` for ever.
+        max_entries: how many entries the state may have; ``None`` for any number.
     """
 
     kind: StateKind
@@ -332,6 +333,7 @@ class StateDescriptor(ABC):
         self.value_type = value_type
         self.key_type = key_type
         self.ttl: StateTtlConfig | None = None
+        self.max_entries: int | None = None
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Lets values expire. May be switched on, off or changed at a restart.
@@ -342,6 +344,19 @@ class StateDescriptor(ABC):
         if not isinstance(ttl_config, StateTtlConfig):
             raise TypeError(f"state '{self.name}': expected a StateTtlConfig, got {ttl_config!r}")
         self.ttl = ttl_config if ttl_config.is_enabled() else None
+
+    def set_max_entries(self, entries: int) -> None:
+        """Limits how many entries the state has, of all keys together. May be changed at a restart.
+
+        A value is an entry; of a map each key is one, and of a list each part as it is stored. What
+        happens above the limit, ``spark.keystate.state.onLimit`` says. Of keyed state only.
+
+        Args:
+            entries: the most that there may be, from 1 on.
+        """
+        if not isinstance(entries, int) or entries < 1:
+            raise ValueError(f"state '{self.name}': max_entries must be 1 or more, got {entries!r}")
+        self.max_entries = entries
 
     def get_name(self) -> str:
         """The state's name."""

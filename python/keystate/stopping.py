@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from keystate._jvm import bridge
-from keystate.errors import ConfigurationError
 
 log = logging.getLogger("keystate")
 
@@ -59,12 +58,8 @@ def stop_with_savepoint(
         CheckpointError: as for :func:`keystate.admin.savepoint`; the query has ended then.
     """
     session = bridge.session_or_active(spark, "keystate.stop_with_savepoint")
-    checkpoint = bridge.checkpoint_of(session, str(query.id)) if query.isActive else ""
-    if not checkpoint:
-        raise ConfigurationError(
-            "the query has ended: use keystate.admin.savepoint on its checkpoint",
-            code="KEYSTATE_QUERY_HAS_ENDED",
-        )
+    instead = "use keystate.admin.savepoint on its checkpoint"
+    checkpoint = bridge.checkpoint_of_running(session, query, instead)
     stop_at_border(query, border_seconds=border_seconds)
     return bridge.savepoint(session, checkpoint, path, None, by_reference)
 

@@ -8,22 +8,21 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import keystate
+import numpy as np
 import pytest
 from keystate import (
     AggregateFunction,
-    AggregatingStateDescriptor,
     AsyncKeyedProcessFunction,
     CheckpointedFunction,
     DeclarationError,
     FilterFunction,
     FlatMapFunction,
-    FoldingStateDescriptor,
     FunctionError,
     KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
@@ -34,9 +33,6 @@ from keystate import (
     MapStateDescriptor,
     OutputTag,
     ReduceFunction,
-    ReducingStateDescriptor,
-    SortedMapStateDescriptor,
-    StateTtlConfig,
     Time,
     TimeDomain,
     ValueStateDescriptor,
@@ -55,172 +51,9 @@ from keystate.windows import (
     window,
 )
 
-INPUT = "k string, at timestamp, seed long, fails int"
-OUTPUT = "k string, text string"
-SIDE = OutputTag("side", "text string")
+from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
+
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
-EPOCH = datetime.datetime(1970, 1, 1)
-
-
-class Concat(AggregateFunction):
-    """Changes its accumulator in place, before it fails."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add(self, value: int, accumulator: list[int]) -> list[int]:
-        accumulator.append(value)
-        return _checked(accumulator)
-
-    def get_result(self, accumulator: list[int]) -> list[int]:
-        return accumulator
-
-
-def _checked(accumulator: list[int]) -> list[int]:
-    if accumulator[-1] < 0:
-        raise ArithmeticError("a negative number")
-    return accumulator
-
-
-def _concat(a: list[int], b: list[int]) -> list[int]:
-    a.extend(b)
-    return _checked(a)
-
-
-def _fold(a: list[int], b: int) -> list[int]:
-    a.append(b)
-    return _checked(a)
-
-
-def _ttl(rng: random.Random) -> StateTtlConfig | None:
-    if rng.random() < 0.3:
-        return None
-    builder = StateTtlConfig.new_builder(Time.milliseconds(rng.choice([30, 500])))
-    builder.set_update_type(rng.choice(list(StateTtlConfig.UpdateType)[-2:]))
-    times = StateTtlConfig.TtlTimeCharacteristic
-    builder.set_ttl_time_characteristic(rng.choice([times.EventTime, times.ProcessingTime]))
-    return builder.build()
-
-
-class Random(KeyedProcessFunction):
-    """Does what a row's seed says to all kinds of state; `skips` those that are to fail."""
-
-    def __init__(self, seed: int, skips: bool) -> None:
-        self.seed = seed
-        self.skips = skips
-
-    def open(self, ctx: Any) -> None:
-        rng = random.Random(self.seed)
-
-        def described(descriptor: Any) -> Any:
-            ttl = _ttl(rng)
-            if ttl is not None:
-                descriptor.enable_time_to_live(ttl)
-            return descriptor
-
-        numbers = "array<long>"
-        self.value = ctx.get_state(described(ValueStateDescriptor("value", "long", default=0)))
-        self.row = ctx.get_state(described(ValueStateDescriptor("row", "a long, b array<long>")))
-        self.list = ctx.get_list_state(described(ListStateDescriptor("list", numbers)))
-        self.map = ctx.get_map_state(described(MapStateDescriptor("map", "long", numbers)))
-        self.words = ctx.get_map_state(described(MapStateDescriptor("words", "a long", "string")))
-        self.sorted = ctx.get_sorted_map_state(
-            described(SortedMapStateDescriptor("sorted", "long", "long"))
-        )
-        self.sum = ctx.get_reducing_state(
-            described(ReducingStateDescriptor("sum", lambda a, b: a + b, "long"))
-        )
-        self.joined = ctx.get_reducing_state(
-            described(ReducingStateDescriptor("joined", _concat, numbers))
-        )
-        self.all = ctx.get_aggregating_state(
-            described(AggregatingStateDescriptor("all", Concat(), numbers))
-        )
-        self.folded = ctx.get_folding_state(
-            described(FoldingStateDescriptor("folded", [], _fold, numbers))
-        )
-
-    def process_element(self, row: Any, ctx: Any) -> Iterator[Any]:
-        return self._do(row.k, row.seed, row.fails, ctx)
-
-    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
-        fails = timestamp % 7 if timestamp % 3 == 0 else 0
-        return self._do(ctx.get_current_key(), timestamp, fails, ctx)
-
-    def _do(self, key: str, seed: int, fails: int, ctx: Any) -> Iterator[Any]:
-        if self.skips and fails:
-            return
-        rng = random.Random(seed)
-        try:
-            for _ in range(rng.randrange(10)):
-                yield from self._step(key, rng, ctx)
-            if fails:
-                yield from self._fail(fails, key, rng)
-        finally:
-            if fails:
-                self.value.update(-1)
-                self.map.put(1, [])
-
-    def _step(self, key: str, rng: random.Random, ctx: Any) -> Iterator[Any]:
-        n, k = rng.randrange(100), rng.randrange(4)
-        kind = rng.randrange(18)
-        if kind == 0:
-            self.value.update(self.value.value() + n)
-        elif kind == 1:
-            self.row.update((n, [n, k]))
-        elif kind == 2:
-            rng.choice([self.value, self.row, self.list, self.map, self.sorted, self.sum]).clear()
-        elif kind == 3:
-            self.list.add([n])
-        elif kind == 4:
-            self.list.update([[n], [k]])
-        elif kind == 5:
-            self.map.put(k, [n])
-        elif kind == 6:
-            self.map.remove(k)
-        elif kind == 7:
-            self.words.put((k,), str(n))
-            self.words.remove((n % 4,))
-        elif kind == 8:
-            self.sorted.put(n % 9, n)
-        elif kind == 9:
-            yield key, str(self.sorted.pop_first())
-        elif kind == 10:
-            self.sum.add(n)
-            self.joined.add([n])
-        elif kind == 11:
-            self.all.add(n)
-            self.folded.add(n)
-        elif kind == 12:
-            timers = ctx.timer_service()
-            timers.register_event_time_timer(ctx.timestamp() + n)
-            timers.register_processing_time_timer(ctx.timestamp() + n)
-        elif kind == 13:
-            timers = ctx.timer_service()
-            for after in range(n):
-                timers.delete_event_time_timer(ctx.timestamp() + after)
-        elif kind == 14:
-            yield SIDE, (f"{key} {n}",)
-        elif kind == 15:
-            yield key, repr([sorted(self.map.items()), list(self.sorted.items())])
-        elif kind == 16:
-            yield key, repr([self.value.value(), self.list.get(), self.all.get(), self.sum.get()])
-        else:
-            self.list.add_all([[n], [n]])
-            self.sorted.remove_range(n % 9, n % 9 + 2)
-
-    def _fail(self, how: int, key: str, rng: random.Random) -> Iterator[Any]:
-        if how == 1:
-            raise ValueError(f"of {key}")
-        if how == 2:
-            yield key, 1  # no string
-        if how == 3:
-            self.value.update("no long")
-        if how == 4:
-            self.joined.add([-1])
-        if how == 5:
-            self.all.add(-1)
-        yield SIDE, (1,)
 
 
 class AsyncRandom(AsyncKeyedProcessFunction):
@@ -274,24 +107,6 @@ def _harness(cls: Any, seed: int, parallelism: int, skips: bool) -> KeyedProcess
     )
 
 
-def _batches(rng: random.Random) -> list[list[tuple[Any, ...]]]:
-    batches, time = [], 0
-    for _ in range(4):
-        time += rng.randrange(30)
-        batches.append(
-            [
-                (
-                    rng.choice("aab"),
-                    EPOCH + timedelta(milliseconds=time + rng.randrange(40)),
-                    rng.randrange(1 << 40),
-                    rng.randrange(1, 7) if rng.random() < 0.4 else 0,
-                )
-                for _ in range(rng.randrange(50))
-            ]
-        )
-    return batches
-
-
 def _seen(harness: KeyedProcessHarness) -> Any:
     held = harness.snapshot()
     states = {}
@@ -321,7 +136,7 @@ def test_async_calls_fail_as_if_their_rows_never_were(seed: int) -> None:
 
 def _compare(cls: Any, seed: int) -> None:
     rng = random.Random(seed)
-    batches, parallelism, cut = _batches(rng), rng.randrange(1, 3), rng.randrange(4)
+    batches, parallelism, cut = batches_of(rng), rng.randrange(1, 3), rng.randrange(4)
     with_letters, without = (_harness(cls, seed, parallelism, skips) for skips in (False, True))
     watermark = 0
     for i, batch in enumerate(batches):
@@ -438,7 +253,7 @@ def test_windows(name: str, aggregates: bool) -> None:
     for seed in range(8):
         rng, watermark = random.Random(seed), 0
         both = made(False), made(True)
-        for batch in _batches(rng):
+        for batch in batches_of(rng):
             watermark += rng.randrange(30)
             fine = [row for row in batch if not row[3]]
             rows = batch if aggregates else fine
@@ -716,15 +531,72 @@ def test_what_is_no_fault_of_the_row_fails() -> None:
 
 
 class Batches(KeyedBatchFunction):
+    """Sums; fails where rows are negative, and with one of 50 for what it returns."""
+
+    def open(self, ctx: Any) -> None:
+        self.sum = ctx.get_state(ValueStateDescriptor("sum", "long", default=0))
+
     def process_batch(self, batch: Any, ctx: Any) -> Any:
-        return None
+        values = batch.rows["v"].to_numpy()
+        sums = self.sum.value().to_numpy().copy()
+        np.add.at(sums, batch.key_of_row, values)
+        self.sum.update(sums)
+        if (values < 0).any():
+            raise ValueError(f"{values.min()} is negative")
+        if (values == 50).any():
+            return {"k": batch.keys["k"]}
+        if (values == 51).any():
+            self.sum.update([1] * (len(sums) + 1))
+        return {"k": batch.rows["k"], "v": batch.rows["v"]}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
+def test_functions_of_batches(share: float) -> None:
+    """Rows that fail are found by halves; the others are as in a call without them."""
+    rng, seen = random.Random(share), 0
+    stream = keystate.keyed(rows_of(ROW), "k")
+    harness = KeyedProcessHarness.of(
+        stream.process_batches(Batches(), ROW, on_error=keystate.dead_letters(OF_ROW)),
+        side_outputs=[OF_ROW],
+    )
+    for _ in range(3):
+        rows = [
+            (rng.choice("abc"), rng.choice([-1, -2, 50, 51]) if rng.random() < share else i % 40)
+            for i in range(rng.randrange(1, 60))
+        ]
+        good = [row for row in rows if 0 <= row[1] < 50]
+        before = {key: harness.state(key, "sum") or 0 for key in "abc"}
+        emitted = harness.process_batch(rows)
+        assert [tuple(row) for row in emitted] == good
+        for key in "abc":
+            added = sum(v for k, v in good if k == key)
+            assert (harness.state(key, "sum") or 0) == before[key] + added
+        letters = harness.side_output(OF_ROW)[seen:]
+        seen += len(letters)
+        bad = [row for row in rows if row not in good]
+        assert [tuple(letter.row) for letter in letters] == bad
+        errors = {-1: "ValueError", -2: "ValueError"}
+        assert [letter.key for letter in letters] == [json.dumps(k) for k, _ in bad]
+        for letter, (_, v) in zip(letters, bad):
+            wanted = {50: "OutputTypeError", 51: "StateTypeError"}.get(v) or errors[v]
+            assert letter.error.endswith(wanted)
+
+
+def test_too_many_letters_of_batches() -> None:
+    stream = keystate.keyed(rows_of(ROW), "k")
+    letters = keystate.dead_letters(OF_ROW, max_in_batch=2)
+    harness = KeyedProcessHarness.of(stream.process_batches(Batches(), ROW, on_error=letters))
+    harness.process_batch([("a", 1), ("a", -1), ("b", -1)])
+    with pytest.raises(FunctionError, match=r"TOO_MANY_DEAD_LETTERS.*ValueError 3 times"):
+        harness.process_batch([("a", -1), ("b", 2), ("a", -1), ("b", -1)])
 
 
 def test_what_does_not_fit_is_refused() -> None:
     stream = keystate.keyed(rows_of(ROW), "k")
     letters = keystate.dead_letters(OF_ROW)
-    with pytest.raises(DeclarationError, match="process_batches"):
-        KeyedProcessHarness.of(stream.process_batches(Batches(), ROW, on_error=letters))
+    with pytest.raises(DeclarationError, match="no side outputs but dead letters"):
+        batches = stream.process_batches(Batches(), ROW, on_error=letters)
+        KeyedProcessHarness.of(batches, side_outputs=[OF_ROW, SIDE])
     with pytest.raises(DeclarationError, match=r"dead_letter_schema\(df.schema\)"):
         tag = OutputTag("dead", "k string")
         KeyedProcessHarness.of(stream.process(_fails, ROW, on_error=keystate.dead_letters(tag)))
@@ -801,10 +673,59 @@ def test_initial_state() -> None:
         harness.process(("a", 1))
 
 
-def test_operator_state_is_refused() -> None:
-    class Checkpointed(KeyedProcessFunction, CheckpointedFunction):
-        def process_element(self, value: Any, ctx: Any) -> None: ...
+class Noted(KeyedProcessFunction, CheckpointedFunction):
+    """Changes lists and a map of its operator state, and then fails on negative rows."""
 
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.all = store.get_list_state(ListStateDescriptor("all", "array<long>"))
+        self.last = store.get_union_list_state(ListStateDescriptor("last", "long"))
+        self.map = store.get_broadcast_state(MapStateDescriptor("map", "long", "long"))
+
+    def snapshot_state(self, context: Any) -> None: ...
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        v = abs(value.v)
+        self.all.add([v])
+        if v % 3 == 0:
+            self.last.clear()
+        self.last.add_all([v, v])
+        if v % 5 == 0:
+            self.last.update([v])
+            self.all.add([-v])
+        self.map.put(v % 4, v)
+        self.map.remove(v % 7)
+        if v % 11 == 0:
+            self.map.clear()
+        yield value.k, str([self.all.get(), self.last.get(), list(self.map.items())])
+        _check(value.v)
+
+
+def test_operator_state() -> None:
+    """Equal to a function that never had the rows, also when it is restored."""
+    rng = random.Random(7)
+    made = keystate.keyed(rows_of(ROW), "k")
+    out = "k string, seen string"
+    letters = keystate.dead_letters(OF_ROW)
+
+    def failing() -> Any:
+        return made.process(Noted(), out, on_error=letters)
+
+    def fine() -> Any:
+        return made.process(Noted(), out)
+
+    with_letters, without = KeyedProcessHarness.of(failing()), KeyedProcessHarness.of(fine())
+    for i in range(6):
+        rows = [("a", rng.randrange(-40, 40)) for _ in range(30)]
+        good = [row for row in rows if row[1] >= 0]
+        assert with_letters.process_batch(rows) == without.process_batch(good)
+        if i == 3:
+            with_letters = KeyedProcessHarness.restore(with_letters.snapshot(), failing())
+            without = KeyedProcessHarness.restore(without.snapshot(), fine())
+
+
+def test_operator_state_of_many_rows_at_a_time_is_refused() -> None:
+    class Checkpointed(Batches, CheckpointedFunction):
         def initialize_state(self, context: Any) -> None: ...
 
         def snapshot_state(self, context: Any) -> None: ...
@@ -812,4 +733,4 @@ def test_operator_state_is_refused() -> None:
     stream = keystate.keyed(rows_of(ROW), "k")
     letters = keystate.dead_letters(OF_ROW)
     with pytest.raises(DeclarationError, match="operator state, which Checkpointed has"):
-        KeyedProcessHarness.of(stream.process(Checkpointed(), ROW, on_error=letters))
+        KeyedProcessHarness.of(stream.process_batches(Checkpointed(), ROW, on_error=letters))

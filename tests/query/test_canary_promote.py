@@ -183,6 +183,45 @@ def test_with_changes_of_the_state(spark: Any, production: Production) -> None:
         stale.processAllAvailable()
 
 
+def test_keys_that_are_to_be_forgotten(
+    spark: Any, production: Production, monkeypatch: Any
+) -> None:
+    """Requests go to the copy, and back if that is undone, whenever they come."""
+    (old,) = spark.streams.active
+    counting = production.counting
+    counting.feed()
+    old.processAllAvailable()
+    old.stop()
+    checkpoint, to = counting.checkpoint, f"{counting.checkpoint}-2"
+    admin.forget(checkpoint, key=0)
+
+    def while_written(*arguments: Any) -> Any:
+        batch = write_successor(*arguments)
+        admin.forget(checkpoint, key=1)
+        return batch
+
+    write_successor = promotion.write_successor
+    monkeypatch.setattr(promotion, "write_successor", while_written)
+
+    def asked_then_fails(copy: str) -> Any:
+        admin.forget(copy, key=2)
+        return production.start(RenamedFails())(copy)
+
+    counting.feed()
+    canary = keystate.canary(checkpoint, counting.start_new(Renamed()), edit=rename)
+    with pytest.raises(StreamingQueryException, match="three"):
+        canary.promote(asked_then_fails, to=to)
+    requests = Path(checkpoint, "_keystate/forget").glob("*.request")
+    assert len(list(requests)) == 3
+    new = canary.promote(production.start(Renamed()), to=to)
+    counting.feed()
+    new.processAllAvailable()
+    rows = [row for batch in sorted(counting.old) for row in counting.old[batch]]
+    counts = {key: [count for k, count in rows if k == key] for key in range(4)}
+    assert all(counts[key][-1] < counting.rounds for key in (0, 1, 2)), counts
+    assert counts[3] == list(range(1, counting.rounds + 1))
+
+
 def test_cut_off_anywhere(spark: Any, production: Production, monkeypatch: Any) -> None:
     """Another driver goes on where the checkpoint is, with the code that fits it."""
     (query,) = spark.streams.active

@@ -158,6 +158,47 @@ def test_a_limit_fails_the_query_and_leaves_no_trace(
     assert "ValueError 2 times, first for key 1: '-1 is negative'" in str(error.value)
 
 
+def test_letters_of_a_sink_and_of_batches(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """What a sink fails on is written elsewhere; of batches the rows that fail alone."""
+    taken, letters = tmp_path / "taken", tmp_path / "letters"
+    taken.mkdir()
+
+    def invoke(row: Any, ctx: Any) -> None:
+        (taken / str(row.value)).touch()
+        if row.value % 3 == 0:
+            raise ValueError(f"of {row.key}")
+
+    def negative(batch: Any, ctx: Any) -> Any:
+        values = batch.rows["value"].to_pylist()
+        if min(values) < 0:
+            raise ValueError(f"{min(values)} is negative")
+        return {"key": batch.rows["key"]}
+
+    plain = OutputTag("dead", keystate.dead_letter_schema())
+    policy = keystate.dead_letters(plain)
+    fed = stream("key long, value long")
+    keyed = keystate.keyed(fed.source(), "key")
+    with pytest.raises(DeclarationError, match="write_letters needs"):
+        keyed.add_sink(invoke, write_letters=FileSink(str(letters)))
+    fed.feed([(i % 2, i) for i in range(7)])
+    writer = keyed.add_sink(invoke, on_error=policy, write_letters=FileSink(str(letters)))
+    query = writer.option("checkpointLocation", str(fed.checkpoint)).trigger(availableNow=True)
+    query.start().awaitTermination()
+    found = spark.read.parquet(str(letters)).select("message", "row").collect()
+    rows = sorted(json.loads(letter.row)["value"] for letter in found)
+    assert rows == [0, 3, 6] and {letter.message for letter in found} == {"of 0", "of 1"}
+    assert len(list(taken.iterdir())) == 7  # what it did outside stays
+
+    values = [5, -1, 7, 8, -2, 9, 10, 11]
+    df = spark.createDataFrame([(v, v) for v in values], "key long, value long").coalesce(1)
+    made = keystate.keyed(df, "key").process_batches(negative, "key long", on_error=policy)
+    tagged = made.with_side_outputs(plain).collect()
+    assert sorted(row.main.key for row in tagged if row.main) == [5, 7, 8, 9, 10, 11]
+    assert sorted(row.dead.key for row in tagged if row.dead) == ["-1", "-2"]
+
+
 def test_json_is_read_in_a_batch_query(spark: Any) -> None:
     """In a session whose time zone is not that of the workers."""
     rows = spark.sql(

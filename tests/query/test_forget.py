@@ -14,6 +14,7 @@ import keystate
 import pytest
 from keystate import (
     CheckpointError,
+    ConfigurationError,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -61,8 +62,8 @@ class Everything(KeyedProcessFunction):
         yield ctx.get_current_key(), timestamp, []
 
 
-def everything(df: Any) -> Any:
-    keyed = keystate.keyed(df, "key", max_parallelism=16)
+def everything(df: Any, groups: int = 16) -> Any:
+    keyed = keystate.keyed(df, "key", max_parallelism=groups)
     return keyed.process(Everything(), "key string, n long, all array<long>")
 
 
@@ -185,7 +186,112 @@ def test_of_a_running_query(spark: Any, stream: Callable[..., Any], running: lis
         assert time.monotonic() < end, query.lastProgress
         time.sleep(0.2)
     assert left(fed.checkpoint, "b", spark)["count"] == 1
-    assert query.lastProgress["batchId"] == 1
+    # The progress of a query that waits has the number of the next one.
+    assert {path.name for path in fed.checkpoint.glob("commits/[0-9]*")} == {"0", "1"}
+
+
+COPIES: dict[str, Callable[[Any, str, str], Any]] = {
+    "savepoint": lambda spark, source, target: admin.savepoint(source, target, spark=spark),
+    "by reference": lambda spark, source, target: admin.savepoint(
+        source, target, by_reference=True, spark=spark
+    ),
+    "edit": lambda spark, source, target: admin.edit(source, spark=spark).write(target),
+    "written anew": lambda spark, source, target: regrouped(source, spark).write(target),
+}
+
+
+def regrouped(source: str, spark: Any) -> Any:
+    editor = admin.edit(source, spark=spark)
+    editor.set_max_parallelism(8)
+    return editor
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_request_goes_along_into_a_copy(
+    copy: str, spark: Any, stream: Callable[..., Any], tmp_path: Any
+) -> None:
+    """Of two keys: one was asked for before any batch could take it, one is in a claim."""
+    fed, target = stream("key string, x long"), tmp_path / "copy"
+    fed.feed([("a", 1), ("b", 2), ("c", 3)])
+    fed.run(everything)
+    admin.forget(str(fed.checkpoint), key="a", spark=spark)
+    fed.feed([("b", 4)])
+    with pytest.raises(StreamingQueryException, match="after the state"):
+        fed.run(crashing)
+    admin.forget(str(fed.checkpoint), key="c", spark=spark)
+    COPIES[copy](spark, str(fed.checkpoint), str(target))
+    fed.checkpoint = target
+    fed.feed([("a", 5), ("c", 6)])
+    groups = 8 if copy == "written anew" else 16
+    emitted_there = emitted(fed.run(lambda df: everything(df, groups)))
+    assert emitted_there == [("a", 1, [5]), ("b", 2, [2, 4]), ("c", 1, [6])]
+    assert left(target, "b", spark)["list"] == [2, 4]
+
+
+def test_a_request_goes_along_to_an_operator_of_another_number(
+    spark: Any, stream: Callable[..., Any], tmp_path: Any
+) -> None:
+    """It is not done by the operator that has the number now."""
+
+    def two(df: Any) -> Any:
+        return keystate.keyed(everything(df), "n").process(Counted(), "n long, total long")
+
+    fed, target = stream("key string, x long"), tmp_path / "copy"
+    checkpoint = str(fed.checkpoint)
+    fed.feed([("a", 1), ("b", 1)])
+    fed.run(two)
+    admin.forget(checkpoint, key="a", operator=1, spark=spark)
+    admin.forget(checkpoint, key=1, operator=0, spark=spark)
+    editor = admin.edit(checkpoint, spark=spark)
+    editor.drop_operator(0)
+    with pytest.raises(CheckpointError, match=r"KEYSTATE_CANNOT_EDIT.*operator 0 be forgotten"):
+        editor.write(str(target))
+    assert not target.exists()
+    fed.feed([("b", 2)])
+    fed.run(two)
+    admin.forget(checkpoint, key="b", operator=1, spark=spark)
+    editor = admin.edit(checkpoint, spark=spark)
+    editor.drop_operator(0)
+    editor.write(str(target))
+    fed.checkpoint = target
+    fed.feed([("a", 3), ("b", 4)])
+    assert emitted(fed.run(everything)) == [("a", 1, [3]), ("b", 1, [4])]
+
+
+def test_a_key_with_other_columns_is_forgotten_before(
+    spark: Any, stream: Callable[..., Any], tmp_path: Any
+) -> None:
+    fed = stream("key string, x long")
+    fed.feed([("a", 1)])
+    fed.run(everything)
+    admin.forget(str(fed.checkpoint), key="a", spark=spark)
+    editor = admin.edit(str(fed.checkpoint), spark=spark)
+    editor.rekey("name string", lambda df: df.selectExpr("key.key as name", "*").drop("key"))
+    with pytest.raises(CheckpointError, match="KEYSTATE_CANNOT_EDIT"):
+        editor.write(str(tmp_path / "copy"))
+
+
+def test_by_the_query_itself(spark: Any, stream: Callable[..., Any], running: list[Any]) -> None:
+    """Of a plain query, and of one that changes its partitions."""
+    fed = stream("key string, x long")
+    fed.feed([("a", 1), ("b", 2), ("c", 3)])
+
+    def start() -> Any:
+        writer = everything(fed.source()).writeStream.format("noop")
+        return writer.option("checkpointLocation", str(fed.checkpoint)).start()
+
+    query = keystate.elastic(start, spark=spark)
+    running.append(query)
+    query.processAllAvailable()
+    assert query.forget("a")["operators"] == [0]
+    (plain,) = spark.streams.active
+    assert admin.forget(plain, key="b", spark=spark)["operators"] == [0]
+    query.stop()
+    for ended in (plain, query):
+        with pytest.raises(ConfigurationError, match="KEYSTATE_QUERY_HAS_ENDED"):
+            admin.forget(ended, key="c", spark=spark)
+    fed.feed([("a", 4), ("b", 5), ("c", 6)])
+    assert emitted(fed.run(everything)) == [("a", 1, [4]), ("b", 1, [5]), ("c", 2, [3, 6])]
 
 
 def test_one_operator_of_two(spark: Any, stream: Callable[..., Any]) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import html
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +17,11 @@ import pytest
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.errors import StreamingQueryException
 
-ROOT = Path(__file__).parents[2]
-MONITORING = ROOT / "examples" / "monitoring"
+from tests.query.prometheus import DASHBOARD, MONITORING, ROOT, monitored, of_all
+
 PAGE = (ROOT / "docs" / "running" / "monitoring.md").read_text()
 ALERTS = (MONITORING / "alerts.yml").read_text()
-DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+PICTURE = ROOT / "docs" / "img" / "dashboard.svg"
 
 
 class Count(KeyedProcessFunction):
@@ -142,7 +138,7 @@ def expressions() -> Iterator[str]:
         yield from line.split(" > ")
     for panel in DASHBOARD["panels"]:
         for target in panel["targets"]:
-            yield target["expr"].replace("$app", ".*").replace("$query", ".*")
+            yield of_all(target["expr"])
 
 
 def metrics() -> set[str]:
@@ -157,66 +153,36 @@ def test_the_page_names_all_alerts_and_no_other() -> None:
     assert {name.split("{")[0] for name in re.findall(r"`(keystate_\w+)", PAGE)} <= metrics()
 
 
+def test_the_picture_has_all_panels() -> None:
+    titles = re.findall(r'font-weight="bold"[^>]*>([^<]+)<', PICTURE.read_text())
+    assert titles == [html.escape(panel["title"]) for panel in DASHBOARD["panels"]]
+
+
 @pytest.mark.spark
 @pytest.mark.skipif("SLOW" not in os.environ, reason="needs Prometheus and a minute; set SLOW=1")
 def test_a_prometheus_gets_data_for_all(tmp_path: Path) -> None:
     """A real one scrapes a query that has dead letters and one that fails."""
     if shutil.which("prometheus") is None:
         pytest.skip("there is no Prometheus; Debian's package is named prometheus")
-    ports = tmp_path / "port"
-    program = [sys.executable, "-m", "tests.query.monitored_query", str(ports), str(tmp_path)]
-    with subprocess.Popen(program, cwd=ROOT, stdin=subprocess.PIPE) as query:
-        try:
-            deadline = time.monotonic() + 90
-            while not ports.exists():
-                assert query.poll() is None and time.monotonic() < deadline
-                time.sleep(0.1)
-            check_with_prometheus(tmp_path, ports.read_text())
-        finally:
-            query.communicate(b"", timeout=60)
+    with monitored(tmp_path) as ask:
 
+        def missing() -> list[str]:
+            try:
+                wanted = [one for one in expressions() if re.search("[a-z]", one)]
+                return [one for one in wanted if not ask("query", query=one)["result"]]
+            except OSError as e:
+                return [str(e)]
 
-def check_with_prometheus(folder: Path, target: str) -> None:
-    config = (MONITORING / "prometheus.yml").read_text()
-    config = config.replace("driver:4040", target).replace("15s", "1s")
-    config = config.replace("alerts.yml", str(folder / "alerts.yml"))
-    (folder / "prometheus.yml").write_text(f"global: {{evaluation_interval: 1s}}\n{config}")
-    shutil.copy(MONITORING / "alerts.yml", folder)
-    subprocess.run(["promtool", "check", "config", str(folder / "prometheus.yml")], check=True)
-    address = "127.0.0.1:19090"
-    arguments = [
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address={address}",
-    ]
-    log = (folder / "prometheus.log").open("w")
-    with log, subprocess.Popen(["prometheus", *arguments], stderr=log) as server:
-        try:
+        def firing() -> set[str]:
+            alerts = ask("alerts")["alerts"]
+            return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
 
-            def ask(path: str, **parameters: str) -> Any:
-                url = f"http://{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-                with urllib.request.urlopen(url, timeout=10) as answer:
-                    return json.load(answer)["data"]
-
-            def missing() -> list[str]:
-                try:
-                    wanted = [one for one in expressions() if re.search("[a-z]", one)]
-                    return [one for one in wanted if not ask("query", query=one)["result"]]
-                except OSError as e:
-                    return [str(e)]
-
-            def firing() -> set[str]:
-                alerts = ask("alerts")["alerts"]
-                return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
-
-            deadline = time.monotonic() + 120
-            while left := missing():
-                assert time.monotonic() < deadline, left
-                time.sleep(1)
-            while not {"KeystateDeadLetters", "KeystateQueryFailed"} <= firing():
-                assert time.monotonic() < deadline, firing()
-                time.sleep(1)
-            (series, *_) = ask("query", query='keystate_numRowsTotal{query="my_orders"}')["result"]
-            assert (series["metric"]["app"], series["metric"]["part"]) == ("shop", "operator0")
-        finally:
-            server.terminate()
+        deadline = time.monotonic() + 120
+        while left := missing():
+            assert time.monotonic() < deadline, left
+            time.sleep(1)
+        while not {"KeystateDeadLetters", "KeystateQueryFailed"} <= firing():
+            assert time.monotonic() < deadline, firing()
+            time.sleep(1)
+        (series, *_) = ask("query", query='keystate_numRowsTotal{query="my_orders"}')["result"]
+        assert (series["metric"]["app"], series["metric"]["part"]) == ("shop", "operator0")

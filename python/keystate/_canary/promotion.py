@@ -39,6 +39,7 @@ class Promotion:
         self._edit = edit
         self._to = to
         self._batch = -1
+        self._same_keys: dict[int, int] = {}
         self._is_stopped = False
 
     def run(self, old: Any, start: Callable[[str], Any], border_seconds: float) -> Any:
@@ -55,7 +56,8 @@ class Promotion:
             editor = admin.edit(self._checkpoint, spark=self._spark)
             self._edit(editor)
             self._batch = write_successor(editor, self._to)
-            bridge.promote(self._spark, self._checkpoint, self._to, self._batch)
+            self._same_keys = editor.same_keys
+            bridge.promote(self._spark, self._checkpoint, self._to, self._batch, self._same_keys)
             place = self._to
         query = begin_at(self._spark, start, place)
         make_sure(self._spark, query)
@@ -71,7 +73,9 @@ class Promotion:
             return False
         if self._to is None or not bridge.moved_to(self._spark, self._checkpoint):
             return True
-        return bridge.undo_promotion(self._spark, self._checkpoint, self._to, self._batch)
+        return bridge.undo_promotion(
+            self._spark, self._checkpoint, self._to, self._batch, self._same_keys
+        )
 
     def go_back(self, start_old: Callable[[str], Any]) -> Any:
         """Starts the old code."""

@@ -227,8 +227,20 @@ class CheckpointEditor(_Operators):
         """By their numbers before, those that operators will have which the checkpoint has."""
         return {of: i for i, of in enumerate(self._order) if of in self._found}
 
+    @property
+    def same_keys(self) -> dict[int, int]:
+        """The `origins` of operators that keep their key columns."""
+        return {
+            of: number
+            for of, number in self.origins.items()
+            if of not in self._operators or not self._operators[of].rekeyed
+        }
+
     def write(self, target: str) -> int:
         """Writes the copy, by Spark jobs. It is there once it is complete.
+
+        Requests to forget keys that no micro-batch has taken yet (:func:`keystate.admin.forget`)
+        go along.
 
         Args:
             target: a folder that does not exist, or is empty.
@@ -238,7 +250,8 @@ class CheckpointEditor(_Operators):
 
         Raises:
             CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice,
-                ``[KEYSTATE_CANNOT_EDIT]``, ``[KEYSTATE_TARGET_EXISTS]``,
+                ``[KEYSTATE_CANNOT_EDIT]``, also when a key is to be forgotten of an operator that
+                is dropped or has another key, ``[KEYSTATE_TARGET_EXISTS]``,
                 ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file is lost or damaged. Then there is no
                 copy.
         """
@@ -252,7 +265,9 @@ class CheckpointEditor(_Operators):
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(self._session, self._checkpoint, target, written, copied, kind)
+        return bridge.edit(
+            self._session, self._checkpoint, target, written, copied, kind, self.same_keys
+        )
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:

@@ -45,6 +45,7 @@ class OperatorDraft:
         key: the key columns, if they are known.
         edited: whether it is not as it was.
         regrouped: whether its keys may go to other key groups.
+        rekeyed: whether it has other key columns.
     """
 
     number: int
@@ -58,6 +59,7 @@ class OperatorDraft:
     key: T.StructType | None = None
     edited: bool = False
     regrouped: bool = False
+    rekeyed: bool = False
 
     # -- what the methods of the editor do -------------------------------------------------------
 
@@ -149,7 +151,8 @@ class OperatorDraft:
         self.rows.update(rows)
         for name in keyed:
             self.stored.pop(name, None)
-        self.key, self.edited, self.regrouped = key_type, True, True
+        self.key = key_type
+        self.edited = self.regrouped = self.rekeyed = True
 
     # -- for the jar -----------------------------------------------------------------------------
 

@@ -101,7 +101,9 @@ class StateServer(ThreadingHTTPServer):
         with self._page_lock:
             if self._page is None or self._page[0] != found["batch"]:
                 told = bridge.statistics(self._session, found)
-                self._page = (found["batch"], document(found, told, None, live=True))
+                limit = bridge.max_entries(self._session)
+                made = document(found, told, None, live=True, limit=limit)
+                self._page = (found["batch"], made)
             return self._page[1]
 
     def history(self, query: str) -> str:

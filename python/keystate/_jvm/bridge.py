@@ -209,6 +209,30 @@ def checkpoint_of(session: SparkSession, query_id: str) -> str:
     return place
 
 
+def checkpoint_of_running(session: SparkSession, query: Any, instead: str) -> str:
+    """Where the checkpoint of a query is that has to run.
+
+    Args:
+        session: the session.
+        query: a ``StreamingQuery``, or what :func:`keystate.elastic` gave.
+        instead: what to do if it has ended.
+
+    Raises:
+        ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
+    """
+    place = checkpoint_of(session, str(query.id)) if query.isActive else ""
+    if not place:
+        raise ConfigurationError(f"the query has ended: {instead}", code="KEYSTATE_QUERY_HAS_ENDED")
+    return place
+
+
+def max_entries(session: SparkSession) -> int | None:
+    """How many entries an operator may have by the session's settings, if it has some."""
+    conf = getattr(session, "conf", None)
+    limit = None if conf is None else conf.get("spark.keystate.state.maxEntries", None)
+    return None if limit is None else int(limit)
+
+
 def stop_at_shutdown(session: SparkSession, query_id: str, grace_millis: int) -> None:
     """Lets the JVM end a query at the end of its micro-batch when it is told to end itself."""
     _of_checkpoint(session, "stopAtShutdown", query_id, grace_millis)
@@ -374,14 +398,20 @@ def check_stopped(session: SparkSession, checkpoint: str) -> None:
     _of_checkpoint(session, "checkStopped", checkpoint)
 
 
-def promote(session: SparkSession, checkpoint: str, successor: str, batch: int) -> None:
+def promote(
+    session: SparkSession, checkpoint: str, successor: str, batch: int, same_keys: Mapping[int, int]
+) -> None:
     """Puts a changed copy in the place of a checkpoint, of which this is the last batch."""
-    _of_checkpoint(session, "promote", checkpoint, successor, batch)
+    _of_checkpoint(session, "promote", checkpoint, successor, batch, _pairs(same_keys))
 
 
-def undo_promotion(session: SparkSession, checkpoint: str, successor: str, batch: int) -> bool:
+def undo_promotion(
+    session: SparkSession, checkpoint: str, successor: str, batch: int, same_keys: Mapping[int, int]
+) -> bool:
     """Puts the checkpoint in its place again; false if the copy has committed a batch since."""
-    undone: bool = _of_checkpoint(session, "undoPromotion", checkpoint, successor, batch)
+    undone: bool = _of_checkpoint(
+        session, "undoPromotion", checkpoint, successor, batch, _pairs(same_keys)
+    )
     return undone
 
 
@@ -406,9 +436,8 @@ def diff_operators(
     session: SparkSession, before: str, after: str, operators: Mapping[int, int]
 ) -> list[dict[str, Any]]:
     """As the operation ``diff``, of operators that have other numbers before and after."""
-    pairs = json.dumps([list(pair) for pair in operators.items()])
     found: list[dict[str, Any]] = json.loads(
-        _of_checkpoint(session, "diffOperators", before, after, pairs)
+        _of_checkpoint(session, "diffOperators", before, after, _pairs(operators))
     )
     return found
 
@@ -491,6 +520,7 @@ def edit(
     operators: Sequence[WrittenOperator],
     copied: Mapping[int, int],
     kind: str,
+    same_keys: Mapping[int, int],
 ) -> int:
     """Makes a changed copy of a checkpoint; returns the last batch in it.
 
@@ -502,10 +532,18 @@ def edit(
         copied: those that are copied as they are, and their numbers in the copy.
         kind: ``copy``; ``fork`` for one beside the checkpoint, ``successor`` for one that takes its
             place.
+        same_keys: those whose key columns are as they were, and their numbers in the copy.
     """
     numbers = (list(copied), list(copied.values()))
     batch: int = _of_checkpoint(
-        session, "edit", checkpoint, target, *_arguments(operators), *numbers, kind
+        session,
+        "edit",
+        checkpoint,
+        target,
+        *_arguments(operators),
+        *numbers,
+        kind,
+        _pairs(same_keys),
     )
     return batch
 
@@ -529,6 +567,10 @@ def _arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
         [[one.stream[f"`{key}`"] for key in one.keys] for one in operators],
         [list(one.rows.values()) for one in operators],
     )
+
+
+def _pairs(numbers: Mapping[int, int]) -> str:
+    return json.dumps([list(pair) for pair in numbers.items()])
 
 
 def _of_checkpoint(session: SparkSession, method: str, *arguments: Any) -> Any:

@@ -147,8 +147,9 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
     if operator.plan.dead_letters is not None:
         _check_dead_letters(operator, operator.plan.dead_letters)
     if operator.plan.style is Style.BATCHES:
-        if operator.side_outputs:
-            raise DeclarationError("process_batches has no side outputs")
+        letters = operator.plan.dead_letters
+        if set(operator.side_outputs) - {letters and letters.tag}:
+            raise DeclarationError("process_batches has no side outputs but dead letters")
         _check_value_states(spec)
     if not operator.rows.keys and spec.states:
         name = spec.states[0].name
@@ -162,10 +163,12 @@ def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support {_WITHOUT_DEAD_LETTERS[plan.style]}"
         )
-    if isinstance(plan.function, (CheckpointedFunction, ListCheckpointed)):
+    checkpointed = isinstance(plan.function, (CheckpointedFunction, ListCheckpointed))
+    if checkpointed and plan.style in (Style.ASYNC, Style.BATCHES):
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support operator state, which "
-            f"{type(plan.function).__name__} has: what a row did to it can't be undone"
+            f"{type(plan.function).__name__} has, where many rows are at work at a time: what one "
+            "did to it can't be undone"
         )
     types = [operator.rows.row_type]
     if second is not None and not plan.initial:
@@ -183,10 +186,6 @@ _NO_LETTERS_OF_COLUMNS = (
 
 #: Functions whose rows' errors can't be undone, and why.
 _WITHOUT_DEAD_LETTERS = {
-    Style.BATCHES: (
-        "process_batches: a call has many rows, and no side outputs. Catch errors in "
-        "process_batch, or use a function of rows"
-    ),
     Style.COLUMNS: _NO_LETTERS_OF_COLUMNS,
     Style.COLUMN_WINDOWS: _NO_LETTERS_OF_COLUMNS,
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keystate._page.charts import Chart, charts
+from keystate._page.growth import growth
 from keystate._page.tables import as_html, size, tables
 
 #: Where a page finds its scripts if they are not in it.
@@ -35,6 +36,7 @@ def document(
     problems: Sequence[str] | None,
     *,
     live: bool = False,
+    limit: int | None = None,
 ) -> str:
     """A page about a checkpoint.
 
@@ -43,6 +45,7 @@ def document(
         statistics: of the last batch; ``None`` if none was committed.
         problems: by ``verify``; ``None`` if it did not run.
         live: whether a server gives the page, with its scripts next to it. Else all is in it.
+        limit: how many entries an operator may have; ``None`` if that is not known.
     """
     script = charts_js()
     made: list[Chart] = []
@@ -56,6 +59,9 @@ def document(
                 parts.append(_chart(chart, len(made), drawn=script is not None))
                 made.append(chart)
         parts.append("</div>")
+        if operator["id"] in by_id:
+            grown = growth(by_id[operator["id"]]["history"], limit)
+            parts += [] if grown is None else [as_html(grown)]
     parts.append(f"<h2>Files</h2>{_verdict(problems)}")
     parts += map(as_html, tables(found))
     if script is None:

@@ -287,7 +287,9 @@ class KeyedStream(RowStream[ROW]):
             output_schema: the rows it emits: DDL, DataType or dataclass.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
-            on_error: ``"fail"``; there are no dead letters of rows that are processed together.
+            on_error: as for :meth:`process`. After an error what the call did is undone, and the
+                function is called for each half of its rows, and so on: rows that fail alone are
+                dead letters.
 
         Raises:
             DeclarationError: as for :meth:`process`, or a state is no value state.

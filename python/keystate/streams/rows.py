@@ -17,7 +17,7 @@ from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate.errors import DeclarationError
 from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
 from keystate.row_errors import OnError, policy_of
-from keystate.side_outputs import ResultDataFrame
+from keystate.side_outputs import ResultDataFrame, Write
 from keystate.state import TypeLike
 
 #: What a sink emits: a column that never has a row.
@@ -130,6 +130,8 @@ class RowStream(Generic[ROW]):
         *,
         name: str | None = None,
         time_mode: str | None = None,
+        on_error: OnError = "fail",
+        write_letters: Write | None = None,
     ) -> DataStreamWriter:
         """Ends in a function that takes the rows.
 
@@ -138,17 +140,28 @@ class RowStream(Generic[ROW]):
                 ``invoke``.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
+            on_error: as for :meth:`flat_map`. What the function did outside is not undone.
+            write_letters: takes the dead letters of each micro-batch, as a side output is written
+                (``write_outputs``). ``None``: they are counted, and written nowhere.
 
         Returns:
             The query to be started: it needs a checkpoint location and, if wanted, a trigger.
+
+        Raises:
+            DeclarationError: there is no stream, or `write_letters` without dead letters.
         """
         if not self._input.df.isStreaming:
             raise DeclarationError(
                 "add_sink() needs a stream; write a batch DataFrame with df.write"
             )
         plan = make_plan(fn, SinkFunction, "invoke", Style.SINK)
-        written = self._apply(plan, _NOTHING, name=name, time_mode=time_mode)
-        return written.writeStream.format("noop").outputMode("append")
+        written = self._apply(plan, _NOTHING, name=name, time_mode=time_mode, on_error=on_error)
+        if write_letters is None:
+            return written.writeStream.format("noop").outputMode("append")
+        policy = policy_of(on_error)
+        if policy is None:
+            raise DeclarationError("write_letters needs on_error=keystate.dead_letters(...)")
+        return written.write_outputs(None, {policy.tag: write_letters})
 
     def _apply(
         self,

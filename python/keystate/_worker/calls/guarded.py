@@ -11,8 +11,9 @@ from keystate._compiled.plain import Call, Take
 from keystate._worker.calls.letters import Letters, is_of_row
 from keystate._worker.calls.row_loops import Loop
 from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.state.journal import Journal, undo
 from keystate._worker.state.timers import WorkerTimers
-from keystate._worker.state.undo import Journal, cells_of, undo
+from keystate._worker.state.undo import cells_of
 from keystate._worker.state.worker_state import WorkerState
 
 #: Gives the row with an index of a loop as it came, with the index of its input.

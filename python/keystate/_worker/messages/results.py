@@ -44,6 +44,11 @@ class Results:
         self._fields = list(self.arrow)
         self._none = pa.array([], self.arrow)
 
+    @property
+    def main(self) -> Results:
+        """What encodes results of the main output."""
+        return self
+
     def encode(self, results: list[Any]) -> pa.Array:
         """The results as a struct each."""
         if not results:
@@ -111,6 +116,16 @@ class TaggedResults:
         self.take = struct_codec(main).taker(self._take)
         self._of_tag = {name: i for i, name in enumerate(output_type.names) if i > 0}
         self._fields = list(struct_codec(output_type).arrow)
+
+    @property
+    def main(self) -> Results:
+        """What encodes results of the main output."""
+        return self._outputs[0]
+
+    def of_main(self, rows: pa.Array) -> pa.Array:
+        """Encoded rows of the main output, as results."""
+        columns = [rows, *(pa.nulls(len(rows), field.type) for field in self._fields[1:])]
+        return pa.StructArray.from_arrays(columns, fields=self._fields)
 
     def _take(self, result: Any) -> Any:
         if not _is_tagged(result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from keystate._worker.messages.columns import list_column
 from keystate._worker.messages.state_client import StateClient
 from keystate._worker.operator_state.operator_states import OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedState
+from keystate._worker.state.journal import Journal
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
 
@@ -34,6 +35,7 @@ class OperatorStateKeeper:
         keyed: KeyedStateStore,
         client: StateClient,
         control: dict[str, Any],
+        journal: Callable[[], Journal] | None = None,
     ) -> None:
         self._function = function
         self._unions = {state.name for state, union in spec.lists if union}
@@ -58,6 +60,7 @@ class OperatorStateKeeper:
             self._raw_keyed,
             control[Control.SUBTASK],
             spec.pickles,
+            journal,
         )
 
     def initialize(self) -> None:

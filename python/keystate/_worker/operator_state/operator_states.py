@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from keystate._codec import Misfit
@@ -21,6 +21,7 @@ from keystate._worker.operator_state.raw_state import (
 from keystate._worker.operator_state.shared_map import SharedMapSpec, SharedMapState
 from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate._worker.pickles.pickled import Pickles
+from keystate._worker.state.journal import Journal
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
 from keystate.functions import CheckpointedFunction, ListCheckpointed
 from keystate.runtime import KeyedStateStore
@@ -44,7 +45,18 @@ LIST = "$list"
 
 
 class OperatorStates:
-    """The operator states of one instance; the store and the context that a function is given."""
+    """The operator states of one instance; the store and the context that a function is given.
+
+    Args:
+        specs: the states by their names.
+        batch: the micro-batch that `restored` is of; ``None`` if there is none.
+        restored: what the instance had.
+        keyed: its keyed states.
+        raw_keyed: its raw keyed state.
+        index: which of the instances it is.
+        pickles: the classes that may be unpickled.
+        journal: gives the journal of the row at hand, if its changes may have to be undone.
+    """
 
     def __init__(
         self,
@@ -55,8 +67,10 @@ class OperatorStates:
         raw_keyed: RawKeyedState | None = None,
         index: int = 0,
         pickles: Iterable[str] = (),
+        journal: Callable[[], Journal] | None = None,
     ) -> None:
         self._index = index
+        self._journal = journal
         self._pickles = Pickles(pickles)
         self._raw_keyed = raw_keyed
         self._keyed = keyed
@@ -148,9 +162,9 @@ class OperatorStates:
         if name not in self._states:
             spec = self._specs[name]
             state = (
-                SharedMapState(spec, is_stored=self._index == 0)
+                SharedMapState(spec, self._index == 0, self._journal)
                 if isinstance(spec, SharedMapSpec)
-                else OperatorListState(spec)
+                else OperatorListState(spec, self._journal)
             )
             state.decode(self._restored.get(name, []))
             self._states[name] = state
@@ -192,8 +206,9 @@ class OperatorListState(ListState[Any]):
     be stored without an update.
     """
 
-    def __init__(self, spec: StateSpec) -> None:
+    def __init__(self, spec: StateSpec, journal: Callable[[], Journal] | None = None) -> None:
         self._spec = spec
+        self._journal = journal
         self._codec = spec.value_codec()
         self._elements: list[Any] = []
 
@@ -201,18 +216,33 @@ class OperatorListState(ListState[Any]):
         return self._codec.all_copied(self._elements)
 
     def add(self, value: Any) -> None:
-        self._elements += self._as_read([value])
+        added = self._as_read([value])
+        self._note()
+        self._elements += added
 
     def add_all(self, values: Iterable[Any]) -> None:
         # Before the list is looked at: a generator may read and change it.
         added = self._as_read(values)
+        self._note()
         self._elements += added
 
     def update(self, values: Iterable[Any]) -> None:
-        self._elements = self._as_read(values)
+        elements = self._as_read(values)
+        self._note()
+        self._elements = elements
 
     def clear(self) -> None:
+        self._note()
         self._elements = []
+
+    def _note(self) -> None:
+        """Notes how it is before a change. Elements are only added to a list."""
+        if self._journal is not None:
+            self._journal().append((self._undo, self._elements, len(self._elements)))
+
+    def _undo(self, elements: list[Any], size: int) -> None:
+        self._elements = elements
+        del elements[size:]
 
     def encode(self) -> list[str]:
         """Each element as an Arrow stream of its own, so that elements can be dealt out."""

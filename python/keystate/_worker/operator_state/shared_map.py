@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import types as T
 
@@ -12,6 +13,7 @@ from keystate._codec.evolution import to_text
 from keystate._kinds import StateKind
 from keystate._spec import StateSpec
 from keystate._worker.operator_state.stored_elements import element_as_declared
+from keystate._worker.state.journal import Journal
 from keystate._worker.state.map_copy import MapCopy
 from keystate.errors import StateTypeError
 
@@ -27,15 +29,42 @@ class SharedMapState(MapCopy):
     Args:
         spec: of a list of the map's entries, which is how it is stored.
         is_stored: whether this is the copy that a snapshot has.
+        journal: gives the journal of the row at hand, if its changes may have to be undone.
     """
 
-    def __init__(self, spec: StateSpec, is_stored: bool) -> None:
+    def __init__(
+        self, spec: StateSpec, is_stored: bool, journal: Callable[[], Journal] | None = None
+    ) -> None:
         codec = spec.value_codec()
         assert isinstance(codec, StructCodec)
         super().__init__(f"state '{spec.name}'", *codec.fields)
         self._spec = spec
         self._is_stored = is_stored
+        self._journal = journal
         self._codec = codec
+
+    def put(self, key: Any, value: Any) -> None:
+        self._note()
+        super().put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self._note()
+        super().remove(key)
+
+    def clear(self) -> None:
+        self._note()
+        super().clear()
+
+    def _note(self) -> None:
+        """Notes all entries in their order, once for a row: such maps are small."""
+        if self._journal is not None:
+            journal = self._journal()
+            if not any(noted[0] == self._undo for noted in journal):
+                journal.append((self._undo, dict(self._entries)))
+
+    def _undo(self, entries: dict[Any, Any]) -> None:
+        self._entries.clear()
+        self._entries.update(entries)
 
     def encode(self) -> list[str]:
         """The entries in their order, as an Arrow stream each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ import pyarrow.compute as pc
 
 from keystate._protocol import Message, state_column
 from keystate._spec import StateSpec
+from keystate._worker.calls.guarded import GuardedCalls
+from keystate._worker.calls.letters import is_of_row
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.results import Results
 from keystate._worker.operators.column_types import check_dicts, check_fields
@@ -25,11 +28,10 @@ from keystate.state import StateDescriptor, ValueState
 class BatchOperator(KeyedOperator):
     """An operator whose function takes a message's rows at once."""
 
-    _results: Results
-
     _open_state: StateFactory = staticmethod(
         lambda spec, index, cursor, descriptor: WorkerBatchState(spec, index, cursor, descriptor)
     )
+    _open_undoable_state: StateFactory = _open_state
 
     def _decode_rows(self, message: Columns) -> Any:
         return pa.RecordBatch.from_struct_array(message.elements(Message.ROWS))
@@ -46,6 +48,60 @@ class BatchOperator(KeyedOperator):
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots) == 0:
             return
+        if self._guarded is None:
+            results += self._called(slots, rows)
+        else:
+            self._run_guarded(self._guarded, slots, rows, 0, results)
+
+    def _run_guarded(
+        self,
+        guarded: GuardedCalls,
+        slots: pa.Array,
+        rows: pa.RecordBatch,
+        first: int,
+        results: list[Any],
+    ) -> None:
+        """Calls the function; after an error for each half of the rows, until one fails alone.
+
+        Args:
+            guarded: writes the letters.
+            slots: those of the rows.
+            rows: a part of the message's.
+            first: the index of the first of them there.
+            results: what came of rows before.
+        """
+        states = [state for state in self._states if isinstance(state, WorkerBatchState)]
+        kept = [state.kept(slots.unique().to_numpy()) for state in states]
+        try:
+            made = [self._rows_of(result) for result in self._called(slots, rows)]
+        except Exception as e:
+            if not is_of_row(e):
+                raise
+            for state, before in zip(states, kept):
+                state.restore(before)
+            if len(slots) == 1:
+                results += self._letter(guarded, e, slots[0].as_py(), first)
+            else:
+                half = len(slots) // 2
+                parts = (
+                    (slots[:half], rows[:half], first),
+                    (slots[half:], rows[half:], first + half),
+                )
+                for part in parts:
+                    self._run_guarded(guarded, *part, results)
+        else:
+            results += made
+            guarded.letters.succeeded(len(slots))
+
+    def _letter(self, guarded: GuardedCalls, error: Exception, slot: int, index: int) -> list[Any]:
+        self._context.slot = slot
+        row = self._row_at(index)
+        letter = guarded.letters.write(error, self._context, self._keyed, row, None)
+        traceback.clear_frames(error.__traceback__)
+        return guarded.taken(letter, 0)
+
+    def _called(self, slots: pa.Array, rows: pa.RecordBatch) -> list[Any]:
+        """What the function returns for rows, if that is anything."""
         context = self._context
         encoded = slots.dictionary_encode()
         distinct = encoded.dictionary.to_numpy()
@@ -56,15 +112,30 @@ class BatchOperator(KeyedOperator):
             result = self._call(KeyedBatch(rows, keys, encoded.indices), context)
         finally:
             context.slots = None
-        if result is not None:
-            results.append(result)
+        return [] if result is None else [result]
 
     def _encode(self, results: list[Any]) -> pa.Array:
+        """Results of the function, and dead letters, which have a tag."""
         if not results:
             return self._results.encode([])
-        schema = pa.schema(list(self._results.arrow))
-        tables = [self._table(result, schema) for result in results]
-        columns = [column.combine_chunks() for column in pa.concat_tables(tables).columns]
+        return pa.concat_arrays(
+            [
+                self._results.encode([result])
+                if isinstance(result, tuple)
+                else self._of_main(self._rows_of(result))
+                for result in results
+            ]
+        )
+
+    def _of_main(self, rows: pa.Array) -> pa.Array:
+        return rows if isinstance(self._results, Results) else self._results.of_main(rows)
+
+    def _rows_of(self, result: Any) -> pa.Array:
+        """A result as an array of structs."""
+        if isinstance(result, pa.StructArray):
+            return result  # it was made before
+        schema = pa.schema(list(self._results.main.arrow))
+        columns = [column.combine_chunks() for column in self._table(result, schema).columns]
         return pa.StructArray.from_arrays(columns, fields=list(schema))
 
     def _table(self, result: Any, schema: pa.Schema) -> pa.Table:
@@ -77,7 +148,8 @@ class BatchOperator(KeyedOperator):
             check_fields(pa.struct(result.schema), pa.struct(schema))
             return result.cast(schema)
         except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
-            raise OutputTypeError(f"a result does not fit {self._results.place}: {e}") from None
+            place = self._results.main.place
+            raise OutputTypeError(f"a result does not fit {place}: {e}") from None
 
 
 class ArrowKeys:
@@ -176,6 +248,16 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
             )
         self._values.put(slots, values)
         np.frombuffer(self._dirty, np.uint8)[slots] = 1
+
+    def kept(self, slots: Slots) -> tuple[Slots, pa.Array, np.ndarray[Any, Any]]:
+        """The values of these slots, and whether they changed, for `restore`."""
+        return slots, self._values.take(slots), np.frombuffer(self._dirty, np.uint8)[slots]
+
+    def restore(self, kept: tuple[Slots, pa.Array, np.ndarray[Any, Any]]) -> None:
+        """Undoes what was changed since."""
+        slots, values, dirty = kept
+        self._values.put(slots, values)
+        np.frombuffer(self._dirty, np.uint8)[slots] = dirty
 
     def clear(self) -> None:
         self.update(pa.nulls(len(self._slots()), self._values.type))

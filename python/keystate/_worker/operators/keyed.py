@@ -41,6 +41,7 @@ class KeyedOperator:
     """An opened function with its states; serves task after task while its worker lives."""
 
     _open_state: StateFactory = staticmethod(open_state)
+    _open_undoable_state: StateFactory = staticmethod(open_undoable_state)
 
     def __init__(
         self,
@@ -66,13 +67,20 @@ class KeyedOperator:
             of_one = self._keys.fields[0] if self._bare_key else self._keys
             self._context.key_copy = of_one.copy
         self._results = make_results(output_type, spec.side_outputs, self._where)
-        opening = self._open_state if plan.dead_letters is None else open_undoable_state
+        opening = self._open_state
+        if plan.dead_letters is not None:
+            opening = self._open_undoable_state
         runtime = WorkerRuntimeContext(spec, control, self._context, opening, key_type)
         self._context.hear(control)
         self._keeper: OperatorStateKeeper | None = None
         if spec.subtask_state is not None:
             self._keeper = OperatorStateKeeper(
-                plan.function, spec.subtask_state, runtime, self._context.client, control
+                plan.function,
+                spec.subtask_state,
+                runtime,
+                self._context.client,
+                control,
+                None if plan.dead_letters is None else lambda: self._context.journal,
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: self._open(runtime))

@@ -21,17 +21,7 @@ from keystate._worker.state.window_maps import WorkerWindowMapState
 from keystate._worker.state.worker_state import WorkerState
 from keystate.state import StateDescriptor
 
-#: The calls that undo what was done, in the order in which it was done.
-Journal = list[tuple[Any, ...]]
-
 _MISSING: Any = object()
-
-
-def undo(journal: Journal, size: int = 0) -> None:
-    """Undoes what is in a journal, but for so much at its beginning."""
-    while len(journal) > size:
-        call, *arguments = journal.pop()
-        call(*arguments)
 
 
 def open_undoable_state(

@@ -8,6 +8,7 @@ package keystate
   */
 sealed abstract class StateDescriptor[S <: State] extends Serializable {
   private var ttl = StateTtlConfig.DISABLED
+  private var limit: Option[Long] = None
 
   /** One for each state of a function. Not empty, not "default", without white space at either end,
     * and not beginning with "$"; else getting the state fails with `KEYSTATE_RESERVED_NAME`.
@@ -21,6 +22,21 @@ sealed abstract class StateDescriptor[S <: State] extends Serializable {
 
   /** The time to live; [[StateTtlConfig.DISABLED]] if it was not enabled. */
   def getTtlConfig: StateTtlConfig = ttl
+
+  /** Limits how many entries the state has, of all keys together; to be called before the state is
+    * got. A value is an entry, and each key of a map. What happens above the limit,
+    * `spark.keystate.state.onLimit` says. Of keyed state only.
+    *
+    * @throws java.lang.IllegalArgumentException
+    *   if it is less than 1
+    */
+  def setMaxEntries(entries: Long): Unit = {
+    require(entries >= 1, s"state '$name': the most entries must be 1 or more, got $entries")
+    limit = Some(entries)
+  }
+
+  /** The most entries that the state may have. */
+  def getMaxEntries: Option[Long] = limit
 }
 
 /** Describes a [[ValueState]].

@@ -3,6 +3,20 @@ package keystate.errors
 /** What goes wrong while a function or a source runs. */
 private[errors] trait CallErrors {
   import ErrorCode._
+
+  /** @param told
+    *   what is above which limit
+    * @param state
+    *   the state with most entries
+    * @param keys
+    *   its largest ones
+    */
+  def stateLimit(told: String, state: String, keys: Seq[String], batch: Long): KeystateException =
+    StateLimit.error(
+      s"$told. The largest keys of '$state', with their elements: ${keys.mkString(", ")}. Batch " +
+        s"$batch is not committed. Raise the limit, or set spark.keystate.state.onLimit to warn; " +
+        "then let entries go: with a time to live, by timers that clear, or keystate.admin.forget."
+    )
   import OperatorName.named
 
   def functionFailed(operator: Option[String], where: String, cause: Throwable): KeystateException =

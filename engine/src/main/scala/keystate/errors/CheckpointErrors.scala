@@ -122,6 +122,13 @@ private[errors] trait CheckpointErrors {
   def cannotForget(why: String): KeystateException =
     CannotForget.error(s"The key can't be forgotten: $why.")
 
+  def losesRequest(checkpoint: String, request: String, operators: Seq[Long]): KeystateException =
+    CannotEdit.error(
+      s"The request $request in $checkpoint asks that keys of operator ${operators.mkString(", ")} be " +
+        "forgotten, which the copy does not have, or with other key columns. Start the query once: " +
+        "a micro-batch takes the request. Then make the copy."
+    )
+
   def cannotShare(checkpoint: String, version: Long): KeystateException = CannotShare.error(
     s"Version $version of the state in $checkpoint can't be shared: a savepoint by reference is of " +
       "one of the two newest versions, and the query went on too quickly, or an older one was asked " +

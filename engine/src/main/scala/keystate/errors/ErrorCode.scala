@@ -54,6 +54,8 @@ object ErrorCode {
   val BroadcastDisagrees: ErrorCode = of("KEYSTATE_BROADCAST_DISAGREES")
   val CannotCanary: ErrorCode = of("KEYSTATE_CANNOT_CANARY")
   val CannotCompare: ErrorCode = of("KEYSTATE_CANNOT_COMPARE")
+  val CannotEdit: ErrorCode = of("KEYSTATE_CANNOT_EDIT")
+  val StateLimit: ErrorCode = of("KEYSTATE_STATE_LIMIT")
   val CannotForget: ErrorCode = of("KEYSTATE_CANNOT_FORGET")
   val CannotImport: ErrorCode = of("KEYSTATE_CANNOT_IMPORT")
   val CannotReplaceFile: ErrorCode = of("KEYSTATE_CANNOT_REPLACE_FILE")

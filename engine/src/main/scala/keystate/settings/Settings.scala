@@ -1,5 +1,7 @@
 package keystate.settings
 
+import java.util.Locale
+
 import scala.jdk.CollectionConverters._
 import scala.reflect.ClassTag
 
@@ -38,6 +40,8 @@ final class Setting[T] private[settings] (
       parse(text.trim).getOrElse(throw new BadSettingException(key, text, allowed))
     )
 
+  private[settings] def parsed(text: String): Option[T] = parse(text)
+
   /** The value in some settings or, if it is not set, the default, which there must be. */
   def of(get: String => Option[String]): T = in(get).orElse(default).get
 }
@@ -67,6 +71,10 @@ object Settings {
   val InlineEntries: Setting[Int] = of("spark.keystate.worker.inlineEntries")
   val BroadcastCheck: Setting[Boolean] = of("spark.keystate.broadcast.check")
   val SampledKeys: Setting[Int] = of("spark.keystate.ui.sampleKeys")
+  val MaxEntries: Setting[Long] = size("spark.keystate.state.maxEntries")
+  val MaxBytes: Setting[Long] = size("spark.keystate.state.maxBytes")
+  val WarnShare: Setting[Double] = of("spark.keystate.state.warnShare")
+  val OnLimit: Setting[String] = of("spark.keystate.state.onLimit")
   val SyncFiles: Setting[Boolean] = of("spark.keystate.checkpoint.sync")
   val LockTimeoutMs: Setting[Int] = of("spark.keystate.lockTimeoutMs")
   val Parallelism: Setting[Int] = of("spark.keystate.parallelism")
@@ -78,6 +86,21 @@ object Settings {
     .collectFirst { case found if found.key == key && found.values == values => found }
     .getOrElse(throw new NoSuchElementException(s"settings.json has no $key of $values"))
     .asInstanceOf[Setting[T]]
+
+  /** A text that is a number, with a letter for units of bytes. */
+  private def size(key: String): Setting[Long] = {
+    val text = of[String](key)
+    new Setting[Long](
+      key,
+      None,
+      text.allowed,
+      given =>
+        text.parsed(given).map(_.toLowerCase(Locale.ROOT)).map { size =>
+          val power = "kmgt".indexOf(size.last.toInt) + 1
+          size.stripSuffix(if (power > 0) size.takeRight(1) else "").toLong << (10 * power)
+        }
+    )
+  }
 
   private def setting(key: String, facts: JsonNode): Setting[_] = {
     val default = Option(facts.get("default"))

@@ -32,6 +32,10 @@ class SettingsSuite extends AnyFunSuite {
       "broadcast.check" -> Seq("yes"),
       "ui.sampleKeys" -> Seq("-1", "all"),
       "pickle.allow" -> Seq("Cart", "shop.Cart;os.system"),
+      "state.maxEntries" -> Seq("0", "-1", "1k", "many"),
+      "state.maxBytes" -> Seq("0", "1.5g", "20gb", "99999999t"),
+      "state.warnShare" -> Seq("0", "1", "80"),
+      "state.onLimit" -> Seq("stop"),
       "checkpoint.sync" -> Seq("yes"),
       "lockTimeoutMs" -> Seq("0", "1m"),
       "parallelism" -> Seq("0")
@@ -56,6 +60,9 @@ class SettingsSuite extends AnyFunSuite {
     assert(Settings.Backend.of(of()) == "auto")
     assert(Settings.RocksDBWriteBufferRatio.of(of()) == 0.5)
     assert(!Settings.SyncFiles.of(of()) && Settings.OnRestart.of(of()) == "auto")
+    def bytes(text: String) = Settings.MaxBytes.in(of(Settings.MaxBytes.key -> text))
+    assert(bytes("300") == Some(300) && bytes("2k") == Some(2048) && bytes("3T") == Some(3L << 40))
+    assert(Settings.MaxEntries.in(of()).isEmpty && Settings.WarnShare.of(of()) == 0.8)
   }
 
   test("bounds that are written elsewhere too") {

@@ -3,11 +3,29 @@ package org.apache.spark.sql.keystate
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
 import org.apache.spark.sql.keystate.files.OwnedCheckpointFileManager
+import org.apache.spark.sql.keystate.size.BeforeCommit
 
 /** For the setting `spark.sql.streaming.checkpointFileManagerClass`. Spark also uses it for the
   * offset log and its other checkpoint files. Spark makes it by its class name, with this
   * constructor.
   */
 class KeystateCheckpointFileManager(path: Path, conf: Configuration)
-    extends OwnedCheckpointFileManager(path, conf)
+    extends OwnedCheckpointFileManager(path, conf) {
+
+  /** Relies on Spark writing an entry of the commit log, `commits/<batch>`, when all tasks of the
+    * micro-batch are done.
+    */
+  override def createAtomic(
+      file: Path,
+      overwriteIfPossible: Boolean
+  ): CancellableFSDataOutputStream = {
+    for (
+      log <- Option(file.getParent) if log.getName == "commits"; batch <- file.getName.toLongOption
+    )
+      BeforeCommit.run(log.getParent, batch)
+    super.createAtomic(file, overwriteIfPossible)
+  }
+}

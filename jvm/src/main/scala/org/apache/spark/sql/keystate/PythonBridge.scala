@@ -8,6 +8,7 @@ import scala.util.Using
 import org.apache.hadoop.fs.Path
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
@@ -229,10 +230,10 @@ object PythonBridge {
       after: String,
       operators: String
   ): String = {
-    val pairs = parse(operators).children.map(_.children.map(_.values.toString.toLong))
+    val pairs = numbers(operators).toSeq.sorted
     reading(session, before) { left =>
       reading(session, after) { right =>
-        compact(render(CheckpointDifference(left, right, pairs.map(of => of(0) -> of(1)))))
+        compact(render(CheckpointDifference(left, right, pairs)))
       }
     }
   }
@@ -423,17 +424,27 @@ object PythonBridge {
     val _ = stopped(session.asInstanceOf[ClassicSparkSession], checkpoint)
   }
 
-  /** Puts a copy in the place of a checkpoint that is done with `batch`: see [[Promotion]]. */
-  def promote(session: SparkSession, checkpoint: String, copy: String, batch: Long): Unit =
-    promotion(session, checkpoint, copy).run(batch)
+  /** Puts a copy in the place of a checkpoint that is done with `batch`: see [[Promotion]].
+    *
+    * @param sameKeys
+    *   as for `edit`
+    */
+  def promote(
+      session: SparkSession,
+      checkpoint: String,
+      copy: String,
+      batch: Long,
+      sameKeys: String
+  ): Unit = promotion(session, checkpoint, copy, sameKeys).run(batch)
 
   /** Puts the checkpoint in its place again. Returns false if it is too late. */
   def undoPromotion(
       session: SparkSession,
       checkpoint: String,
       copy: String,
-      batch: Long
-  ): Boolean = promotion(session, checkpoint, copy).undo(batch)
+      batch: Long,
+      sameKeys: String
+  ): Boolean = promotion(session, checkpoint, copy, sameKeys).undo(batch)
 
   /** The checkpoint that has the place of this one; empty if none has. */
   def movedTo(session: SparkSession, checkpoint: String): String = {
@@ -443,10 +454,21 @@ object PythonBridge {
     CheckpointOwner.moved(root, files).getOrElse("")
   }
 
-  private def promotion(session: SparkSession, checkpoint: String, copy: String) = {
+  private def promotion(
+      session: SparkSession,
+      checkpoint: String,
+      copy: String,
+      sameKeys: String
+  ) = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     val places = Seq(checkpoint, copy).map(place => new Path(stopped(classic, place)))
-    new Promotion(places(0), places(1), classic.sessionState.newHadoopConf())
+    new Promotion(places(0), places(1), numbers(sameKeys), classic.sessionState.newHadoopConf())
+  }
+
+  /** What operators' numbers become, from a list of pairs in JSON. */
+  private def numbers(json: String): Map[Long, Long] = {
+    implicit val formats: Formats = DefaultFormats
+    parse(json).extract[List[List[Long]]].map(of => of(0) -> of(1)).toMap
   }
 
   private def forkAt(session: SparkSession, path: String) = {
@@ -541,10 +563,12 @@ object PythonBridge {
     * @param operators
     *   JSON of the operators that are written; the other parameters are as for `create`
     * @param copied
-    *   the operators that are copied as they are; `numbers` has their numbers in the copy
+    *   the operators that are copied as they are; `copies` has their numbers in the copy
     * @param kind
     *   `copy`; `fork` for a [[Fork]]; `successor` for one that takes the checkpoint's place, see
     *   [[Promotion]]
+    * @param sameKeys
+    *   the operators whose keys are as they were, and their numbers in the copy: pairs in JSON
     */
   def edit(
       session: SparkSession,
@@ -555,13 +579,14 @@ object PythonBridge {
       keys: JList[JList[Column]],
       states: JList[JList[Dataset[_]]],
       copied: JList[Int],
-      numbers: JList[Int],
-      kind: String
+      copies: JList[Int],
+      kind: String,
+      sameKeys: String
   ): Long = {
     val classic = session.asInstanceOf[ClassicSparkSession]
     stopped(classic, checkpoint)
     val written = WrittenOperator.all(parse(operators).children, streams, keys, states)
-    val unchanged = copied.asScala.map(_.toLong).zip(numbers.asScala.map(_.toLong)).toSeq
+    val unchanged = copied.asScala.map(_.toLong).zip(copies.asScala.map(_.toLong)).toSeq
     reading(session, checkpoint) { opened =>
       val fork = kind match {
         case "copy" => None
@@ -569,7 +594,7 @@ object PythonBridge {
         case "successor" => Some(Fork.Identity.ofSuccessor(opened))
       }
       new EditedCheckpoint(classic, opened, new Path(resolved(classic, target)), fork)
-        .write(unchanged, written)
+        .write(unchanged, written, numbers(sameKeys))
     }
   }
 

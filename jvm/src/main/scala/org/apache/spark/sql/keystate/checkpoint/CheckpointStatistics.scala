@@ -9,6 +9,7 @@ import keystate.errors.{CheckpointException, KeystateException}
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, Manifest}
 import org.apache.spark.sql.keystate.metadata.SparkStateSchema
+import org.apache.spark.sql.keystate.size.StateSample
 
 /** How a checkpoint's state is spread and how it grew, as JSON: what the page shows next to
   * [[CheckpointReport]]. Counts come from the version files. What needs the entries themselves is

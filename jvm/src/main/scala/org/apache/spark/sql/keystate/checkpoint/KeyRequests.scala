@@ -8,6 +8,7 @@ import org.apache.spark.sql.types.StructType
 import keystate.errors.KeystateErrors
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey, StoredKey}
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
 import org.apache.spark.sql.keystate.store.KeystateCodec
@@ -64,8 +65,12 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
     * @param keys
     *   `operator` and `key`, which is a row with the key's columns, as an Arrow stream in Base64
     */
-  def write(keys: JValue): JValue =
-    "request" -> new ForgetFiles(checkpoint.root, checkpoint.conf).request(parsed(keys))
+  def write(keys: JValue): JValue = {
+    val id = new ForgetFiles(checkpoint.root, checkpoint.conf).request(parsed(keys))
+    // Another checkpoint may have taken its place meanwhile, see Promotion.
+    CheckpointOwner.checkFinished(checkpoint.root, checkpoint.files)
+    "request" -> id
+  }
 
   /** Where something is left of a key: in which files, listed by which versions, and in which
     * requests and claims. It reads every file of the operators' state.

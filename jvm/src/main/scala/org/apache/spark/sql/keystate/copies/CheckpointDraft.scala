@@ -26,6 +26,7 @@ import org.apache.spark.sql.keystate.files.{
   SparkCheckpointStorage,
   SparkFiles
 }
+import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 
 /** A new checkpoint that is made from another one. It is written to a folder next to its final
@@ -277,6 +278,24 @@ private[keystate] final class CheckpointDraft(
         val _ = fs.delete(new Path(root, s"offsets/$next"), false) // of a try before
     }
   }
+
+  /** Takes along which keys are to be forgotten, if the copy is for a query that goes on. To be called
+    * once the logs are copied.
+    *
+    * @param last
+    *   the last committed micro-batch
+    * @param operators
+    *   those whose keys are as they were, and their numbers in the copy
+    */
+  def copyRequests(last: Long, operators: Long => Option[Long] = Some(_)): Unit =
+    if (fork.forall(_.original.nonEmpty)) {
+      val carried = new CarriedRequests(new ForgetFiles(source.root, conf), last, operators)
+      carried.lost.foreach { case (request, lost) =>
+        throw KeystateErrors.losesRequest(source.location, request, lost)
+      }
+      val isBegun = fs.exists(new Path(root, s"offsets/${last + 1}"))
+      carried.write(new ForgetFiles(root, conf), if (isBegun) last + 1 else last)
+    }
 
   /** All files below a folder, relative to the checkpoint. */
   def below(folder: String): Seq[String] = below(source, folder)

@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.Path
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
+import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 
 /** Puts a changed copy of a checkpoint in its place: from then on no query starts on the original, and
   * the error names the copy. The copy has the original's query id and micro-batches, with the pending
@@ -18,10 +19,14 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, Qu
   * One file decides, [[CheckpointOwner.moved]] of the original. Before it is written the original
   * goes on, after that the copy does. Until a little later the copy has the mark of a [[Fork]], which
   * says that it may be deleted as long as the original does not name it.
+  *
+  * @param operators
+  *   the operators whose keys are in the copy as they were, and their numbers there
   */
 private[keystate] final class Promotion(
     original: Path,
     copy: Path,
+    operators: Map[Long, Long],
     conf: Configuration
 ) {
   private val files = CheckpointFiles.create(original, conf)
@@ -29,6 +34,7 @@ private[keystate] final class Promotion(
   /** Makes the copy, of which the original is done with `batch`, the one that goes on. */
   def run(batch: Long): Unit = {
     carry(original, copy, batch)
+    carryRequests(batch)
     val name = s"promotion to $copy"
     // From now on a driver that still runs the old query can't commit.
     CheckpointOwner.take(original, conf, name)
@@ -36,6 +42,8 @@ private[keystate] final class Promotion(
       if (lastBatch(original) != batch) throw KeystateErrors.queryIsRunning(s"$original")
       CheckpointOwner.check(original)
       CheckpointOwner.move(original, copy, files)
+      // Whoever asks from now on is told that the original has moved.
+      carryRequests(batch)
     } finally CheckpointOwner.release(original, name)
     files.delete(Fork.mark(copy))
   }
@@ -45,6 +53,7 @@ private[keystate] final class Promotion(
     */
   def undo(batch: Long): Boolean = lastBatch(copy) == batch && {
     carry(copy, original, batch)
+    carried(copy, batch, operators.map(_.swap)).write(requestsOf(original), batch + 1)
     CheckpointFiles.write(
       CheckpointFiles.create(copy, conf),
       Fork.mark(copy),
@@ -66,6 +75,19 @@ private[keystate] final class Promotion(
       QueryLogs.offsets(conf, to).begin(batch + 1, entry)
     }
   }
+
+  private def carryRequests(batch: Long): Unit = {
+    val requests = carried(original, batch, operators)
+    requests.lost.foreach { case (id, lost) =>
+      throw KeystateErrors.losesRequest(s"$original", id, lost)
+    }
+    requests.write(requestsOf(copy), batch + 1)
+  }
+
+  private def carried(from: Path, batch: Long, numbers: Map[Long, Long]) =
+    new CarriedRequests(requestsOf(from), batch, numbers.get)
+
+  private def requestsOf(root: Path) = new ForgetFiles(root, conf)
 
   private def lastBatch(root: Path): Long =
     QueryLogs.commits(conf, root).batches.lastOption.getOrElse(-1)

@@ -62,6 +62,7 @@ private[keystate] final class Savepoint(
       // Pins do not keep the logs, so these come first.
       draft.write {
         val copied = copyLogs(batch)
+        draft.copyRequests(copied.number)
         pinned(copied) { renew =>
           bytes = draft.copyState(copied, checkpoint.operators.map(id => id -> id), renew)
           draft.copyMetadata()

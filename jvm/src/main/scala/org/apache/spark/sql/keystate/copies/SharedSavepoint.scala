@@ -142,6 +142,7 @@ private[keystate] final class SharedSavepoint(
     val draft = newDraft(() => tell())
     draft.write {
       draft.copyLogs(batch)
+      draft.copyRequests(batch.number)
       // A rescale may have replaced the batch's entries, after its versions were read.
       if (reopened(_.batch(batch.number)) != batch) throw new WentOn
       writeState(draft, versions)

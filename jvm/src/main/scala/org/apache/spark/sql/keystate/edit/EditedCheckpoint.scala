@@ -35,8 +35,14 @@ private[keystate] final class EditedCheckpoint(
     *
     * @param copied
     *   the operators that are copied as they are, and their numbers in the copy
+    * @param sameKeys
+    *   the operators whose keys are as they were, and their numbers in the copy
     */
-  def write(copied: Seq[(Long, Long)], written: Seq[WrittenOperator]): Long = {
+  def write(
+      copied: Seq[(Long, Long)],
+      written: Seq[WrittenOperator],
+      sameKeys: Map[Long, Long]
+  ): Long = {
     val batch = source.batch(source.lastBatch)
     draft.write {
       check(batch, copied.map(_._1))
@@ -52,6 +58,8 @@ private[keystate] final class EditedCheckpoint(
           .commits(conf, draft.root)
           .replace(session, batch.number, LogEntries.withIds(commit, Some(all.toMap)))
       }
+      // Last, for they may come while all this is written.
+      draft.copyRequests(batch.number, sameKeys.get)
     }
     batch.number
   }

@@ -41,9 +41,14 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
   /** Writes a request; returns its id. */
   def request(keys: Seq[ForgottenKey]): String = {
     val id = UUID.randomUUID.toString
-    write(requestFile(id), encode(Nil, keys))
+    addRequest(id, keys)
     id
   }
+
+  /** Writes a request, unless it is there. */
+  def addRequest(id: String, keys: Seq[ForgottenKey]): Unit =
+    try write(requestFile(id), encode(Nil, keys))
+    catch { case _: FileAlreadyExistsException => }
 
   /** The keys of a request. None if it is not there any more. */
   def keysOf(request: String): Option[Seq[ForgottenKey]] = read(requestFile(request)).map(_._2)

@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.operator
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -51,6 +52,7 @@ import org.apache.spark.sql.keystate.metrics.{
   SubtaskReports
 }
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
+import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -285,6 +287,10 @@ private[keystate] class KeyedProcessExec(
   override protected def doExecute(): RDD[InternalRow] =
     if (isStreaming) {
       checkProvider()
+      if (budget.nonEmpty)
+        BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
+          sizeWatch.check()
+        }
       if (inRealTime) checkOperators()
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
@@ -391,11 +397,28 @@ private[keystate] class KeyedProcessExec(
         nextTimer,
         Option.when(reportsMetrics)(functionMetrics),
         keySampling,
-        Option.when(checkBroadcast)(digests)
+        Option.when(checkBroadcast)(digests),
+        budget.map(_ => sizes)
       ),
       if (isStreaming && groupingAttributes.nonEmpty) forgets() else None
     )
   }
+
+  private lazy val budget = Budget.of(spec.states, StoreConfig.in(conf))
+
+  /** How large the partitions' states are after this micro-batch, if there is a limit. */
+  private lazy val sizes = registered(new SubtaskReports[StateSizes])
+
+  private def sizeWatch = new SizeWatch(
+    getStateInfo,
+    spec.name,
+    budget,
+    if (budget.isEmpty) Map.empty else sizes.value,
+    DataTypeUtils.fromAttributes(keyColumns),
+    session.sessionState.newHadoopConf()
+  )
+
+  private def checkpoint = new Path(getStateInfo.checkpointLocation).getParent
 
   private def forgetting: Forgetting =
     Forgetting.of(getStateInfo, session.sessionState.newHadoopConf())
@@ -468,6 +491,11 @@ private[keystate] class KeyedProcessExec(
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     }
     val progress = super.getProgress()
+    // Where Spark's logs are not written by Keystate, it is late for that: the batch is committed.
+    BeforeCommit.run(checkpoint, getStateInfo.storeVersion)
+    sizeWatch.metrics(batchTimestampMs.get, progress.numRowsTotal).foreach { case (name, value) =>
+      progress.customMetrics.putIfAbsent(name, value)
+    }
     keySampling.foreach { keys =>
       LastSamples.put(
         getStateInfo.queryRunId,

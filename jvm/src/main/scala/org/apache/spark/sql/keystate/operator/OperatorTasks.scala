@@ -26,6 +26,7 @@ import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.forget.TaskForgets
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
+import org.apache.spark.sql.keystate.size.StateSizes
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
@@ -94,6 +95,7 @@ private[keystate] final class OperatorTasks(
         counter.foreach(it => metrics.keys.get.sample.add(task.task.partitionId() -> it.result))
         metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
         metrics.addStore(store)
+        metrics.sizes.foreach(_.add(task.task.partitionId() -> StateSizes.of(own.manifest)))
       }
     )
   }
@@ -318,7 +320,8 @@ private[keystate] object OperatorTasks {
       val nextTimer: EarliestTime,
       val function: Option[SubtaskReports[MetricValues]],
       val keys: Option[KeySampling],
-      val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]]
+      val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]],
+      val sizes: Option[SubtaskReports[StateSizes]]
   ) extends Serializable {
     def add(name: String, value: Long): Unit = values(name) += value
 

@@ -45,6 +45,8 @@ private[keystate] object StateKind {
   *   newest last; otherwise empty
   * @param isBroadcast
   *   whether it is a map without a key around it: one that all subtasks have
+  * @param maxEntries
+  *   how many entries it may have in all partitions
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -55,7 +57,8 @@ private[keystate] final case class StateSpec(
     order: StoredOrder,
     ttl: Option[TimeToLive] = None,
     schemas: Seq[DataType] = Nil,
-    isBroadcast: Boolean = false
+    isBroadcast: Boolean = false,
+    maxEntries: Option[Long] = None
 ) {
   if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
 
@@ -146,7 +149,8 @@ private[keystate] object StateSpec {
       keyType = Option.when(field(KeyType) != JNull)(dataType(field(KeyType))),
       order = StoredOrder.byName(field(Order).extract[String]),
       ttl = Option.when(field(Ttl) != JNull)(timeToLive(field(Ttl))),
-      isBroadcast = kind == Broadcast
+      isBroadcast = kind == Broadcast,
+      maxEntries = field(MaxEntries).extractOpt[Long]
     )
   }
 

@@ -17,6 +17,7 @@ import keystate.checkpoint.OperatorState
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroupRange
 import keystate.ttl.TtlSweep
+import keystate.version.Manifest
 import org.apache.spark.sql.keystate.shim.{StateStoreShim, TaskShim}
 
 /** One version of a partition's state, open for a task. Spark's operators use it as a `StateStore`.
@@ -100,6 +101,9 @@ private[keystate] final class KeyGroupStateStore(
 
   /** Lets maintenance see to it that nothing is left. */
   def getRidOf(removed: Long): Unit = provider.versions.getRidOf(removed)
+
+  /** The version that it began with or, once it has committed, the one that it made. */
+  def manifest: Manifest = provider.versions.manifest
 
   def dropFamily(family: StateFamily): Unit = {
     checkOpen("remove a state")

@@ -41,7 +41,8 @@ private[keystate] object DeclaredState {
       key.map(ObjectCodec.dataType(_)),
       order,
       descriptor.getTtlConfig.timeToLive,
-      isBroadcast = isBroadcast
+      isBroadcast = isBroadcast,
+      maxEntries = descriptor.getMaxEntries
     )
     spec.keyType.foreach { key =>
       try OrderedKeyCodec(key, order)

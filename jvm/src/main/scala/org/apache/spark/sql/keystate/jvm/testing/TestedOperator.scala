@@ -220,6 +220,7 @@ final class TestedOperator[OUT](
         new EarliestTime,
         None,
         None,
+        None,
         None
       )
     )

@@ -178,6 +178,7 @@ private[keystate] object Protocol {
     final val KeyType = "key_type"
     final val Order = "order"
     final val Ttl = "ttl"
+    final val MaxEntries = "max_entries"
   }
 
   /** Fields of a state's time to live. */

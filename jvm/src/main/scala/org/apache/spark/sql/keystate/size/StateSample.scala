@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.checkpoint
+package org.apache.spark.sql.keystate.size
 
 import java.nio.ByteBuffer
 import java.util.{Arrays, Locale}
@@ -113,8 +113,13 @@ private[keystate] final class StateSample(
     key = null
   }
 
-  def toJson(total: Option[Long]): JValue = {
+  /** The keys with most bytes, the largest first. */
+  def largestKeys: Seq[LargeKey] = {
     endKey()
+    largest.toSeq.sortBy(-_.bytes).map(of => LargeKey(keyText(of.key), of.bytes, of.elements))
+  }
+
+  def toJson(total: Option[Long]): JValue = {
     JObject(
       "entries" -> JInt(entries),
       "of" -> total.fold[JValue](JNull)(JInt(_)),
@@ -125,7 +130,7 @@ private[keystate] final class StateSample(
             JArray(List(JInt(if (i == 0) 0 else 1L << (i - 1)), JInt(count)))
         }
       ),
-      "largest" -> JArray(largest.dequeueAll[Large].reverse.toList.map(describe)),
+      "largest" -> JArray(largestKeys.toList.map(describe)),
       "due" -> (if (isTimers) counts(due) else JNull),
       "ttl" -> timeToLive.fold[JValue](JNull) { case (millis, now) =>
         JObject(
@@ -140,8 +145,8 @@ private[keystate] final class StateSample(
 
   private def counts(numbers: Array[Long]) = JArray(numbers.toList.map(JInt(_)))
 
-  private def describe(large: Large): JValue = JObject(
-    "key" -> JString(keyText(large.key)),
+  private def describe(large: LargeKey): JValue = JObject(
+    "key" -> JString(large.key),
     "bytes" -> JInt(large.bytes),
     "elements" -> JInt(large.elements)
   )
@@ -164,6 +169,9 @@ private[keystate] final class StateSample(
 }
 
 private[keystate] object StateSample {
+
+  /** A key as text, how many bytes all of its entries have, and how many elements they are. */
+  final case class LargeKey(key: String, bytes: Long, elements: Long)
 
   /** A key, how many bytes all of its entries have, and how many elements they are. */
   private final case class Large(key: Array[Byte], bytes: Long, elements: Long)

@@ -1,0 +1,45 @@
+package org.apache.spark.sql.keystate.forget
+
+/** What a copy of a checkpoint takes along of the keys that are to be forgotten. So a key is forgotten
+  * in the copy too, whether or not the original came to it.
+  *
+  * @param last
+  *   the last micro-batch that is committed in the copy
+  * @param operators
+  *   the operators of which the copy has the keys as they were, and their numbers there
+  */
+private[keystate] final class CarriedRequests(
+    from: ForgetFiles,
+    last: Long,
+    operators: Long => Option[Long]
+) {
+  // The claims first: a request that none of them has is then still asked for.
+  private val (ids, batches) = from.list()
+  private val claims = batches.flatMap(from.claimOf(_))
+  private val requests = ids.toSeq.sorted.flatMap(id => from.keysOf(id).map(id -> _))
+
+  /** The operators of keys that the copy has and can't be asked to forget, by request. */
+  def lost: Map[String, Seq[Long]] = {
+    val done = claims.filter(_.batch <= last).flatMap(_.requests).toSet
+    requests.toMap.removedAll(done).view.mapValues(keysLost).filter(_._2.nonEmpty).toMap
+  }
+
+  private def keysLost(keys: Seq[ForgottenKey]): Seq[Long] =
+    keys.map(_.operator).distinct.filter(operators(_).isEmpty)
+
+  /** Writes what the copy does not have yet.
+    *
+    * @param begun
+    *   the last micro-batch that the copy has or begins with, whose claim is its claim too. What
+    *   later ones forgot is new to it
+    */
+  def write(to: ForgetFiles, begun: Long): Unit = {
+    requests.foreach { case (id, keys) => to.addRequest(id, renumbered(keys)) }
+    claims.filter(_.batch <= begun).foreach { claim =>
+      to.claim(claim.copy(keys = renumbered(claim.keys)))
+    }
+  }
+
+  private def renumbered(keys: Seq[ForgottenKey]): Seq[ForgottenKey] =
+    keys.flatMap(key => operators(key.operator).map(as => key.copy(operator = as)))
+}

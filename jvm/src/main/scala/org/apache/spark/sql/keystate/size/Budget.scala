@@ -1,0 +1,57 @@
+package org.apache.spark.sql.keystate.size
+
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.spec.StateSpec
+
+/** How large an operator's state may become.
+  *
+  * @param warnShare
+  *   the share of a limit from which on there is a warning
+  * @param fails
+  *   whether a micro-batch fails that is above a limit
+  */
+private[keystate] final case class Budget(limits: Seq[Limit], warnShare: Double, fails: Boolean)
+
+/** What may not be more than `most`.
+  *
+  * @param state
+  *   the only state that counts; None for all of the operator
+  * @param setBy
+  *   where it was set, for messages
+  */
+private[keystate] final case class Limit(
+    state: Option[String],
+    inBytes: Boolean,
+    most: Long,
+    setBy: String
+) {
+
+  /** How much there is of it. */
+  def used(sizes: Iterable[StateSizes]): Long = sizes.iterator.map { partition =>
+    if (inBytes) partition.bytes
+    else state.fold(partition.entries.values.sum)(partition.entries.getOrElse(_, 0L))
+  }.sum
+
+  def unit: String = if (inBytes) "bytes" else "entries"
+}
+
+private[keystate] object Budget {
+
+  /** None without a limit.
+    *
+    * @param get
+    *   the text of a setting, by its name
+    */
+  def of(states: Seq[StateSpec], get: String => Option[String]): Option[Budget] = {
+    val ofOperator = Seq(Settings.MaxEntries -> false, Settings.MaxBytes -> true).flatMap {
+      case (setting, inBytes) => setting.in(get).map(Limit(None, inBytes, _, setting.key))
+    }
+    val ofStates = states.flatMap { state =>
+      state.maxEntries.map(Limit(Some(state.name), false, _, "its descriptor"))
+    }
+    val limits = ofOperator ++ ofStates
+    Option.when(limits.nonEmpty)(
+      Budget(limits, Settings.WarnShare.of(get), Settings.OnLimit.of(get) == "fail")
+    )
+  }
+}

@@ -1,0 +1,51 @@
+package org.apache.spark.sql.keystate.size
+
+import java.util.UUID
+import java.util.concurrent.TimeUnit.{HOURS, MINUTES}
+
+import scala.collection.immutable.Queue
+import scala.collection.mutable
+
+/** How fast something grows, by what it was at the beginning of micro-batches in the last hour.
+  *
+  * @param seen
+  *   times in ms since the epoch, and what there was of it
+  */
+private[keystate] final case class Growth(seen: Queue[(Long, Long)] = Queue.empty) {
+  import Growth._
+
+  def at(millis: Long, now: Long): Growth =
+    Growth((seen :+ (millis -> now)).dropWhile(_._1 < millis - Window).takeRight(Most))
+
+  /** How much more there is an hour later; None if too little was seen. */
+  def perHour: Option[Long] =
+    for {
+      (since, before) <- seen.headOption
+      (until, after) <- seen.lastOption
+      if until - since >= Least
+    } yield Math.round((after - before).toDouble * Window / (until - since))
+
+  /** In how many minutes there will be `most` at this rate; None if never. */
+  def minutesTo(most: Long): Option[Long] = perHour.filter(_ > 0).map { rate =>
+    Math.max(0, ((most - seen.last._2).toDouble / rate * HOURS.toMinutes(1)).toLong)
+  }
+}
+
+private[keystate] object Growth {
+  private val Window = HOURS.toMillis(1)
+  private val Least = MINUTES.toMillis(1) / 6
+  private final val Most = 4096
+  private final val Kept = 1000
+
+  /** What grows in this driver's queries: by run, operator, and a name. */
+  private val all = new mutable.LinkedHashMap[(UUID, Long, String), Growth]
+
+  /** Notes what there is of it at the beginning of a micro-batch, in the driver. */
+  def note(of: (UUID, Long, String), millis: Long, now: Long): Growth = all.synchronized {
+    // Taken out first, so that it counts as the newest.
+    val growth = all.remove(of).getOrElse(Growth()).at(millis, now)
+    all(of) = growth
+    if (all.size > Kept) all -= all.head._1
+    growth
+  }
+}

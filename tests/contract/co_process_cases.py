@@ -1,14 +1,11 @@
-"""What functions of two keyed inputs do, as a table of cases.
-
-They are those of Flink's tests of co-process, co-map and co-flat-map operators, with micro-batches
-in the place of single elements: a timer fires in the first micro-batch after the one that set it
-whose watermark has passed it, after that batch's rows.
-"""
+"""What functions of two keyed inputs do, by co_process_cases.json, which Scala has too."""
 
 from __future__ import annotations
 
 import datetime
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from keystate import (
@@ -176,87 +173,26 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-CASES: dict[str, Case] = {
-    "timestamps and watermark": Case(
-        Querying(),
-        [
-            Batch([one("a", 5, 17)], [two("a", "x", 18)], {"a": ["5 WM:0 TS:17", "x WM:0 TS:18"]}, (17, 18)),
-            # The watermark is the lesser one.
-            Batch([one("a", 6, 40)], [two("b", "y", 50)], {"a": ["6 WM:17 TS:40"], "b": ["y WM:17 TS:50"]}, (40, 50)),
-            Batch([one("b", 7, None)], [two("b", "z", 60)], {"b": ["7 WM:40 TS:None", "z WM:40 TS:60"]}),
-        ],
-    ),
-    "one input lags behind": Case(
-        Querying(),
-        [
-            Batch([one("a", 1, 100)], [two("a", "x", 10)], {"a": ["1 WM:0 TS:100", "x WM:0 TS:10"]}, (100, 10)),
-            Batch([one("a", 2, 200)], [], {"a": ["2 WM:10 TS:200"]}, (200, None)),
-            # By the watermark of the batch before, 10: what is late of the second is not of the first.
-            Batch([one("a", 3, 11)], [two("a", "y", 10), two("a", "z", 11)], {"a": ["3 WM:10 TS:11", "z WM:10 TS:11"]}, (None, 300), 1),
-            Batch([one("a", 4, 11)], [], {"a": ["4 WM:200 TS:11"]}),
-            Batch([one("a", 5, 200)], [two("a", "v", 201)], {"a": ["v WM:200 TS:201"]}, late=1),
-        ],
-    ),
-    "event time timers": Case(
-        EventTimers(),
-        [
-            Batch([one("a", 17), one("a", 42), one("b", 18)], [two("a", "18 17 41"), two("b", "5 -18")], {}, (17, 20)),
-            Batch([], [two("a", "16")], {"a": ["17 EVENT_TIME"], "b": ["5 EVENT_TIME"]}, (42, 41)),
-            # Taken back in the batch in which it would fire.
-            Batch([], [two("a", "-18")], {"a": ["16 EVENT_TIME", "41 EVENT_TIME"]}, (43, 44)),
-            Batch([], [], {"a": ["42 EVENT_TIME"]}),
-        ],
-    ),
-    "event time timers with state": Case(
-        TimersWithState(),
-        [
-            Batch([one("a", 17)], [two("b", "13")], {"a": ["INPUT:17"], "b": ["INPUT:13"]}, (2, 2)),
-            # The second element of a key takes back, whichever input it is of.
-            Batch([one("b", 42)], [two("c", "x")], {"c": ["INPUT:x"]}, (12, 15)),
-            Batch([], [], {"a": ["STATE:17"]}, (22, 22)),
-            Batch([one("a", 18)], [two("a", "y")], {"a": ["INPUT:18"], "c": ["STATE:x"]}, (99, 99)),
-            Batch([], [], {}),
-        ],
-    ),
-    "state that both share": Case(
-        SharedState(),
-        [
-            # Input 1 before input 2.
-            Batch([one("a", 1), one("b", 5)], [two("a", "x"), two("c", "n")], {"a": ["1 ", "x 1 []"], "b": ["5 "], "c": ["n 0 []"]}),
-            Batch([one("a", 2)], [two("a", "y"), two("b", "z")], {"a": ["3 x", "y 3 [('x', 3)]"], "b": ["z 5 []"]}),
-            Batch([], [two("a", "z")], {"a": ["z 3 [('x', 3)]"]}),
-            Batch([one("a", 7)], [], {"a": ["10 xyz"]}),
-            Batch([one(None, 1)], [two(None, "null")], {None: ["1 ", "null 1 []"]}),
-        ],
-    ),
-    "by time": Case(
-        SharedState(),
-        [
-            Batch(
-                [one("a", 1, 10), one("a", 2, 30), one("b", 9, 5), one("a", 3, 30)],
-                [two("a", "x", 20), two("b", "y", 1), two("a", "z", 30), two("a", "early", None)],
-                {
-                    "a": ["early 0 []", "1 early", "x 1 [('early', 1)]", "3 earlyx", "6 earlyx", "z 6 [('early', 6), ('x', 6)]"],
-                    "b": ["y 0 []", "9 y"],
-                },
-            ),
-        ],
-        {"ordered_by": "time"},
-    ),
-    "map": Case(
-        SharedMap(),
-        [
-            Batch([one("a", 1), one("a", 2)], [two("a", "x"), two("b", "y")], {"a": ["1 1", "2 2", "x 3"], "b": ["y 1"]}),
-            Batch([one("b", 3)], [two("a", "z")], {"a": ["z 4"], "b": ["3 2"]}),
-        ],
-    ),
-    "flat map": Case(
-        Pairs(),
-        [Batch([one("a", 1), one("a", 2)], [two("a", "p q"), two("b", "")], {"a": ["2", "2 again", "p", "q"]})],
-    ),
-}  # fmt: skip
-# The lines of the table are long.
-# ruff: noqa: E501
+_FUNCTIONS: dict[str, Any] = {
+    fn.__name__: fn
+    for fn in (Querying, EventTimers, TimersWithState, SharedState, SharedMap, Pairs)
+}
+
+
+def _batch(first: list[Any], second: list[Any], expected: list[Any], **rest: Any) -> Batch:
+    return Batch(
+        [one(*row) for row in first], [two(*row) for row in second], dict(expected), **rest
+    )
+
+
+def _case(
+    function: str, batches: list[dict[str, Any]], name: str, **options: Any
+) -> tuple[str, Case]:
+    return name, Case(_FUNCTIONS[function](), [_batch(**batch) for batch in batches], options)
+
+
+_TABLE = Path(__file__).with_suffix(".json")
+CASES: dict[str, Case] = dict(_case(**case) for case in json.loads(_TABLE.read_text())["cases"])
 
 
 def fed(case: Case) -> list[tuple[list[Any], list[Any]]]:

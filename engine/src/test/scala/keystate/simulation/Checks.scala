@@ -32,8 +32,15 @@ final class Checks(world: World) {
         model.commit(version, logs.offsets(batch.toLong).get.input)
         readsBack(version)
       } else if (version == model.newest) readsBack(version) // rescaled
+    case s"offsets/$batch" =>
+      val input = logs.offsets(batch.toLong).get.input
+      if (planned.getOrElseUpdate(batch.toLong, input) != input)
+        throw new Violation(s"batch $batch is to read another input than was logged")
     case _ =>
   }
+
+  /** What batches were to read when it was first logged. */
+  private val planned = mutable.HashMap.empty[Long, Long]
 
   /** What savepoints by reference need, by their ids. */
   private val referred = mutable.HashMap.empty[String, Set[String]]
@@ -106,6 +113,7 @@ final class Checks(world: World) {
     if (newest < acknowledged)
       throw new Violation(s"version $acknowledged is lost, $newest is the newest")
     model.forgetAfter(newest)
+    planned.filterInPlace((batch, _) => logs.offsets(batch).isDefined)
     retainedReadBack()
   }
 

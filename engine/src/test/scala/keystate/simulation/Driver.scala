@@ -222,7 +222,7 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
 
     (0 until partitions).foreach { partition =>
       begin(partition)
-      if (random.nextDouble() < settings.speculation) {
+      if (random.happens(settings.speculation)) {
         story.reach("two attempts at once")
         begin(partition)
       }

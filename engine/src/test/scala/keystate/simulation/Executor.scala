@@ -115,7 +115,7 @@ final class Executor(
     val operator =
       store.registerFamily(OperatorState.FamilyName, Layout.Point, Map("kind" -> "operator")).id
     val all = store.manifest.partitioning.ownGroups
-    val until = if (random.nextDouble() < settings.taskFails) random.nextInt(all.size) else all.size
+    val until = if (random.happens(settings.taskFails)) random.nextInt(all.size) else all.size
     all.take(until).foreach { group =>
       Model.change(input, group)(
         { case (name, _, key) =>

@@ -3,7 +3,6 @@ package keystate.simulation
 import java.util.concurrent.{Executors, Semaphore, TimeUnit}
 
 import scala.collection.mutable
-import scala.util.Random
 import scala.util.control.ControlThrowable
 
 import keystate.files.Concurrently
@@ -31,7 +30,7 @@ final class Process(val name: String) {
   * @param longestTick
   *   how many ms a request takes at most
   */
-final class Scheduler(random: Random, stickiness: Double, longestTick: Int, mostSteps: Int) {
+final class Scheduler(random: Choices, stickiness: Double, longestTick: Int, mostSteps: Int) {
   import Scheduler._
 
   /** Something that runs in a process until it waits. */
@@ -101,7 +100,7 @@ final class Scheduler(random: Random, stickiness: Double, longestTick: Int, most
     countStep()
     millis += random.nextInt(longestTick + 1).toLong
     if (!isAborted) beforeStep(me.process)
-    if (random.nextDouble() >= stickiness) goOn(me) else checkAlive(me)
+    if (random.isEvent(random.nextDouble() >= stickiness)) goOn(me) else checkAlive(me)
   }
 
   private def countStep(): Unit = {

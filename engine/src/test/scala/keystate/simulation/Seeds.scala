@@ -20,8 +20,38 @@ object Seeds {
       failed: Seq[Failure]
   )
 
-  /** A seed in whose run something did not hold. */
-  final case class Failure(seed: Long, cause: Throwable, story: String)
+  /** A seed in whose run something did not hold.
+    *
+    * @param events
+    *   how many there were
+    * @param only
+    *   those that happened, if some were left out
+    */
+  final case class Failure(
+      seed: Long,
+      cause: Throwable,
+      story: String,
+      events: Int,
+      only: Option[Set[Int]] = None
+  )
+
+  /** One run. */
+  final case class Attempt(simulation: Simulation, failure: Option[Failure])
+
+  def attempt(seed: Long, mutation: Option[Mutation], only: Option[Set[Int]] = None): Attempt = {
+    val simulation = new Simulation(seed, mutation, only)
+    val world = simulation.world
+    val failure =
+      try {
+        simulation.run()
+        None
+      } catch {
+        // The storage's own trouble with a mutation is a find too.
+        case e: Throwable =>
+          Some(Failure(seed, e, world.story.text, world.random.events, only))
+      }
+    Attempt(simulation, failure)
+  }
 
   /** Runs the seeds until so many have failed. */
   def run(
@@ -34,17 +64,12 @@ object Seeds {
     var count, steps, millis = 0L
     while (seeds.hasNext && failed.size < mostFailures) {
       val seed = seeds.next()
-      val simulation = new Simulation(seed, mutation)
-      val story = simulation.world.story
-      try simulation.run()
-      catch {
-        // The storage's own trouble with a mutation is a find too.
-        case e: Throwable => failed += Failure(seed, e, story.text)
-      }
+      val Attempt(simulation, failure) = attempt(seed, mutation)
+      failed ++= failure
       count += 1
       steps += simulation.world.scheduler.steps
       millis += simulation.world.scheduler.now
-      story.reached.foreach { case (kind, times) =>
+      simulation.world.story.reached.foreach { case (kind, times) =>
         reached(kind) = reached.getOrElse(kind, 0L) + times
       }
     }

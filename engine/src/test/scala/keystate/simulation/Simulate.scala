@@ -8,6 +8,10 @@ import java.io.File
   * with commas between, or `all`.
   */
 object Simulate {
+
+  /** How many runs a story is made shorter by: about a minute. */
+  private final val MostRuns = 500
+
   def main(args: Array[String]): Unit = {
     // Run by sbt it is a folder that only tests make.
     new File(System.getProperty("java.io.tmpdir")).mkdirs()
@@ -27,7 +31,9 @@ object Simulate {
     val start = System.nanoTime
     val report = Seeds.run((from until from + count).iterator, mostFailures = 20)
     val seconds = (System.nanoTime - start) / 1e9
-    report.failed.headOption.foreach(failure => println(failure.story))
+    report.failed.headOption.foreach { failure =>
+      tell(new Shrinking(failure.seed, None, MostRuns).run(failure))
+    }
     report.reached.foreach { case (kind, times) => println(f"$times%12d $kind") }
     report.failed.foreach(failure => println(s"seed ${failure.seed}: ${failure.cause}"))
     println(
@@ -37,12 +43,24 @@ object Simulate {
     report.failed.isEmpty
   }
 
+  /** The story of a failure, and the test that repeats it. */
+  private def tell(failure: Seeds.Failure): Unit = {
+    println(failure.story)
+    val only = failure.only.fold("None")(_.toSeq.sorted.mkString("Some(Set(", ", ", "))"))
+    println(s"  new Simulation(${failure.seed}L, only = $only).run()")
+  }
+
   private def mutations(chosen: Seq[Mutation], from: Long, count: Long): Boolean = {
     val found = chosen.map { mutation =>
       val report = Seeds.run((from until from + count).iterator, Some(mutation))
       report.failed.headOption match {
         case Some(failure) =>
-          println(s"| ${mutation.text} | ${report.seeds} | ${failure.cause.getMessage.take(100)} |")
+          val short = new Shrinking(failure.seed, Some(mutation), MostRuns).run(failure)
+          val events = short.only.fold(failure.events)(_.size)
+          println(
+            s"| ${mutation.text} | ${report.seeds} | ${failure.events} to $events | " +
+              s"${failure.cause.getMessage.take(100)} |"
+          )
         case None => println(s"| ${mutation.text} | not in ${report.seeds} | |")
       }
       report.failed.nonEmpty

@@ -12,7 +12,6 @@ import java.io.{
 import java.nio.file.FileAlreadyExistsException
 
 import scala.collection.mutable
-import scala.util.Random
 
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoredFile}
 
@@ -48,7 +47,7 @@ object FaultRates {
 final class SimulatedStorage(
     val kind: StorageKind,
     scheduler: Scheduler,
-    random: Random,
+    random: Choices,
     story: Story,
     mutation: Option[Mutation]
 ) {
@@ -125,11 +124,12 @@ final class SimulatedStorage(
   private def request[T](what: String, path: String, changes: Boolean = false)(effect: => T): T = {
     scheduler.step()
     val dice = if (rates eq FaultRates.None) 1.0 else random.nextDouble()
-    if (dice < rates.fails) {
+    if (random.isEvent(dice < rates.fails)) {
       story.tell(scheduler, s"$what $path: fails", "a request fails")
       throw new StorageFault(s"$what $path failed")
     }
-    if (changes && dice < rates.fails + rates.answerLost && !kind.isInstanceOf[Local]) {
+    val mayLose = changes && !kind.isInstanceOf[Local] && dice >= rates.fails
+    if (random.isEvent(mayLose && dice < rates.fails + rates.answerLost)) {
       effect
       story.tell(scheduler, s"$what $path: is done, the answer is lost", "an answer is lost")
       throw new StorageFault(s"$what $path: no answer")
@@ -138,8 +138,8 @@ final class SimulatedStorage(
     effect
   }
 
-  private def isLate: Boolean = kind == Objects && random.nextDouble() < rates.late
-  private def isRepeated: Boolean = kind == Objects && random.nextDouble() < rates.repeated
+  private def isLate: Boolean = kind == Objects && random.happens(rates.late)
+  private def isRepeated: Boolean = kind == Objects && random.happens(rates.repeated)
 
   /** An effect that comes when its writer has long been answered. */
   private def later(what: String)(effect: => Unit): Unit =

@@ -7,15 +7,26 @@ import keystate.version.PinnedVersions
 
 /** One run, all of which the seed decides: drivers that come and go, on a storage with faults; then
   * the faults end.
+  *
+  * @param only
+  *   the events of the seed that happen
   */
-final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
+final class Simulation(
+    seed: Long,
+    mutation: Option[Mutation] = None,
+    only: Option[Set[Int]] = None
+) {
   private val kinds = Seq(
     StorageKind.Local(isSynced = true),
     StorageKind.Local(isSynced = false),
     StorageKind.Hdfs,
     StorageKind.Objects
   )
-  val world = new World(seed, kinds(Math.floorMod(seed, kinds.size.toLong).toInt), mutation)
+  val world = new World(
+    new Choices(seed, only),
+    kinds(Math.floorMod(seed, kinds.size.toLong).toInt),
+    mutation
+  )
   import world.{random, scheduler, storage, story}
 
   private val checks = new Checks(world)
@@ -49,7 +60,7 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
   }
 
   private def mayDie(process: Process): Unit = if (!world.isPeaceful && (process ne operator)) {
-    if (random.nextDouble() < deaths) {
+    if (random.happens(deaths)) {
       val dying =
         if (random.nextBoolean() && process.name != "network") process
         else {
@@ -60,7 +71,7 @@ final class Simulation(seed: Long, mutation: Option[Mutation] = None) {
         story.tell(scheduler, s"$dying dies", s"${dying.name.takeWhile(_.isLetter)} dies")
         dying.isDead = true
       }
-    } else if (random.nextDouble() < powerLosses) {
+    } else if (random.happens(powerLosses)) {
       story.tell(scheduler, "the power fails", "the power fails")
       world.processes.foreach(_.isDead = true)
       storage.losePower()

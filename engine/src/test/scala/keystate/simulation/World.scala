@@ -6,7 +6,6 @@ import java.nio.file.{FileAlreadyExistsException, Files}
 import java.util.UUID
 
 import scala.collection.mutable
-import scala.util.Random
 
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
@@ -32,8 +31,7 @@ final case class QuerySettings(
 )
 
 /** A cluster with its storage, made by a seed. */
-final class World(seed: Long, val kind: StorageKind, mutation: Option[Mutation]) {
-  val random = new Random(seed)
+final class World(val random: Choices, val kind: StorageKind, mutation: Option[Mutation]) {
   val story = new Story
   val maxParallelism: Int = 4 + random.nextInt(5)
   val longestTick: Int = Seq(2, 50, 2000)(random.nextInt(3))

@@ -11,7 +11,7 @@ import org.apache.spark.sql.{Dataset, Encoder}
 
 import keystate.stream.WindowedDataset
 import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
-import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedOperator}
+import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
 final case class WindowTotal(
     key: String,
@@ -95,10 +95,12 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
 
   /** Runs a case; returns how many entries are left when all time has passed, if that ends. */
   private def check(json: JValue, build: Build, backend: String): Option[Long] = {
-    def result(rules: JValue)(in: Dataset[Purchase]) = build(windows(in, rules))
-    val subtask = new TestedOperator[Purchase, WindowTotal](
-      new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]])),
-      result(json),
+    val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
+    def result(rules: JValue)() = build(windows(in.stream, rules))
+    val subtask = new TestedOperator[WindowTotal](
+      TestedInputs.One,
+      Seq(in),
+      result(json) _,
       parallelism = 1,
       maxParallelism = 4,
       Seq(late),
@@ -110,14 +112,16 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         val (kind, arguments) = split(step)
         def time = arguments.head.values.toString.toLong
         val rows = kind match {
-          case "row" => subtask.run(Seq(bought(arguments)))
+          case "row" => subtask.run(Seq(Seq(bought(arguments))))
           case "watermark" => subtask.run(Nil, watermark = time)
           case "clock" => subtask.run(Nil, clock = time)
           case "restart" =>
             subtask.restart()
             Nil
           case "rules" =>
-            subtask.restart(result(arguments.head.merge(JObject("assigner" -> json \ "assigner"))))
+            subtask.restart(
+              result(arguments.head.merge(JObject("assigner" -> json \ "assigner"))) _
+            )
             Nil
           case other => fail(other)
         }

@@ -6,7 +6,7 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{
   BroadcastDistribution,
   ClusteredDistribution,
@@ -169,16 +169,13 @@ private[keystate] class KeyedProcessExec(
   override def requiredChildOrdering: Seq[Seq[SortOrder]] =
     Seq(order, keyedSide.filter(_ => readsRight).fold(Seq.empty[SortOrder])(_.order))
 
-  /** The key columns as they are stored: with the names of the first input, and null where either
-    * input can have null.
-    */
-  private def keyColumns: Seq[Attribute] = keyedSide match {
-    case None => groupingAttributes
-    case Some(keyed) =>
-      groupingAttributes.zip(keyed.keys).map { case (left, right) =>
-        (if (keyed.isFirst) right else left).withNullability(left.nullable || right.nullable)
-      }
-  }
+  private def operatorInputs: OperatorInputs = OperatorInputs(
+    InputColumns(child.output, dataAttributes, groupingAttributes),
+    order,
+    keyedSide.map(initialState.output -> _)
+  )
+
+  private def keyColumns: Seq[Attribute] = operatorInputs.keys
 
   /** What the checkpoint says of this operator. */
   @transient private lazy val record: OperatorRecord =
@@ -328,11 +325,11 @@ private[keystate] class KeyedProcessExec(
       val rightIsFirst = keyed.isFirst
       if (readsRight)
         child.execute().zipPartitions(initialState.execute()) { (left, right) =>
-          Iterator.single(byIndex(left, right, rightIsFirst))
+          Iterator.single(OperatorInputs.byIndex(left, right, rightIsFirst))
         }
       else
         child.execute().mapPartitionsInternal { (left: Iterator[InternalRow]) =>
-          Iterator.single(byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
+          Iterator.single(OperatorInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
         }
   }
 
@@ -371,18 +368,19 @@ private[keystate] class KeyedProcessExec(
 
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == SparkTimeMode.EventTime()
+    val inputs = operatorInputs
     new OperatorTasks(
       function.runner(conf, pythonMetrics),
       spec,
-      OperatorColumns(inputColumns, keyColumns, output),
-      inputOrder,
+      OperatorColumns(inputs.columns, inputs.keys, output),
+      inputs.rowOrder,
       OperatorTasks.StoredState(getStateInfo, maxParallelism, checkpointIds, purges),
       OperatorTasks.Times(
         batchTimestampMs,
         eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
         eventTimeWatermarkForEviction.filter(_ => byWatermark)
       ),
-      late.map(_.filter(_ => byWatermark && !spec.takesLateRows)),
+      inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takesLateRows)),
       inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(
@@ -416,38 +414,10 @@ private[keystate] class KeyedProcessExec(
     Option.when(own.nonEmpty)(new TaskForgets(getStateInfo.storeVersion, own, notForgotten))
   }
 
-  private def inputColumns: Seq[InputColumns] = {
-    val left = InputColumns(child.output, dataAttributes, groupingAttributes)
-    keyedSide.fold(Seq(left)) { keyed =>
-      byIndex(left, InputColumns(initialState.output, keyed.columns, keyed.keys), keyed.isFirst)
-    }
-  }
-
-  /** What a static input has comes before the rows of the first micro-batch; initial state before
-    * all rows of a batch query too.
-    */
-  private def inputOrder: InputOrder = keyedSide match {
-    case None => InTurn(Seq(0))
-    case Some(keyed) if keyed.once || keyed.initial =>
-      val right = if (keyed.isFirst) 0 else 1
-      InTurn(Seq(right, 1 - right))
-    case Some(keyed) if keyed.merged =>
-      val orders = byIndex(order.head, keyed.order.head, keyed.isFirst)
-      MergedBy(orders, inputColumns.map(_.all))
-    case Some(_) => InTurn(Seq(0, 1))
-  }
-
-  /** True for rows behind the watermark, for each input. A static input has none. */
-  private def late: Seq[Option[Expression]] = keyedSide match {
-    case None => Seq(lateOf(child))
-    case Some(keyed) =>
-      byIndex(lateOf(child), if (keyed.once) None else lateOf(initialState), keyed.isFirst)
-  }
-
   /** What is late, by the base's rule, which knows the left child only. */
-  private def lateOf(input: SparkPlan) = WatermarkSupport.watermarkExpression(
+  private def lateOf(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
     WatermarkSupport.findEventTimeColumn(
-      input.output,
+      columns,
       allowMultipleEventTimeColumns = !allowMultipleStatefulOperators
     ),
     eventTimeWatermarkForLateEvents
@@ -538,8 +508,4 @@ private[keystate] object KeyedProcessExec {
       tasks: OperatorTasks
   ): (StateStore, Iterator[Seq[Iterator[InternalRow]]]) => Iterator[InternalRow] =
     (store, inputs) => tasks.processStream(store, inputs.next())
-
-  /** What belongs to the left and the right child, by the index of the input. */
-  private def byIndex[T](left: T, right: T, rightIsFirst: Boolean): Seq[T] =
-    if (rightIsFirst) Seq(right, left) else Seq(left, right)
 }

@@ -22,10 +22,6 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     import process.{function, left, other, output, right, rows, spec}
     val streaming = left.isStreaming
     val mode = timeMode(process)
-    if (streaming && mode != SparkTimeMode.EventTime())
-      spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
-        throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
-      }
     // Made by Spark, so that its parameters, which differ between versions, stand nowhere here. A
     // batch query has no checkpoint. In a stream `IncrementalExecution` fills in what is taken out.
     val ofBatch = TransformWithStateExec
@@ -59,9 +55,16 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
 
-  /** What an operator goes by. */
-  def timeMode(process: KeyedProcess): SparkTimeMode =
-    timeMode(process.spec, process.left.isStreaming, hasWatermark(process))
+  /** What an operator goes by. Throws if its input does not have what the function needs. */
+  def timeMode(process: KeyedProcess): SparkTimeMode = {
+    val streaming = process.left.isStreaming
+    val mode = timeMode(process.spec, streaming, hasWatermark(process))
+    if (streaming && mode != SparkTimeMode.EventTime())
+      process.spec.states.find(_.ttl.exists(_.eventTime)).foreach { state =>
+        throw KeystateErrors.eventTimeTtlWithoutWatermark(state.name)
+      }
+    mode
+  }
 
   private def timeMode(spec: OperatorSpec, streaming: Boolean, watermark: Boolean): SparkTimeMode =
     spec.timeMode match {

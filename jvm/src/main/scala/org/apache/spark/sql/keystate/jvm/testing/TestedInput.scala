@@ -1,11 +1,20 @@
 package org.apache.spark.sql.keystate.jvm.testing
 
+import scala.annotation.tailrec
+
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Expression,
+  GenericInternalRow,
+  NamedExpression,
+  SortOrder
+}
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark,
   LocalRelation,
   LogicalPlan,
+  Project,
   Sort
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
@@ -16,7 +25,6 @@ import org.apache.spark.sql.{Dataset, SparkSession}
 import keystate.TypeInformation
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.plan.KeyedProcess
 
 /** The elements that a test gives, as a stream that functions are applied to. */
 final class TestedInput[IN](elements: TypeInformation[IN]) {
@@ -34,45 +42,89 @@ final class TestedInput[IN](elements: TypeInformation[IN]) {
   /** Stands for the stream of a query. */
   val stream: Dataset[IN] = ClassicDataset(session, leaf)(elements.encoder)
 
-  /** Elements as the rows that an operator reads.
+  /** Whether this is the stream at a leaf of a plan. */
+  private[testing] def is(plan: LogicalPlan): Boolean = plan match {
+    case relation: LocalRelation => relation.output == leaf.output
+    case _ => false
+  }
+
+  /** Elements as rows of the stream.
     *
     * @param timestamp
     *   their event time, in ms; None: what is in their column
+    * @param plans
+    *   one of them tells which column has the event time
     */
   private[testing] def rows(
-      process: KeyedProcess,
       elements: Seq[IN],
-      timestamp: Option[Long]
-  ): Seq[InternalRow] = if (elements.isEmpty) Nil
-  else {
-    val timed = timestamp.map(time => withTime(process.left, time))
-    val rows = elements.map { element =>
+      timestamp: Option[Long],
+      plans: Seq[LogicalPlan]
+  ): Seq[InternalRow] = {
+    val timed = timestamp.filter(_ => elements.nonEmpty).map(withTime(plans, _))
+    elements.map { element =>
       val row = toRow(element).copy()
       timed.fold(row)(_(row))
     }
+  }
+
+  /** The rows that a plan makes of those of streams.
+    *
+    * @param order
+    *   what they are sorted by
+    * @param fed
+    *   the rows of each stream
+    */
+  private[testing] def evaluated(
+      plan: LogicalPlan,
+      order: Seq[SortOrder],
+      fed: Seq[(TestedInput[_], Seq[InternalRow])]
+  ): Seq[InternalRow] = {
+    val streams = plan.collectLeaves().flatMap(leaf => fed.find(_._1.is(leaf)))
+    if (streams.nonEmpty && streams.forall(_._2.isEmpty)) Nil
+    else rowsOf(plan, order, streams)
+  }
+
+  private def rowsOf(
+      plan: LogicalPlan,
+      order: Seq[SortOrder],
+      fed: Seq[(TestedInput[_], Seq[InternalRow])]
+  ): Seq[InternalRow] = {
     // The delay of a watermark is of no interest: a test moves the watermark itself.
-    val filled = process.left.transformUp {
+    val filled = plan.transformUp {
       case watermark: EventTimeWatermark => watermark.child
-      case relation: LocalRelation if relation.output == leaf.output =>
-        LocalRelation(relation.output, rows)
+      case relation: LocalRelation =>
+        fed.find(_._1.is(relation)).fold(relation) { case (_, rows) =>
+          LocalRelation(relation.output, rows)
+        }
     }
-    val order = process.rows.order
-    (filled, order) match {
-      case (_: LocalRelation, Nil) =>
-        rows // without a job of Spark, which takes longer than the rest
-      case (plan, Nil) => evaluated(plan)
-      case (plan, order) => evaluated(Sort(order, global = true, plan))
+    (withoutRenames(filled), order) match {
+      case (local: LocalRelation, Nil) =>
+        local.data // without a job of Spark, which takes longer than the rest
+      case (_, Nil) => collected(filled)
+      case _ => collected(Sort(order, global = true, filled))
     }
   }
 
-  private def evaluated(plan: LogicalPlan): Seq[InternalRow] =
+  /** A plan of the same rows. */
+  @tailrec
+  private def withoutRenames(plan: LogicalPlan): LogicalPlan = plan match {
+    case Project(columns, child) if columns.map(renamed) == child.output => withoutRenames(child)
+    case other => other
+  }
+
+  private def renamed(column: NamedExpression): Expression = column match {
+    case alias: Alias => alias.child
+    case other => other
+  }
+
+  private def collected(plan: LogicalPlan): Seq[InternalRow] =
     ClassicDataset.ofRows(session, plan).queryExecution.toRdd.map(_.copy()).collect().toSeq
 
-  private def withTime(plan: LogicalPlan, ms: Long): InternalRow => InternalRow = {
-    val index = plan
-      .collectFirst { case watermark: EventTimeWatermark => watermark.eventTime }
+  private def withTime(plans: Seq[LogicalPlan], ms: Long): InternalRow => InternalRow = {
+    val index = plans
+      .flatMap(_.collect { case watermark: EventTimeWatermark => watermark.eventTime })
       .map(column => leaf.output.indexWhere(_.exprId == column.exprId))
-      .filter(_ >= 0)
+      .find(_ >= 0)
       .getOrElse(
         throw KeystateErrors.declaration(
           "A timestamp needs a watermark on a column of the elements; give it in the element."

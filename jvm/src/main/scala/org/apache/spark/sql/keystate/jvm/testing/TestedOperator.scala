@@ -7,7 +7,15 @@ import scala.collection.mutable
 import org.apache.spark.sql.Dataset
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Pmod, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  Literal,
+  Murmur3Hash,
+  Pmod,
+  SortOrder,
+  UnsafeProjection
+}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorStateInfo,
@@ -16,41 +24,51 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.streaming.{TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.StructType
 
-import keystate.OutputTag
 import keystate.checkpoint.OperatorState
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
+import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.jvm.{Outputs, SideOutputs}
+import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.operator.{
+  BroadcastInput,
   EarliestTime,
-  InTurn,
   InputColumns,
   InputReader,
+  KeyedSide,
   OperatorColumns,
+  OperatorInputs,
   OperatorTasks
 }
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
+import org.apache.spark.sql.keystate.spec.OwnFamilies
 
-/** The operator that a function makes of a Dataset, with all of its subtasks, without a query. Each
+/** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
   * call that processes something is a micro-batch. It keeps in memory what a query stores.
   *
+  * @param kind
+  *   which inputs the operator must have
+  * @param inputs
+  *   the streams of the test's elements
   * @param build
   *   makes the Dataset of the function's results, as in a query
   * @param tags
   *   the side outputs that are read
   */
-final class TestedOperator[IN, OUT](
-    input: TestedInput[IN],
-    build: Dataset[IN] => Dataset[OUT],
+final class TestedOperator[OUT](
+    kind: TestedInputs,
+    inputs: Seq[TestedInput[_]],
+    build: () => Dataset[OUT],
     parallelism: Int,
     maxParallelism: Int,
     tags: Seq[OutputTag[_]],
     backend: String
 ) extends AutoCloseable {
   private var process: KeyedProcess = _
+  private var read: OperatorInputs = _
+  private var byWatermark = false
   private var outputs: Seq[(String, ExpressionEncoder.Deserializer[Any])] = _
-  private var subtaskOf: InternalRow => Int = _
+  private var subtaskOf: Seq[InternalRow => Int] = _
   prepare(build)
   private val groups = groupsOf(process)
   private val subtasks = (0 until parallelism).map(new TestedSubtask(_, groups, backend))
@@ -63,23 +81,37 @@ final class TestedOperator[IN, OUT](
   def currentWatermark: Long = watermark
   def currentProcessingTime: Long = clock
 
-  private def prepare(build: Dataset[IN] => Dataset[OUT]): Unit = {
-    val built = build(input.stream)
+  private def prepare(build: () => Dataset[OUT]): Unit = {
+    val built = build()
     val main = "main" -> decoder(ObjectCodec.expression(built.encoder))
     val side = tags.map(tag => tag.id -> decoder(Outputs.Side(tag).encoder))
     val plan =
       if (tags.isEmpty) built.queryExecution.analyzed
       else SideOutputs.all(built, tags).queryExecution.analyzed
     process = plan match {
-      case one: KeyedProcess if one.other.isEmpty => one
+      case one: KeyedProcess if kind.are(one) && readsAll(one) => one
       case other =>
         throw KeystateErrors.declaration(
-          "A harness runs one operator of one input: it takes what process, flatMap, a window and " +
-            s"so on return, not a Dataset of ${other.nodeName}."
+          s"This harness runs one operator of ${kind.told}: it takes what process, flatMap, a " +
+            s"window and so on return, not a Dataset of ${other.nodeName}."
         )
     }
+    val right = process.other.map(_.side(once = process.left.isStreaming && !hasSecondStream))
+    read = OperatorInputs(
+      InputColumns(process.left.output, process.rows.columns, process.rows.keys),
+      process.rows.order,
+      right.collect { case keyed: KeyedSide => process.right.output -> keyed }
+    )
+    byWatermark = KeyedProcessStrategy.timeMode(process) == SparkTimeMode.EventTime()
     outputs = main +: side
-    subtaskOf = routing(columns.inputs.head)
+    subtaskOf = read.columns.map(routing)
+  }
+
+  private def hasSecondStream = process.right.isStreaming
+
+  private def readsAll(process: KeyedProcess) = {
+    val leaves = process.collectLeaves()
+    inputs.forall(input => leaves.exists(input.is))
   }
 
   private def groupsOf(process: KeyedProcess) =
@@ -88,21 +120,17 @@ final class TestedOperator[IN, OUT](
   private def decoder(encoder: ExpressionEncoder[Any]) =
     ObjectCodec.bound(encoder).createDeserializer()
 
-  private def columns = OperatorColumns(
-    Seq(InputColumns(process.left.output, process.rows.columns, process.rows.keys)),
-    process.rows.keys,
-    process.output
-  )
-
   /** Runs a micro-batch.
     *
+    * @param elements
+    *   of each input
     * @param timestamp
     *   if it is there, the event time of the elements in ms, whatever is in their column
     * @return
     *   the results, each with the index of its output: 0 for the main output, then the side outputs
     */
   def run(
-      elements: Seq[IN],
+      elements: Seq[Seq[Any]],
       timestamp: Option[Long] = None,
       watermark: Long = this.watermark,
       clock: Long = this.clock
@@ -111,22 +139,26 @@ final class TestedOperator[IN, OUT](
       throw KeystateErrors.declaration(
         s"Clocks do not go back: from ${this.watermark} and ${this.clock} to $watermark and $clock."
       )
-    val byWatermark = KeyedProcessStrategy.timeMode(process) == SparkTimeMode.EventTime()
     val times = OperatorTasks.Times(
       Some(clock),
       Some(this.watermark).filter(_ => byWatermark),
       Some(watermark).filter(_ => byWatermark)
     )
-    val tasks = tasksAt(times)
+    val (rows, broadcast) = rowsOf(elements, timestamp)
+    val bySubtask = rows.zip(subtaskOf).map { case (ofInput, subtask) => ofInput.groupBy(subtask) }
+    val micro = new TestedBatch(
+      tasksAt(times),
+      process.spec,
+      columns,
+      times,
+      parallelism,
+      subtasks.flatMap(_.operatorState),
+      broadcast
+    )
     val emitted = mutable.ArrayBuffer.empty[(Int, Any)]
-    val rows = input.rows(process, elements, timestamp).groupBy(subtaskOf)
-    val states = subtasks.flatMap(_.operatorState)
     try
       subtasks.zipWithIndex.foreach { case (subtask, i) =>
-        val own = rows.getOrElse(i, Nil)
-        subtask.run(tasks, process.spec, columns, times, parallelism, states, own)(row =>
-          emitted += result(row)
-        )
+        subtask.run(micro, bySubtask.map(_.getOrElse(i, Nil)))(row => emitted += result(row))
       }
     catch {
       case e: Throwable =>
@@ -140,21 +172,46 @@ final class TestedOperator[IN, OUT](
     emitted.toSeq
   }
 
+  /** The rows of the function's inputs, and what is broadcast. A Dataset of a batch is read in the
+    * first micro-batch.
+    */
+  private def rowsOf(
+      elements: Seq[Seq[Any]],
+      timestamp: Option[Long]
+  ): (Seq[Seq[InternalRow]], Option[BroadcastInput]) = {
+    val plans = Seq(process.left, process.right)
+    val fed = inputs.zipAll(elements, null, Nil).map { case (input, own) =>
+      input -> input.asInstanceOf[TestedInput[Any]].rows(own, timestamp, plans)
+    }
+    val of = inputs.head.evaluated(_: LogicalPlan, _: Seq[SortOrder], fed)
+    val left = of(process.left, process.rows.order)
+    process.other.fold((Seq(left), Option.empty[BroadcastInput])) { other =>
+      val right =
+        if (hasSecondStream || batch == 0) of(process.right, other.child.order) else Nil
+      if (other.role == RightRole.Broadcast) {
+        val rows = new BroadcastInput(other.child.columns, process.right.output, right.toArray)
+        (Seq(left), Some(rows))
+      } else (OperatorInputs.byIndex(left, right, other.isFirst), None)
+    }
+  }
+
+  private def columns = OperatorColumns(read.columns, read.keys, process.output)
+
   private def tasksAt(times: OperatorTasks.Times): OperatorTasks = {
-    val late = WatermarkSupport.watermarkExpression(
-      WatermarkSupport.findEventTimeColumn(process.left.output, false),
+    def late(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
+      WatermarkSupport.findEventTimeColumn(columns, false),
       times.lateRows
     )
     val info =
       StatefulOperatorStateInfo("harness", run, 0, batch + 1, parallelism, None)
     new OperatorTasks(
-      process.function.runner(input.conf, Map.empty),
+      process.function.runner(inputs.head.conf, Map.empty),
       process.spec,
       columns,
-      InTurn(Seq(0)),
+      read.rowOrder,
       OperatorTasks.StoredState(info, groups, Nil, purges = false),
       times,
-      Seq(late.filterNot(_ => process.spec.takesLateRows)),
+      read.late(late).map(_.filterNot(_ => process.spec.takesLateRows)),
       realTime = false,
       None,
       new OperatorTasks.Metrics(
@@ -197,7 +254,25 @@ final class TestedOperator[IN, OUT](
     }
 
   /** Entries of the function's states and timers. */
-  def numEntries: Long = subtasks.map(_.count(process.spec.families.map(_.name))).sum
+  def numEntries: Long = {
+    val names = process.spec.states.map(_.name) :+ OwnFamilies.TimersName
+    subtasks.map(_.count(names)).sum
+  }
+
+  /** Timers of a domain, of all keys. */
+  def numTimers(domain: TimeDomain): Long = subtasks.map(_.timers(domain)).sum
+
+  /** A broadcast state's entries in a subtask. */
+  def broadcastState(name: String, subtask: Int): Map[Any, Any] = {
+    val declared = process.function match {
+      case own: JvmFunction => own.broadcast.toSeq.flatMap(_.states)
+      case _ => Nil
+    }
+    val state = declared
+      .find(_.spec.name == name)
+      .getOrElse(throw KeystateErrors.noBroadcastState(name, declared.map(_.spec.name)))
+    subtasks(subtask).broadcastState(state)
+  }
 
   /** Entries of one state. */
   def numEntries(state: String): Long = subtasks.map(_.count(Seq(state))).sum
@@ -206,7 +281,7 @@ final class TestedOperator[IN, OUT](
   def restart(): Unit = subtasks.foreach(_.restart())
 
   /** The same with another function, which has the same input. */
-  def restart(build: Dataset[IN] => Dataset[OUT]): Unit = {
+  def restart(build: () => Dataset[OUT]): Unit = {
     restart()
     prepare(build)
   }
@@ -226,20 +301,23 @@ final class TestedOperator[IN, OUT](
     val dealt =
       if (states.size == parallelism || states.forall(_.isEmpty)) states.padTo(parallelism, None)
       else OperatorState.redistribute(states.flatten, parallelism).map(Some(_))
+    val operatorGroup = KeyGroups.operatorGroup(groups)
     subtasks.zipWithIndex.foreach { case (subtask, i) =>
       val range = KeyGroups.rangeOf(i, parallelism, groups)
-      val families = held.subtasks.flatten.groupBy(_.name).values.toSeq.map { ofAll =>
+      val names = held.subtasks.flatten.distinctBy(_.name)
+      // As after a rescale, what is no key's comes from one of the old subtasks.
+      val another = held.subtasks(i % held.subtasks.size)
+      val families = names.map { family =>
+        def entries(of: Seq[HeldFamily]) = of.filter(_.name == family.name).flatMap(_.entries)
         val own =
-          if (ofAll.head.name == OperatorState.FamilyName)
+          if (family.name == OperatorState.FamilyName)
             dealt(i).toSeq.map { state =>
-              HeldEntry(
-                KeyGroups.operatorGroup(groups),
-                OperatorState.StateKey,
-                OperatorState.toJson(state)
-              )
+              HeldEntry(operatorGroup, OperatorState.StateKey, OperatorState.toJson(state))
             }
-          else ofAll.flatMap(_.entries).filter(entry => range.contains(entry.group))
-        ofAll.head.copy(entries = own)
+          else
+            entries(held.subtasks.flatten).filter(entry => range.contains(entry.group)) ++
+              entries(another).filter(_.group == operatorGroup)
+        family.copy(entries = own)
       }
       subtask.restore(families.sortBy(_.name))
     }

@@ -8,12 +8,38 @@ import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
 
+import keystate.TimeDomain
 import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.operator.{OperatorColumns, OperatorTaskContext, OperatorTasks}
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmBroadcastState}
+import org.apache.spark.sql.keystate.operator.{
+  BroadcastInput,
+  OperatorColumns,
+  OperatorTaskContext,
+  OperatorTasks
+}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies, SchemaEvolution}
+import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, SubtaskScope}
+
+/** What the subtasks of a micro-batch have in common.
+  *
+  * @param operatorStates
+  *   what all subtasks had when it began
+  * @param broadcast
+  *   its broadcast elements; None if nothing is broadcast
+  */
+private[testing] final class TestedBatch(
+    val tasks: OperatorTasks,
+    val declared: OperatorSpec,
+    val columns: OperatorColumns,
+    val times: OperatorTasks.Times,
+    val parallelism: Int,
+    val operatorStates: Seq[OperatorState],
+    val broadcast: Option[BroadcastInput]
+)
 
 /** A subtask of an operator, with a backend of its own. It does what a task does, but for the store:
   * nothing is written, loaded or swept.
@@ -28,22 +54,15 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
 
   /** Runs its part of a micro-batch. The changes count once `commit` is called.
     *
-    * @param operatorStates
-    *   what all subtasks had when the micro-batch began
+    * @param rows
+    *   those of each input
     */
-  def run(
-      tasks: OperatorTasks,
-      declared: OperatorSpec,
-      columns: OperatorColumns,
-      times: OperatorTasks.Times,
-      parallelism: Int,
-      operatorStates: Seq[OperatorState],
-      rows: Seq[InternalRow]
-  )(read: InternalRow => Unit): Unit = {
+  def run(batch: TestedBatch, rows: Seq[Seq[InternalRow]])(read: InternalRow => Unit): Unit = {
+    import batch.{columns, parallelism, tasks, times}
     val task = newTask(parallelism)
     TaskContext.setTaskContext(task)
     try {
-      val spec = declared.continuing(families.get)
+      val spec = batch.declared.continuing(families.get)
       val expired = OperatorTasks.expiries(spec, times, families.get, live = false)
       spec.families.foreach { family =>
         val known = families.get(family.name)
@@ -65,10 +84,10 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
         scope,
         times.lateRows,
         times.watermark,
-        None,
-        () => operatorStates
+        batch.broadcast,
+        () => batch.operatorStates
       )
-      tasks.begin(context, Seq(rows.iterator))((rows, _) => rows)._2.foreach(read)
+      tasks.begin(context, rows.map(_.iterator))((rows, _) => rows)._2.foreach(read)
     } catch {
       case e: Throwable =>
         task.markTaskFailed(e)
@@ -108,6 +127,32 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
   /** Entries of these states and timers. */
   def count(names: Seq[String]): Long =
     names.flatMap(families.get).map(f => backend.count(f.id)).sum
+
+  /** How many timers of a domain there are. */
+  def timers(domain: TimeDomain): Long = families.get(OwnFamilies.TimersName).fold(0L) { family =>
+    val ever = Some(Long.MaxValue)
+    val found = new Timers(family.id, backend, maxParallelism).due(
+      ever.filter(_ => domain == TimeDomain.EVENT_TIME),
+      ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
+    )
+    found.size.toLong
+  }
+
+  /** The entries of a broadcast state. */
+  def broadcastState(declared: DeclaredState): Map[Any, Any] =
+    families.get(declared.spec.name).fold(Map.empty[Any, Any]) { family =>
+      val spec = SchemaEvolution.continue(declared.spec, Some(family))
+      val entries = new BroadcastEntries(
+        spec,
+        FamilyEntries(spec, family.id, backend),
+        KeyGroups.operatorGroup(maxParallelism)
+      )
+      val reader = new CurrentKey
+      reader.enterCalls()
+      val state = new JvmBroadcastState(declared, reader, () => false)
+      state.enter(entries)
+      state.entries().map(entry => entry.getKey -> entry.getValue).toMap
+    }
 
   /** All that it has. */
   def held: Seq[HeldFamily] = families.values.toSeq.sortBy(_.id).map { family =>

@@ -23,6 +23,7 @@ from keystate._checkpoint.state_reader import StateReader
 from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
 from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
+from keystate._rescale_requests import ask
 from keystate.state import TypeLike
 
 __all__ = [
@@ -54,8 +55,13 @@ __all__ = [
 ]
 
 
-def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> int:
-    """Changes the number of partitions of a stopped query.
+def rescale(
+    checkpoint: str, n: int, *, wait_seconds: float = 120.0, spark: SparkSession | None = None
+) -> int:
+    """Changes the number of partitions of a stopped query, or of an elastic one that runs.
+
+    A query that :func:`keystate.elastic` started is asked, wherever it runs, and does it between
+    two micro-batches.
 
     No state of a keyed operator is rewritten: the new partitions take over the files of the old
     ones. That of Spark's own operators is, by a Spark job, unless ``n`` divides the number
@@ -66,6 +72,7 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
     Args:
         checkpoint: the query's checkpoint location.
         n: the new number of partitions, from 1 to the operators' max parallelism.
+        wait_seconds: how long to wait for the answer of the query that runs.
         spark: the session; by default the active one.
 
     Returns:
@@ -75,13 +82,17 @@ def rescale(checkpoint: str, n: int, *, spark: SparkSession | None = None) -> in
         ConfigurationError: there is no active session.
         CheckpointError: ``[KEYSTATE_PARALLELISM_TOO_HIGH]`` when n is above the max parallelism,
             ``[KEYSTATE_CANNOT_RESCALE]`` when the state is in another provider's files,
-            ``[KEYSTATE_QUERY_IS_RUNNING]`` when the query runs in this session,
+            ``[KEYSTATE_QUERY_IS_RUNNING]`` when a query runs that is not elastic,
+            ``[KEYSTATE_NO_RESCALE_ANSWER]`` when the one that runs does not answer,
+            ``[KEYSTATE_RESCALE_UNDONE]`` when it does not start with the new number and goes on
+            with the old one,
             ``[KEYSTATE_NO_CHECKPOINT]`` when no query was ever started there.
     """
     session = bridge.session_or_active(spark, "rescale")
     if not 1 <= n < 2**31:
         raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
-    return bridge.rescale(session, checkpoint, n)
+    before = ask(session, checkpoint, n, wait_seconds)
+    return bridge.rescale(session, checkpoint, n) if before is None else before
 
 
 def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:

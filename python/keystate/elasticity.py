@@ -13,12 +13,16 @@ from pyspark.sql import SparkSession
 
 from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
+from keystate._rescale_requests import RescaleListener
 from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
 from keystate.stopping import stop_with_savepoint, wait_for_border
 
 log = logging.getLogger("keystate")
+
+#: A look for requests asks the checkpoint's store, one at the progress does not.
+POLLS_FOR_REQUESTS = 5
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,16 @@ class ElasticQuery:
         self._rescales: list[Rescale] = []
         self._earlier: list[Any] = []
         self._known: int | None = None
+        self._changing = False
         self._query = self._begin(None)
         self._scaler: Autoscaler | None = None
         if policy is not None:
             self._scaler = Autoscaler(self, policy, spark, poll_seconds, self._stopping)
             self._scaler.start()
+        self._listener = RescaleListener(
+            self, spark, POLLS_FOR_REQUESTS * poll_seconds, self._stopping
+        )
+        self._listener.start()
 
     # What it has besides a StreamingQuery.
 
@@ -131,7 +140,7 @@ class ElasticQuery:
     def isActive(self) -> bool:
         """Whether it runs; a change does not end it."""
         query = self._query
-        if query.isActive:
+        if query.isActive or self._changing:
             return True
         with self._changes:
             return bool(self._query.isActive)
@@ -188,9 +197,13 @@ class ElasticQuery:
             left = 1.0 if deadline is None else min(1.0, max(deadline - time.monotonic(), 0.001))
             if query.awaitTermination(left):
                 # Ended for a change? Then there is another one when the change is done.
-                with self._changes:
-                    if query is self._query:
-                        return None if timeout is None else True
+                wait = -1 if deadline is None else max(deadline - time.monotonic(), 0)
+                if self._changes.acquire(timeout=wait):
+                    try:
+                        if query is self._query:
+                            return None if timeout is None else True
+                    finally:
+                        self._changes.release()
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
@@ -199,8 +212,9 @@ class ElasticQuery:
         self._stopping.set()
         with self._changes:
             self._query.stop()
-        if self._scaler is not None and self._scaler is not threading.current_thread():
-            self._scaler.join()
+        for thread in (self._scaler, self._listener):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
 
     def stop_with_savepoint(
         self, path: str, *, border_seconds: float = 60.0, by_reference: bool = False
@@ -254,6 +268,7 @@ class ElasticQuery:
                 return Rescale(before, before, reason, batch, 0.0)
             began = time.monotonic()
             old = self._query
+            self._changing = True
             old.stop()
             self._earlier = [*self._earlier, *old.recentProgress][-100:]
             error: Exception | None = None
@@ -265,6 +280,8 @@ class ElasticQuery:
                 self._query = self._begin(before)
                 started = time.monotonic()
                 self._known = before
+            finally:
+                self._changing = False
             seconds = started - began
             told = None if error is None else f"{type(error).__name__}: {error}"
             done = Rescale(before, partitions, reason, batch, seconds, told)
@@ -316,7 +333,8 @@ def elastic(
         spark: the session; by default the active one.
         dry_run: what the policy wants is only told, in the log and in
             :attr:`ElasticQuery.rescales`.
-        poll_seconds: how often the policy looks at the query's progress.
+        poll_seconds: how often the policy looks at the query's progress. Each fifth time also
+            whether another process asks for other partitions (:func:`keystate.admin.rescale`).
 
     Returns:
         The query. The first start takes as many partitions as the checkpoint has, and for a new one

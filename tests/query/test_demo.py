@@ -45,3 +45,15 @@ def test_demo(tmp_path: Path) -> None:
     assert replayed.returncode == 0, replayed.stderr
     assert re.search(r"^Key 'ann', batch \d+: \d+ steps", replayed.stdout, re.M)
     assert "The function gives what it gave" in replayed.stdout
+
+
+@pytest.mark.spark
+def test_elastic(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "keystate", "demo", "--elastic", "--seconds", "21"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"^ +\d+ s  2 partitions +[\d,]+ wait", run.stdout, re.M), run.stdout
+    assert re.search(r"^From 1 to 2 in [\d.]+ s: micro-batches take", run.stdout, re.M)
+    counted = re.search(r"There were ([\d,]+) clicks, and each click was counted once", run.stdout)
+    assert counted is not None
+    assert int(counted[1].replace(",", "")) > 1000

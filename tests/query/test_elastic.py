@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from keystate import (
     KeyedProcessFunction,
     ScalingPolicy,
     ValueStateDescriptor,
+    admin,
 )
 from keystate.elasticity import ON_RESTART, PARTITIONS
 from pyspark.errors import StreamingQueryException
@@ -137,6 +140,81 @@ def test_partitions_change_while_rows_come(
     again.processAllAvailable()
     assert again.partitions == 4
     counting.check(21)
+
+
+def test_another_process_asks(
+    spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    checkpoint = str(counting.fed.checkpoint)
+    query = elastic(poll_seconds=0.02)
+    counting.feed(1)
+    query.processAllAvailable()
+    folder = counting.fed.checkpoint / "_keystate" / "rescale"
+    while not (folder / "listener").exists():
+        time.sleep(0.05)
+    command = [sys.executable, "-m", "keystate", "rescale", checkpoint, "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "rescaled from 2 to 3 partitions" in done.stdout, done.stderr
+    counting.feed(1)
+    query.processAllAvailable()
+    assert query.partitions == 3 and [(one.before, one.after) for one in query.rescales] == [(2, 3)]
+    # This process asks in the same way.
+    assert admin.rescale(checkpoint, 1, spark=spark) == 3
+    with pytest.raises(CheckpointError, match="can't be rescaled") as e:
+        admin.rescale(checkpoint, 1000, spark=spark)
+    assert e.value.code == "KEYSTATE_PARALLELISM_TOO_HIGH"
+    counting.fails_with = "2"
+    with pytest.raises(CheckpointError, match="no such queue") as e:
+        admin.rescale(checkpoint, 2, spark=spark)
+    assert e.value.code == "KEYSTATE_RESCALE_UNDONE" and query.partitions == 1
+    counting.feed(1)
+    query.processAllAvailable()
+    counting.check(3)
+    query.stop()
+    assert [path.name for path in folder.iterdir() if path.suffix != ".crc"] == []
+    # Nobody listens now: the checkpoint is changed here.
+    assert admin.rescale(checkpoint, 4, spark=spark) == 1
+
+
+def test_who_asks_during_a_change_does_not_wait_for_it(
+    counting: Counting, elastic: Callable[..., ElasticQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = elastic()
+    counting.feed(1)
+    query.processAllAvailable()
+    starts = threading.Event()
+    may_go_on = threading.Event()
+    begin = query._begin
+
+    def begin_slowly(partitions: int | None) -> Any:
+        starts.set()
+        assert may_go_on.wait(60)
+        return begin(partitions)
+
+    monkeypatch.setattr(query, "_begin", begin_slowly)
+    change = threading.Thread(target=query.rescale, args=(3,))
+    change.start()
+    assert starts.wait(60)
+    assert query.isActive and query.awaitTermination(0.1) is False
+    may_go_on.set()
+    change.join(60)
+    assert query.isActive and query.partitions == 3
+
+
+def test_nobody_answers(
+    spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    """Its driver is too busy, or its machine is gone: that can't be told from here."""
+    checkpoint = str(counting.fed.checkpoint)
+    query = elastic()
+    counting.feed(1)
+    query.processAllAvailable()
+    folder = counting.fed.checkpoint / "_keystate" / "rescale"
+    folder.mkdir()
+    (folder / "listener").touch()
+    with pytest.raises(CheckpointError, match="KEYSTATE_NO_RESCALE_ANSWER"):
+        admin.rescale(checkpoint, 3, wait_seconds=0.5, spark=spark)
+    assert [path.name for path in folder.iterdir()] == ["listener"]
 
 
 def test_a_change_that_fails_is_undone(

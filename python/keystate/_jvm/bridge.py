@@ -163,6 +163,41 @@ def rescale(session: SparkSession, checkpoint: str, partitions: int) -> int:
     return before
 
 
+def listen_for_rescales(session: SparkSession, checkpoint: str, is_on: bool) -> None:
+    """Lets other processes ask a running query for other partitions, or no longer."""
+    _of_checkpoint(session, "listenForRescales", checkpoint, is_on)
+
+
+def waiting_rescales(session: SparkSession, checkpoint: str) -> dict[str, int]:
+    """The numbers of partitions that were asked for, by the requests' ids."""
+    waiting: dict[str, int] = operation(session, "waitingRescales", checkpoint)
+    return waiting
+
+
+def answer_rescale(
+    session: SparkSession, checkpoint: str, request: str, answer: dict[str, Any]
+) -> None:
+    """Tells who asked what has come of it."""
+    _of_checkpoint(session, "answerRescale", checkpoint, request, json.dumps(answer))
+
+
+def ask_rescale(session: SparkSession, checkpoint: str, partitions: int) -> str:
+    """Asks a running query for other partitions; returns the request's id, empty if none runs."""
+    request: str = _of_checkpoint(session, "askRescale", checkpoint, partitions)
+    return request
+
+
+def rescale_answer(session: SparkSession, checkpoint: str, request: str) -> dict[str, Any] | None:
+    """Takes the answer to a request; None if there is none yet."""
+    answer = _of_checkpoint(session, "rescaleAnswer", checkpoint, request)
+    return json.loads(answer) if answer else None
+
+
+def withdraw_rescale(session: SparkSession, checkpoint: str, request: str) -> None:
+    """Takes a request back."""
+    _of_checkpoint(session, "withdrawRescale", checkpoint, request)
+
+
 def check_start(session: SparkSession, query_id: str) -> None:
     """Raises what the start of a running query failed with."""
     _of_checkpoint(session, "checkStart", query_id)

@@ -46,7 +46,7 @@ import org.apache.spark.sql.keystate.edit.{
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
-import org.apache.spark.sql.keystate.rescale.{QueryRescaling, StopAtShutdown}
+import org.apache.spark.sql.keystate.rescale.{QueryRescaling, RescaleRequests, StopAtShutdown}
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
@@ -388,6 +388,35 @@ object PythonBridge {
   /** Whether a running query is in real-time mode. */
   def isRealTime(session: SparkSession, query: String): Boolean =
     Option(activeQuery(session, query)).exists(started => RealTimeMode.isTrigger(started.trigger))
+
+  // How another process asks an elastic query for other partitions: see RescaleRequests.
+
+  def listenForRescales(session: SparkSession, checkpoint: String, isOn: Boolean): Unit =
+    rescaleRequests(session, checkpoint).listen(isOn)
+
+  /** As JSON: the numbers of partitions by the requests' ids. */
+  def waitingRescales(session: SparkSession, checkpoint: String): String =
+    compact(render(map2jvalue(rescaleRequests(session, checkpoint).waiting.toMap)))
+
+  def answerRescale(session: SparkSession, checkpoint: String, id: String, answer: String): Unit =
+    rescaleRequests(session, checkpoint).answer(id, answer)
+
+  /** The request's id; empty if nobody listens. */
+  def askRescale(session: SparkSession, checkpoint: String, partitions: Int): String =
+    rescaleRequests(session, checkpoint).ask(partitions).getOrElse("")
+
+  /** The answer; empty if there is none yet. */
+  def rescaleAnswer(session: SparkSession, checkpoint: String, id: String): String =
+    rescaleRequests(session, checkpoint).takeAnswer(id).getOrElse("")
+
+  def withdrawRescale(session: SparkSession, checkpoint: String, id: String): Unit =
+    rescaleRequests(session, checkpoint).withdraw(id)
+
+  private def rescaleRequests(session: SparkSession, checkpoint: String) = {
+    val classic = session.asInstanceOf[ClassicSparkSession]
+    val root = new Path(resolved(classic, checkpoint))
+    new RescaleRequests(root, classic.sessionState.newHadoopConf())
+  }
 
   /** Throws if a query is running on a checkpoint, as far as that can be noticed. */
   def checkStopped(session: SparkSession, checkpoint: String): Unit = {

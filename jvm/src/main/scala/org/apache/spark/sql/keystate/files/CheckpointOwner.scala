@@ -235,17 +235,29 @@ private[keystate] object CheckpointOwner extends Logging {
   /** Another process of this machine that owns the checkpoint and is still running. None if there
     * is none. Whether a process of another machine is running can't be told here.
     */
-  def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] = {
+  def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] =
+    notEnded(checkpoint, conf)
+      .filter(owner => owner.host == host && owner.pid != process.pid && isAliveHere(owner))
+      .map(_.toString)
+
+  /** Whether a run that has the checkpoint may go on. It does not if its process was killed on this
+    * machine.
+    */
+  def mayBeAlive(checkpoint: Path, conf: Configuration): Boolean =
+    notEnded(checkpoint, conf).exists(owner => owner.host != host || isAliveHere(owner))
+
+  private def notEnded(checkpoint: Path, conf: Configuration): Option[Owner] = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
     for {
       number <- numbers(checkpoint, files).maxOption
       if !files.exists(ended(checkpoint, number))
       owner <- read(checkpoint, number, files)
-      if owner.host == host && owner.pid != process.pid
-      alive <- Option(ProcessHandle.of(owner.pid).orElse(null))
-      if alive.isAlive && processStart(alive) == owner.process_start
-    } yield owner.toString
+    } yield owner
   }
+
+  private def isAliveHere(owner: Owner): Boolean =
+    Option(ProcessHandle.of(owner.pid).orElse(null))
+      .exists(process => process.isAlive && processStart(process) == owner.process_start)
 
   private def describe(checkpoint: Path, number: Long, files: CheckpointFileManager): String =
     read(checkpoint, number, files).fold("another driver")(_.toString)

@@ -1,0 +1,89 @@
+package org.apache.spark.sql.keystate.rescale
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.NoSuchFileException
+import java.util.UUID
+
+import scala.util.Using
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse}
+import org.json4s.{DefaultFormats, Formats}
+
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
+
+/** The folder `_keystate/rescale` of a checkpoint, by which another process asks the driver of an
+  * elastic query for another number of partitions. As long as such a query runs there is the file
+  * `listener`. Who asks writes `<id>.request`. The driver writes `<id>.answer` and deletes the
+  * request; who asked deletes the answer. Nothing depends on these files but who waits for them.
+  */
+private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configuration) {
+  import RescaleRequests._
+
+  private val folder = new Path(checkpoint, "_keystate/rescale")
+  private val files = CheckpointFiles.create(folder, conf)
+  private val listener = new Path(folder, "listener")
+
+  // The driver's side.
+
+  /** Lets others ask, or no longer. Answers that nobody took go. */
+  def listen(isOn: Boolean): Unit =
+    if (isOn) {
+      names.filter(_.endsWith(".answer")).foreach(name => files.delete(new Path(folder, name)))
+      write(listener, "")
+    } else files.delete(listener)
+
+  /** The requests without an answer: their ids and numbers of partitions. */
+  def waiting: Seq[(String, Int)] = names.collect { case Request(id) => id }.flatMap { id =>
+    read(file(id, "request")).map(text => id -> (parse(text) \ "partitions").extract[Int])
+  }
+
+  def answer(id: String, answer: String): Unit = {
+    write(file(id, "answer"), answer)
+    files.delete(file(id, "request"))
+  }
+
+  // The side of who asks.
+
+  /** Asks, and returns the request's id. None if no elastic query runs that could answer. */
+  def ask(partitions: Int): Option[String] =
+    Option.when(files.exists(listener) && CheckpointOwner.mayBeAlive(checkpoint, conf)) {
+      val id = UUID.randomUUID.toString
+      val content = ("format" -> Format) ~ ("partitions" -> partitions)
+      write(file(id, "request"), compact(content))
+      id
+    }
+
+  /** Takes the answer, if it is there. */
+  def takeAnswer(id: String): Option[String] = {
+    val answer = read(file(id, "answer"))
+    if (answer.isDefined) files.delete(file(id, "answer"))
+    answer
+  }
+
+  def withdraw(id: String): Unit = files.delete(file(id, "request"))
+
+  private def file(id: String, kind: String) = new Path(folder, s"$id.$kind")
+
+  private def names: Seq[String] =
+    try files.list(folder).toSeq.map(_.getPath.getName)
+    catch { case _: FileNotFoundException => Nil }
+
+  private def write(file: Path, content: String): Unit = {
+    files.mkdirs(folder)
+    CheckpointFiles.write(files, file, overwriteIfPossible = true)(_.write(content.getBytes(UTF_8)))
+  }
+
+  private def read(file: Path): Option[String] =
+    try Some(Using.resource(files.open(file))(in => new String(in.readAllBytes(), UTF_8)))
+    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+}
+
+private[keystate] object RescaleRequests {
+  private implicit val formats: Formats = DefaultFormats
+  private final val Format = 1
+  private val Request = """([0-9a-f-]{36})\.request""".r
+}

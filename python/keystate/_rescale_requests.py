@@ -1,0 +1,120 @@
+"""How another process asks the driver of an elastic query for other partitions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from keystate._jvm import bridge
+from keystate.errors import CheckpointError
+
+log = logging.getLogger("keystate")
+
+#: How often who asked looks for the answer.
+_LOOK_SECONDS = 0.2
+
+
+class RescaledQuery(Protocol):
+    """What is asked of the query."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def isActive(self) -> bool: ...
+
+    def rescale(self, partitions: int) -> Any: ...
+
+
+def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: float) -> int | None:
+    """Asks the driver of the query that runs on a checkpoint, and waits for its answer.
+
+    Returns:
+        The number of partitions before; None if no elastic query runs there.
+
+    Raises:
+        CheckpointError: what the query could not be rescaled for, or
+            ``[KEYSTATE_NO_RESCALE_ANSWER]``.
+    """
+    request = bridge.ask_rescale(session, checkpoint, partitions)
+    if not request:
+        return None
+    deadline = time.monotonic() + wait_seconds
+    while time.monotonic() < deadline:
+        answer = bridge.rescale_answer(session, checkpoint, request)
+        if answer is not None:
+            return _before(answer)
+        time.sleep(_LOOK_SECONDS)
+    bridge.withdraw_rescale(session, checkpoint, request)
+    # It may have been answered just before.
+    answer = bridge.rescale_answer(session, checkpoint, request)
+    if answer is not None:
+        return _before(answer)
+    raise CheckpointError(
+        f"the driver of the query on {checkpoint} has not answered within {wait_seconds:g} s. If "
+        "its micro-batches take longer, wait longer. If its machine is gone, start the query with "
+        f"spark.sql.shuffle.partitions={partitions}",
+        code="KEYSTATE_NO_RESCALE_ANSWER",
+    )
+
+
+def _before(answer: dict[str, Any]) -> int:
+    if answer["error"] is not None:
+        raise CheckpointError(answer["error"], code=answer["code"])
+    return int(answer["before"])
+
+
+class RescaleListener(threading.Thread):
+    """Does what other processes ask an elastic query for, and answers them.
+
+    Args:
+        stopping: set when it is to end; it also ends with the query.
+    """
+
+    def __init__(
+        self,
+        query: RescaledQuery,
+        spark: SparkSession,
+        poll_seconds: float,
+        stopping: threading.Event,
+    ) -> None:
+        super().__init__(name="keystate-rescale-requests", daemon=True)
+        self._query = query
+        self._spark = spark
+        self._poll = poll_seconds
+        self._stopping = stopping
+        self._checkpoint = ""
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.wait(self._poll) and self._query.isActive:
+                try:
+                    self._look()
+                except Exception:
+                    log.warning("Can't look who asks for other partitions", exc_info=True)
+        finally:
+            if self._checkpoint:
+                bridge.listen_for_rescales(self._spark, self._checkpoint, False)
+
+    def _look(self) -> None:
+        if not self._checkpoint:
+            checkpoint = bridge.checkpoint_of(self._spark, self._query.id)
+            if not checkpoint:
+                return  # it is just being changed
+            bridge.listen_for_rescales(self._spark, checkpoint, True)
+            self._checkpoint = checkpoint
+        waiting = bridge.waiting_rescales(self._spark, self._checkpoint)
+        for request, partitions in waiting.items():
+            bridge.answer_rescale(self._spark, self._checkpoint, request, self._answer(partitions))
+
+    def _answer(self, partitions: int) -> dict[str, Any]:
+        try:
+            before = self._query.rescale(partitions).before
+        except Exception as e:
+            code = getattr(e, "code", "KEYSTATE_RESCALE_UNDONE")
+            return {"before": None, "error": f"the query can't be rescaled: {e}", "code": code}
+        return {"before": before, "error": None, "code": None}

@@ -18,9 +18,13 @@ import org.apache.spark.sql.streaming.DataStreamWriter;
 
 import keystate.stream.AsyncDataStream;
 import keystate.stream.KeyedOps;
+import keystate.stream.KeyedStream;
 import keystate.stream.SourceOps;
 import scala.Function1;
+import scala.Function2;
+import scala.Option;
 import scala.Tuple2;
+import scala.Tuple3;
 
 /** Programs of Flink's documentation in Java, as docs/scala.md says that they are written. */
 public final class JavaPrograms {
@@ -63,12 +67,73 @@ public final class JavaPrograms {
     }
   }
 
-  public static Dataset<Tuple2<Long, Long>> averages(Dataset<Tuple2<Long, Long>> data) {
+  private static KeyedStream<Tuple2<Long, Long>, Long> byFirst(
+      Dataset<Tuple2<Long, Long>> data) {
     return new KeyedOps<>(data)
         .keyBy(
             (Function1<Tuple2<Long, Long>, Long> & Serializable) pair -> pair._1(),
-            TypeInformation.of(Encoders.LONG()))
-        .flatMap(new CountWindowAverage(), pairs());
+            TypeInformation.of(Encoders.LONG()));
+  }
+
+  public static Dataset<Tuple2<Long, Long>> averages(Dataset<Tuple2<Long, Long>> data) {
+    return byFirst(data).flatMap(new CountWindowAverage(), pairs());
+  }
+
+  public static final class CountWindowFirstEntry
+      extends RichFlatMapFunction<Tuple2<Long, Long>, Tuple3<Long, Long, Long>> {
+    private transient SortedMapState<Long, Long> state;
+
+    @Override
+    public void flatMap(Tuple2<Long, Long> input, Collector<Tuple3<Long, Long, Long>> out) {
+      // access the state value
+      Long tmpCurrentCount = state.get(input._2());
+
+      // If it hasn't been used before, it will be null
+      long count = tmpCurrentCount != null ? tmpCurrentCount : 0L;
+
+      // update the state
+      state.put(input._2(), count + 1);
+
+      MapEntry<Long, Long> entry = state.firstEntry();
+      out.collect(new Tuple3<>(input._1(), entry.getKey(), entry.getValue()));
+    }
+
+    @Override
+    public void open(Configuration parameters) {
+      state =
+          getRuntimeContext()
+              .getSortedMapState(
+                  new SortedMapStateDescriptor<>(
+                      "sortedmapstate", BytewiseComparator.LONG_INSTANCE(), Long.class, Long.class));
+    }
+  }
+
+  public static Dataset<Tuple3<Long, Long, Long>> firstEntries(Dataset<Tuple2<Long, Long>> data) {
+    return byFirst(data)
+        .flatMap(
+            new CountWindowFirstEntry(),
+            TypeInformation.of(
+                Encoders.tuple(Encoders.LONG(), Encoders.LONG(), Encoders.LONG())));
+  }
+
+  /** The documents' mapWithState: how much there was of a key before. */
+  public static Dataset<Tuple2<Long, Long>> sumsBefore(Dataset<Tuple2<Long, Long>> data) {
+    return byFirst(data)
+        .mapWithState(
+            (Function2<
+                        Tuple2<Long, Long>,
+                        Option<Long>,
+                        Tuple2<Tuple2<Long, Long>, Option<Long>>>
+                    & Serializable)
+                (in, count) -> {
+                  if (count.isDefined()) {
+                    Tuple2<Long, Long> out = new Tuple2<>(in._1(), count.get());
+                    return new Tuple2<>(out, Option.apply(count.get() + in._2()));
+                  }
+                  return new Tuple2<>(new Tuple2<>(in._1(), 0L), Option.apply(in._2()));
+                },
+            pairs(),
+            TypeInformation.of(Encoders.LONG()));
   }
 
   public static final class BufferingSink
@@ -205,10 +270,7 @@ public final class JavaPrograms {
 
   public static Dataset<Tuple2<Long, Long>> asked(Dataset<Tuple2<Long, Long>> data) {
     return AsyncDataStream.orderedWait(
-        new KeyedOps<>(data)
-            .keyBy(
-                (Function1<Tuple2<Long, Long>, Long> & Serializable) pair -> pair._1(),
-                TypeInformation.of(Encoders.LONG())),
+        byFirst(data),
         new AsyncRequest(),
         5,
         TimeUnit.SECONDS,

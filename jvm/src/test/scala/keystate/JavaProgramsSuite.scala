@@ -27,6 +27,16 @@ class JavaProgramsSuite extends AnyFunSuite with SessionFixture {
     assert(JavaPrograms.averages(data).collect().toSeq.map(_.toString) == Seq("(1,4)", "(1,5)"))
   }
 
+  test("CountWindowFirstEntry") {
+    val expected = Seq("(1,3,1)", "(1,3,1)", "(1,3,1)", "(1,3,1)", "(1,2,1)")
+    assert(JavaPrograms.firstEntries(data).collect().toSeq.map(_.toString) == expected)
+  }
+
+  test("mapWithState") {
+    val expected = Seq("(1,0)", "(1,3)", "(1,8)", "(1,15)", "(1,19)")
+    assert(JavaPrograms.sumsBefore(data).collect().toSeq.map(_.toString) == expected)
+  }
+
   test("a CounterSource into a BufferingSink, over a restart") {
     JavaPrograms.BufferingSink.SENT.clear()
     def run(threshold: Int): Unit = JavaPrograms

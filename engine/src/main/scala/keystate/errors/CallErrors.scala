@@ -11,6 +11,25 @@ private[errors] trait CallErrors {
       cause
     )
 
+  /** @param limit
+    *   which one
+    * @param kinds
+    *   the kinds of errors, with how many of each
+    */
+  def tooManyDeadLetters(
+      operator: Option[String],
+      failed: Long,
+      subtask: Int,
+      batch: Option[Long],
+      limit: String,
+      kinds: Seq[String],
+      trace: String
+  ): KeystateException = TooManyDeadLetters.error(
+    s"$failed rows and timers of operator${named(operator)}, subtask $subtask, failed" +
+      s"${batch.fold("")(id => s" in micro-batch $id")} $limit of onError: " +
+      s"${kinds.mkString("; ")}\n$trace"
+  )
+
   def result(operator: Option[String], dataType: String, cause: Exception): KeystateException =
     ResultType.error(
       s"A result of operator${named(operator)} does not fit its type $dataType: ${cause.getMessage}",

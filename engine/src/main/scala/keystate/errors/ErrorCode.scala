@@ -110,6 +110,7 @@ object ErrorCode {
   val TargetExists: ErrorCode = of("KEYSTATE_TARGET_EXISTS")
   val TaskEnded: ErrorCode = of("KEYSTATE_TASK_ENDED")
   val TimeModeChanged: ErrorCode = of("KEYSTATE_TIME_MODE_CHANGED")
+  val TooManyDeadLetters: ErrorCode = of("KEYSTATE_TOO_MANY_DEAD_LETTERS")
   val Unfinished: ErrorCode = of("KEYSTATE_UNFINISHED")
   val UnknownSchema: ErrorCode = of("KEYSTATE_UNKNOWN_SCHEMA")
   val UnsupportedFormat: ErrorCode = of("KEYSTATE_UNSUPPORTED_FORMAT")

@@ -6,6 +6,7 @@ import org.apache.spark.sql.{Column, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{
   Collector,
+  DeadLetters,
   FilterFunction,
   FlatMapFunction,
   MapFunction,
@@ -51,6 +52,14 @@ abstract class RowStream[T] private[keystate] (
     */
   def lateOutput(tag: OutputTag[T]): Self = withSettings(settings.copy(late = Some(tag)))
 
+  /** An element or timer that the function fails on goes to a side output, where otherwise the query
+    * fails, and what the function did for it is undone. An error of `open`, of initial state and of a
+    * broadcast element fails the query all the same. Of two streams that are connected it is that of
+    * the first. For windows, async functions, functions of batches, sinks and functions with operator
+    * state it is `KEYSTATE_DECLARATION`, as is a tag of other rows.
+    */
+  def onError(letters: DeadLetters[_]): Self = withSettings(settings.copy(onError = Some(letters)))
+
   /** Any number of results for each element. */
   def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
     applied(new FlatMapAdapter(function))
@@ -80,6 +89,8 @@ abstract class RowStream[T] private[keystate] (
       throw KeystateErrors.declaration(
         "addSink needs a stream; write a batch Dataset with data.write."
       )
+    if (settings.onError.nonEmpty)
+      throw KeystateErrors.declaration("There are no dead letters of a sink: leave out onError.")
     applied(new SinkAdapter(function)).writeStream.format("noop").outputMode("append")
   }
 
@@ -127,15 +138,18 @@ abstract class RowStream[T] private[keystate] (
   *   what the rows of a key are sorted by; none if in no order
   * @param late
   *   the side output of late rows; None if they are dropped
+  * @param onError
+  *   what becomes of a row that the function fails on; None: the query fails
   */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
     timeMode: String = "auto",
     maxParallelism: Option[Int] = None,
     order: Seq[Column] = Nil,
-    late: Option[OutputTag[_]] = None
+    late: Option[OutputTag[_]] = None,
+    onError: Option[DeadLetters[_]] = None
 ) {
-  def operator: OperatorSettings = OperatorSettings(name, timeMode, maxParallelism)
+  def operator: OperatorSettings = OperatorSettings(name, timeMode, maxParallelism, onError)
 }
 
 /** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a

@@ -6,7 +6,6 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** The key that a JVM function is processing, and the entries of the current task's states. All
@@ -23,7 +22,7 @@ private[keystate] final class CurrentKey {
 
   private var entries: Array[FamilyEntries] = Array.empty
 
-  def enter(context: OperatorTaskContext): Unit = entries = context.entries.toArray
+  def enter(ofTask: Seq[FamilyEntries]): Unit = entries = ofTask.toArray
 
   /** What a state is read and written through. */
   def entriesOf(state: Int): FamilyEntries = entries(state)

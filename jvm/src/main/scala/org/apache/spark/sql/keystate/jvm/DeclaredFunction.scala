@@ -46,6 +46,15 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
   def states: Seq[DeclaredState] = discovered.states
   def operatorState: DeclaredOperatorState = discovered.operatorState
 
+  /** What it is, if it is of a kind that has no dead letters. */
+  def withoutDeadLetters: Option[String] = calls match {
+    case _: FunctionCalls.Overlapping => Some("an async function")
+    case _ if calls.takesBatches => Some("a function of batches")
+    case _ if function.isInstanceOf[LateRowsFunction] => Some("a function of windows")
+    case _ if checkpointed => Some("a function with operator state")
+    case _ => None
+  }
+
   /** The operator of this function. Throws if its states don't fit together or its settings are
     * wrong.
     *

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.jvm
 
 import org.apache.spark.sql.{Column, Dataset, Encoder}
 
-import keystate.{MapStateDescriptor, OutputTag}
+import keystate.{DeadLetters, MapStateDescriptor, OutputTag}
 
 /** What a Dataset is keyed by. */
 sealed trait KeyBy[T]
@@ -56,9 +56,12 @@ final case class BroadcastData(data: Dataset[_], descriptors: Seq[MapStateDescri
   *
   * @param maxParallelism
   *   None: what the checkpoint or the session says
+  * @param onError
+  *   what becomes of a row that the function fails on; None: the query fails
   */
 final case class OperatorSettings(
     name: Option[String],
     timeMode: String,
-    maxParallelism: Option[Int]
+    maxParallelism: Option[Int],
+    onError: Option[DeadLetters[_]]
 )

@@ -11,6 +11,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.RichFunction
+import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
 import org.apache.spark.sql.keystate.operator.{
   FunctionRun,
@@ -36,6 +37,8 @@ import org.apache.spark.sql.keystate.state.Timer
   *   None if it takes no broadcast elements
   * @param late
   *   for each input the name of the side output that its late rows go to, if that is read
+  * @param letters
+  *   None if an error of a row ends the query
   */
 private[keystate] final class JvmFunction(
     function: Array[Byte],
@@ -45,7 +48,8 @@ private[keystate] final class JvmFunction(
     val states: Seq[DeclaredState],
     val operatorState: DeclaredOperatorState,
     val broadcast: Option[DeclaredBroadcast],
-    val late: Seq[Option[String]]
+    val late: Seq[Option[String]],
+    val letters: Option[DeclaredLetters]
 ) extends OperatorFunction
     with FunctionRunner {
 
@@ -83,7 +87,8 @@ private[keystate] final class JvmFunction(
     states,
     operatorState,
     broadcast,
-    late
+    late,
+    letters
   )
 
   def newInstance(): FunctionCalls = FunctionCalls(

@@ -14,6 +14,7 @@ import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{
   BroadcastOnTimerContext,
   Collector,
+  InitialStateFunction,
   MapStateDescriptor,
   OutputTag,
   ReadOnlyBroadcastState,
@@ -27,10 +28,11 @@ import org.apache.spark.sql.keystate.jvm.calls.{
   ElementCall,
   OverlappingCalls
 }
+import org.apache.spark.sql.keystate.jvm.letters.GuardedCalls
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.{FamilyEntries, Timer, Timers}
 
 /** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
@@ -85,6 +87,16 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key, emit)
   }
 
+  /** Null if an error of a row ends the query. */
+  private val guarded: GuardedCalls =
+    function.letters.map(new GuardedCalls(_, opening)).orNull
+  private val deadLetters = function.letters.map { letters =>
+    (letters.policy.tag, runtime.metrics.group.counter(OpenedFunction.DeadLetters))
+  }
+  private val guardsSecond =
+    guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
+  private var timers: Option[Timers] = None
+
   private def name = context.spec.name
 
   /** Whether this instance can serve a task: with operator state, only if that begins with it. */
@@ -99,14 +111,23 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       context: OperatorTaskContext
   ): Pass = {
     this.context = context
-    cursor.enter(context)
+    if (guarded == null) enter(context.entries, context.timers)
+    else {
+      guarded.begin(context)
+      enter(guarded.entries, guarded.timers)
+    }
     row = null
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     val live = Option.when(context.batch.realTime) {
-      val timers = context.timers.map(new LiveTimers(_, due, context.lease))
-      new LiveRows(rows, context.columns.inputs.head.all, due, timers, context.task)
+      val live = timers.map(new LiveTimers(_, due, context.lease))
+      new LiveRows(rows, context.columns.inputs.head.all, due, live, context.task)
     }
     new Pass(rows, due, live, context)
+  }
+
+  private def enter(entries: Seq[FamilyEntries], timers: Option[Timers]): Unit = {
+    cursor.enter(entries)
+    this.timers = timers
   }
 
   override def close(): Unit = {
@@ -167,6 +188,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private def end(): Unit = {
       ended = true
       live.foreach(rows => context.addMetrics(rows.metrics))
+      if (guarded != null) guarded.letters.end()
       guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
       if (runtime.metrics.nonEmpty)
         guard("metrics")(context.addMetrics(runtime.metrics.report()))
@@ -229,20 +251,38 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       row = reader.toColumns(whole)
       value = toInput(input)(row)
       try
-        if (input == 0) calls.processElement(value, element, collector)
-        else calls.processSecond(value, element, collector)
+        if (guarded != null && (input == 0 || guardsSecond)) guarded.call(callElement())(toLetter)
+        else callElement()
       catch failed(s"${ofKey}row ${shorten(value)}")
       cursor.leave()
     }
 
-    private def fire(due: Timer): Unit = if (context.timers.get.take(due)) {
+    private def callElement(): Unit =
+      if (input == 0) calls.processElement(value, element, collector)
+      else calls.processSecond(value, element, collector)
+
+    private def fire(due: Timer): Unit = if (timers.get.take(due)) {
       timerKey.pointTo(due.key, due.key.length)
       cursor.moveTo(timerKey, due.group)
       timer = due
-      try calls.onTimer(due.time, element, collector)
+      try
+        if (guarded == null) calls.onTimer(due.time, element, collector)
+        else guarded.call(calls.onTimer(due.time, element, collector))(toLetter)
       catch failed(s"${ofKey}timer ${due.time}")
       timer = null
       cursor.leave()
+    }
+
+    /** Writes a dead letter in the place of all that the call at hand emitted. */
+    private def toLetter(error: Throwable): Unit = {
+      results.clear()
+      // The function may have changed its element.
+      val anew = Option.when(timer == null)((input, toInput(input)(row), row))
+      val letter = guarded.letters.of(error, cursor.currentRow, anew, Option(timer))
+      deadLetters.foreach { case (tag, count) =>
+        count.inc()
+        emit(tag, letter)
+      }
     }
   }
 
@@ -265,7 +305,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
     override def row(result: Any): InternalRow = writer.main(result)
 
-    override def take(call: ElementCall): Boolean = context.timers.get.take(call.timer)
+    override def take(call: ElementCall): Boolean = timers.get.take(call.timer)
 
     override def failed(call: ElementCall, error: Throwable): Nothing = {
       enter(call, results)
@@ -361,7 +401,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def elementAnew: Any = if (plainInput(input)) value else toInput(input)(row)
 
     override def registerEventTimeTimer(time: Long): Unit = {
-      if (context.timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
+      if (timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
         throw KeystateErrors.timerWithoutWatermark(name)
       set(TimeDomain.EVENT_TIME, time, wanted = true)
     }
@@ -376,18 +416,21 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       set(TimeDomain.PROCESSING_TIME, time, wanted = false)
 
     private def set(domain: TimeDomain, time: Long, wanted: Boolean): Unit = {
-      val timers = context.timers.getOrElse(
+      val own = timers.getOrElse(
         throw KeystateErrors.declaration(
           "Timers need a key, and an onTimer method in the function."
         )
       )
       cursor.check(OwnFamilies.TimersName)
-      timers.set(domain, time, cursor.group, cursor.key, wanted)
+      own.set(domain, time, cursor.group, cursor.key, wanted)
     }
   }
 }
 
 private object OpenedFunction {
+
+  /** The metric that counts dead letters, as Python calls it. */
+  final val DeadLetters = "keystateDeadLetters"
 
   /** How many elements an async function has at hand before the next ones, and one of batches. */
   final val MostTogether = 4096

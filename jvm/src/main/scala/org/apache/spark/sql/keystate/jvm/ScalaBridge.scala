@@ -14,6 +14,7 @@ import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.settings.Settings
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -53,6 +54,13 @@ object ScalaBridge {
     }
     // Of the rows of one input the key may be null where it is not in the other.
     val keys = first.input.keys.map(key => key.withNullability(key.nullable || taken.size > 1))
+    val letters = settings.onError.map { policy =>
+      declared.withoutDeadLetters.foreach { kind =>
+        throw KeystateErrors.declaration(s"There are no dead letters of $kind: leave out onError.")
+      }
+      val own = if (right.exists(_.isInstanceOf[InitialData])) Seq(first) else taken
+      DeclaredLetters.of(policy, own.map(_.df.exprEnc), own.map(_.input.columns))
+    }
     val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
     val spec = declared.operator(
       settings.maxParallelism,
@@ -69,12 +77,13 @@ object ScalaBridge {
         declared.states,
         declared.operatorState,
         broadcast,
-        taken.map(_.late)
+        taken.map(_.late),
+        letters
       ),
       data.eventTime.fold(first.input)(first.input.timedBy),
       second.map { case (rows, role) => rows.input -> role },
       outputs.schema,
-      spec
+      spec.copy(metrics = spec.metrics || letters.nonEmpty)
     )
     ClassicDataset(first.df.sparkSession, plan)(outputType.encoder)
   }

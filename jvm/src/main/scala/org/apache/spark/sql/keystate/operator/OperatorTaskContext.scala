@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-import keystate.backend.KeyedStateBackend
+import keystate.backend.{KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.ttl.Expiry
@@ -93,14 +93,19 @@ private[keystate] final class OperatorTaskContext(
   val backend: KeyedStateBackend = lease.backend
 
   /** What each state is read and written through. */
-  val entries: Seq[FamilyEntries] = spec.states.map { state =>
-    FamilyEntries(state, families(state.name), backend, expiries.get(state.name))
+  val entries: Seq[FamilyEntries] = entriesIn(backend)
+
+  val timers: Option[Timers] = timersIn(backend)
+
+  /** What each state is read and written through, where entries are kept in this. */
+  def entriesIn(stored: StateEntries): Seq[FamilyEntries] = spec.states.map { state =>
+    FamilyEntries(state, families(state.name), stored, expiries.get(state.name))
   }
 
-  val timers: Option[Timers] =
-    Option.when(spec.timers) {
-      new Timers(families(OwnFamilies.TimersName), backend, batch.maxParallelism)
-    }
+  /** Timers that are kept in this. */
+  def timersIn(stored: StateEntries): Option[Timers] = Option.when(spec.timers) {
+    new Timers(families(OwnFamilies.TimersName), stored, batch.maxParallelism)
+  }
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {
     new BroadcastStates(spec.broadcast, families, backend, batch.maxParallelism)

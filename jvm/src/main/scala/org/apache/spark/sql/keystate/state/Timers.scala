@@ -6,7 +6,7 @@ import scala.collection.mutable
 
 import keystate.TimeDomain
 import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
-import keystate.backend.KeyedStateBackend
+import keystate.backend.StateEntries
 
 /** One timer of one key. */
 private[keystate] final case class Timer(
@@ -27,7 +27,7 @@ private[keystate] final case class Timer(
   */
 private[keystate] final class Timers(
     family: Int,
-    backend: KeyedStateBackend,
+    backend: StateEntries,
     maxParallelism: Int
 ) {
   import Timers._

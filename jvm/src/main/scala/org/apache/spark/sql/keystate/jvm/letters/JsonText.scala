@@ -1,0 +1,25 @@
+package org.apache.spark.sql.keystate.jvm.letters
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.json.StructsToJsonEvaluator
+import org.apache.spark.sql.types.StructType
+
+/** Rows of some columns as JSON that `from_json` reads. Relies on what Spark's `to_json` uses.
+  *
+  * @param bare
+  *   whether it is the value of the only column, not an object
+  */
+private[letters] final class JsonText(columns: StructType, bare: Boolean) {
+  private val named = if (bare) StructType(Seq(columns.head.copy(name = "key"))) else columns
+  private val json =
+    StructsToJsonEvaluator(Map("ignoreNullFields" -> "false"), named, Some("UTC"))
+
+  def of(row: InternalRow): String = {
+    val text = json.evaluate(row).toString
+    if (bare) text.substring(JsonText.Before.length, text.length - 1) else text
+  }
+}
+
+private object JsonText {
+  final val Before = """{"key":"""
+}

@@ -1,0 +1,118 @@
+package org.apache.spark.sql.keystate.jvm.letters
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.types.StructType
+
+import keystate.DeadLetter
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+import org.apache.spark.sql.keystate.state.Timer
+
+/** The dead letters of a subtask: what is written of a row or timer that the function failed on, and
+  * how many there may be.
+  *
+  * @param keys
+  *   the key columns; none without keys
+  */
+private[keystate] final class Letters(declared: DeclaredLetters, keys: StructType) {
+  import declared.policy
+
+  private val keyText = Option.when(keys.nonEmpty)(new JsonText(keys, bare = keys.length == 1))
+  private val rowTexts =
+    Option.when(declared.asJson)(declared.inputs.map(new JsonText(_, bare = false)))
+  private var context: OperatorTaskContext = _
+  private var calls, failed, inARow = 0L
+  private val errors = mutable.LinkedHashMap.empty[String, Kind]
+
+  /** Of the errors of one class: how many, and what the first one was. */
+  private final class Kind(first: DeadLetter[_]) {
+    var count = 0L
+    def told(name: String): String =
+      s"$name $count times, first for key ${first.key}: ${Errors.shorten(first.message)}"
+    def trace: String = first.traceback
+  }
+
+  /** Starts to count anew with a task's first pass. */
+  def begin(context: OperatorTaskContext): Unit = if (this.context ne context) {
+    this.context = context
+    calls = 0
+    failed = 0
+    inARow = 0
+    errors.clear()
+  }
+
+  /** The row or timer at hand did not fail. */
+  def succeeded(): Unit = {
+    calls += 1
+    inARow = 0
+  }
+
+  /** A letter of the row or timer at hand. Throws if there are more of them than may be.
+    *
+    * @param row
+    *   the element as it came, of an input, with its row; None of a timer
+    */
+  def of(
+      error: Throwable,
+      key: InternalRow,
+      row: Option[(Int, Any, InternalRow)],
+      timer: Option[Timer]
+  ): DeadLetter[Any] = {
+    calls += 1
+    failed += 1
+    inARow += 1
+    val batch = Option.when(context.batch.streaming)(context.batch.id)
+    val letter = DeadLetter[Any](
+      s"${batch.getOrElse("batch")}-${context.task.partitionId()}-$failed",
+      keyText.fold[String](null)(_.of(key)),
+      row.map { case (input, element, row) =>
+        rowTexts.fold(element)(texts => texts(input).of(row))
+      }.orNull,
+      row.filter(_ => declared.inputs.size > 1).map(row => Int.box(row._1 + 1)).orNull,
+      timer.map(each => Long.box(each.time)).orNull,
+      timer.map(_.domain.toString.toLowerCase).orNull,
+      error.getClass.getName,
+      Errors.messageOf(error),
+      Errors.traceOf(error),
+      batch.map(Long.box).orNull,
+      batch.map(_ => new java.sql.Timestamp(context.batch.processingTime.get)).orNull
+    )
+    errors.getOrElseUpdate(letter.error, new Kind(letter)).count += 1
+    check("maxInBatch", policy.maxInBatch, failed, letter.traceback)
+    check("maxInARow", policy.maxInARow, inARow, letter.traceback)
+    letter
+  }
+
+  /** Looks at the share, when all rows and timers were processed. */
+  def end(): Unit = policy.maxShare.filter(failed > _ * calls).foreach { share =>
+    throw tooMany(s"of $calls, more than maxShare=$share", "")
+  }
+
+  private def check(limit: String, most: Option[Int], count: Long, trace: String): Unit =
+    most.filter(count > _).foreach { most =>
+      throw tooMany(s"so far, more than $limit=$most", trace)
+    }
+
+  private def tooMany(limit: String, trace: String) = {
+    val kinds = errors.toSeq.sortBy(-_._2.count)
+    val others = kinds.size - Letters.Named
+    KeystateErrors.tooManyDeadLetters(
+      context.spec.name,
+      failed,
+      context.task.partitionId(),
+      Option.when(context.batch.streaming)(context.batch.id),
+      limit,
+      kinds.take(Letters.Named).map { case (name, kind) => kind.told(name) } ++
+        Option.when(others > 0)(s"and $others other kinds of errors"),
+      if (trace.isEmpty) kinds.head._2.trace else trace
+    )
+  }
+}
+
+private object Letters {
+
+  /** Kinds of errors that a summary names. */
+  final val Named = 5
+}

@@ -256,6 +256,8 @@ def test_broadcast_state(spark: Any, stream_class: Any, tmp_path: Path) -> None:
         assert [row for step in made for row in step.emitted] == [
             row for row in emitted[batch] if row.key == "ann"
         ]
+    known = spark.table(f"keystate.`{checkpoint}`.rates").orderBy("user_map_key").collect()
+    assert known == [("EUR", 30), ("GBP", 0), ("USD", 20)]
     # The elements took what she had, before the rows.
     assert made[0].what() == "broadcast elements" and made[0].before == {"sum": 30}
     assert made[0].after == {} and made.to_df().first().row is None

@@ -73,7 +73,7 @@ final class StoreReader(
   ): Iterator[Change] with AutoCloseable =
     merged(manifest, manifest.runs, family, groups, keepRemovals = false)
 
-  /** What a version's own commit changed of a state in these key groups, likewise: entries as they
+  /** What a version's commit changed of a state in these key groups, likewise: entries as they
     * are then, and removals, which have no value; close them.
     */
   def changes(
@@ -81,7 +81,7 @@ final class StoreReader(
       family: StateFamily,
       groups: KeyGroupRange
   ): Iterator[Change] with AutoCloseable =
-    merged(manifest, manifest.ownRun.toSeq, family, groups, keepRemovals = true)
+    merged(manifest, manifest.committedRuns, family, groups, keepRemovals = true)
 
   private def merged(
       manifest: Manifest,

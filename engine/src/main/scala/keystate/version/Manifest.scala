@@ -62,6 +62,13 @@ final case class Manifest(
   /** The run with what this version's own commit changed. None if it changed nothing. */
   def ownRun: Option[Run] = runs.lastOption.filter(run => run.version == version && run.id == id)
 
+  /** The runs with what the commit changed that made this version. If it was rescaled since, they are
+    * those of the partitions that there were then.
+    */
+  def committedRuns: Seq[Run] =
+    if (partitioning.rescaledAt.contains(version)) runs.filter(_.version == version)
+    else ownRun.toSeq
+
   /** How many entries a family has in one of its `ownGroups`, if that is known; 0 for a family that
     * this version does not have.
     */

@@ -57,11 +57,11 @@ private[keystate] object CheckpointFiles {
         CheckpointFileManager.create(path, others)
       }
 
-  /** The folder with its scheme, as Spark names a query's checkpoint. */
+  /** The folder with its scheme, as Spark names a query's checkpoint: no character is escaped. */
   def qualified(folder: String, conf: Configuration): String = {
     val path = new Path(folder)
     val fs = path.getFileSystem(conf)
-    path.makeQualified(fs.getUri, fs.getWorkingDirectory).toUri.toString
+    path.makeQualified(fs.getUri, fs.getWorkingDirectory).toString
   }
 
   /** Whether the folder is in an object store, where nothing is renamed. */

@@ -3,6 +3,7 @@ package keystate.errors
 /** What goes wrong while a function or a source runs. */
 private[errors] trait CallErrors {
   import ErrorCode._
+  import OperatorName.named
 
   /** @param told
     *   what is above which limit
@@ -17,7 +18,6 @@ private[errors] trait CallErrors {
         s"$batch is not committed. Raise the limit, or set spark.keystate.state.onLimit to warn; " +
         "then let entries go: with a time to live, by timers that clear, or keystate.admin.forget."
     )
-  import OperatorName.named
 
   def functionFailed(operator: Option[String], where: String, cause: Throwable): KeystateException =
     FunctionFailed.error(

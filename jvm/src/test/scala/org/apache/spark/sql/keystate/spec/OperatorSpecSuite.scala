@@ -13,7 +13,8 @@ class OperatorSpecSuite extends AnyFunSuite {
     "return_expired": false, "sweep_size": 0, "sweep_on_records": false, "drop_on_merge": true}""")
 
   private val state = json("""{"name": "seen", "kind": "map", "descriptor": "map",
-    "value_type": "long", "key_type": "string", "order": "natural", "ttl": null}""")
+    "value_type": "long", "key_type": "string", "order": "natural", "ttl": null,
+    "max_entries": 10}""")
 
   private val operator = json("""{"name": null, "max_parallelism": 8, "time_mode": "none",
     "timers": true, "states": [], "broadcast": [], "checkpointed": false, "raw_keyed": false,
@@ -35,6 +36,7 @@ class OperatorSpecSuite extends AnyFunSuite {
     assert(spec.lateOutputs == Seq(None, Some(1)))
     assert(spec.states.map(_.describe) == Seq.fill(2)("map<STRING, BIGINT>"))
     assert(spec.states.map(_.ttl.map(_.millis)) == Seq(None, Some(5)))
+    assert(spec.states.map(_.maxEntries) == Seq.fill(2)(Some(10)))
   }
 
   test("what a package of another release does not say is an error") {

@@ -186,13 +186,18 @@ class _Run:
         print(f"{line}\n", flush=True)
 
 
+def checkpoint_in(folder: str) -> str:
+    """Where a demo has its checkpoint."""
+    return f"{folder.rstrip('/')}/checkpoint"
+
+
 def run(spark: SparkSession, folder: str, seconds: float) -> bool:
     """Runs the stream with its checkpoint in a folder, and shows its states.
 
     Returns:
         Whether each click was counted just once.
     """
-    demo = _Run(spark, f"{folder.rstrip('/')}/checkpoint")
+    demo = _Run(spark, checkpoint_in(folder))
     demo.say(
         "Clicks of made-up users, in a stream keyed by user. The table has the users' states,\n"
         f"read from the query's checkpoint. It takes {seconds:g} seconds; Ctrl-C ends it."
@@ -230,7 +235,7 @@ def are_right(counts: list[tuple[int, int]]) -> bool:
 
 def again(spark: SparkSession, folder: str, user: str) -> Replay:
     """Runs the last micro-batch of a demo whose checkpoint was kept again, for one user."""
-    checkpoint = f"{folder.rstrip('/')}/checkpoint"
+    checkpoint = checkpoint_in(folder)
     batch = admin.inspect(checkpoint, spark=spark)["batch"]
     return replay(_sessions(spark), checkpoint, batch=batch, key=user)
 

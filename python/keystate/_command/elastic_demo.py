@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from keystate import admin
-from keystate._command.demo import Clicks, are_right
+from keystate._command.demo import Clicks, are_right, checkpoint_in
 from keystate.elasticity import ElasticQuery, elastic
 from keystate.functions import KeyedProcessFunction
 from keystate.scaling import ScalingPolicy
@@ -82,7 +82,7 @@ def run(spark: SparkSession, folder: str, seconds: float) -> bool:
     Returns:
         Whether each click was counted just once.
     """
-    checkpoint = f"{folder.rstrip('/')}/checkpoint"
+    checkpoint = checkpoint_in(folder)
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     rates = ", then ".join(map(str, RATES))
     print(

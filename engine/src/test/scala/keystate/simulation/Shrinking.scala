@@ -7,14 +7,16 @@ import scala.annotation.tailrec
   * Failure-Inducing Input", IEEE TSE 2002). What comes later changes with each event that is left
   * out, so what is found is small, and not the smallest.
   *
+  * @param failure
+  *   with all of its events
   * @param mostRuns
   *   how many runs to spend
   */
-final class Shrinking(seed: Long, mutation: Option[Mutation], mostRuns: Int) {
+final class Shrinking(failure: Seeds.Failure, mutation: Option[Mutation], mostRuns: Int) {
   private var runs = 0
 
   /** The shortest failure found. */
-  def run(failure: Seeds.Failure): Seeds.Failure = {
+  def run(): Seeds.Failure = {
     val all = (0 until failure.events).toVector
     remove(all, parts = 2, failure.copy(only = Some(all.toSet)))
   }
@@ -30,25 +32,28 @@ final class Shrinking(seed: Long, mutation: Option[Mutation], mostRuns: Int) {
       // Those at the end first: they change the least of what happens.
       val fewer = events.grouped(size).toVector.reverseIterator.map(events.diff(_)).flatMap(fails)
       fewer.nextOption() match {
-        case Some(failure) =>
+        case Some(shorter) =>
           // Events that no longer come are left out with it.
-          val left = failure.only.get.filter(_ < failure.events).toVector.sorted
-          remove(left, Math.max(2, parts - 1), failure)
+          val left = shorter.only.get.filter(_ < shorter.events).toVector.sorted
+          remove(left, Math.max(2, parts - 1), shorter)
         case None if size == 1 => shortest
         case None => remove(events, Math.min(parts * 2, events.size), shortest)
       }
     }
 
-  private lazy val expected = kindOf(Seeds.run(Iterator(seed), mutation).failed.head)
+  private val expected = kindOf(failure)
 
   private def fails(events: Vector[Int]): Option[Seeds.Failure] =
     if (runs >= mostRuns) None
     else {
       runs += 1
-      Seeds.attempt(seed, mutation, Some(events.toSet)).failure.filter(kindOf(_) == expected)
+      Seeds
+        .attempt(failure.seed, mutation, Some(events.toSet))
+        .failure
+        .filter(kindOf(_) == expected)
     }
 
   /** What went wrong, without numbers and names of files. */
-  private def kindOf(failure: Seeds.Failure) =
-    failure.cause.toString.split(' ').filterNot(_.exists(_.isDigit)).toSeq
+  private def kindOf(one: Seeds.Failure) =
+    one.cause.toString.split(' ').filterNot(_.exists(_.isDigit)).toSeq
 }

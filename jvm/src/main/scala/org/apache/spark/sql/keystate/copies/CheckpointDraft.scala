@@ -290,9 +290,7 @@ private[keystate] final class CheckpointDraft(
   def copyRequests(last: Long, operators: Long => Option[Long] = Some(_)): Unit =
     if (fork.forall(_.original.nonEmpty)) {
       val carried = new CarriedRequests(new ForgetFiles(source.root, conf), last, operators)
-      carried.lost.foreach { case (request, lost) =>
-        throw KeystateErrors.losesRequest(source.location, request, lost)
-      }
+      carried.checkNoneLost(source.location)
       val isBegun = fs.exists(new Path(root, s"offsets/${last + 1}"))
       carried.write(new ForgetFiles(root, conf), if (isBegun) last + 1 else last)
     }

@@ -78,9 +78,7 @@ private[keystate] final class Promotion(
 
   private def carryRequests(batch: Long): Unit = {
     val requests = carried(original, batch, operators)
-    requests.lost.foreach { case (id, lost) =>
-      throw KeystateErrors.losesRequest(s"$original", id, lost)
-    }
+    requests.checkNoneLost(s"$original")
     requests.write(requestsOf(copy), batch + 1)
   }
 

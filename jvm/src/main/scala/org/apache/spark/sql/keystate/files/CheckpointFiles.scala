@@ -1,5 +1,10 @@
 package org.apache.spark.sql.keystate.files
 
+import java.io.FileNotFoundException
+import java.nio.file.NoSuchFileException
+
+import scala.util.Using
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.local.LocalFs
@@ -45,6 +50,16 @@ private[keystate] object CheckpointFiles {
         throw e
     }
   }
+
+  /** What a file has. None if it is not there. */
+  def readIfThere(files: CheckpointFileManager, file: Path): Option[Array[Byte]] =
+    try Some(Using.resource(files.open(file))(_.readAllBytes()))
+    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+
+  /** The names of the files in a folder; none if it is not there. */
+  def names(files: CheckpointFileManager, folder: Path): Seq[String] =
+    try files.list(folder).toSeq.map(_.getPath.getName)
+    catch { case _: FileNotFoundException => Nil }
 
   private[keystate] def select(path: Path, conf: Configuration): CheckpointFileManager =
     if (isPlainLocal(path, conf)) {

@@ -1,10 +1,8 @@
 package org.apache.spark.sql.keystate.files
 
-import java.io.FileNotFoundException
 import java.lang.management.ManagementFactory
 import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.NoSuchFileException
 import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
@@ -271,8 +269,7 @@ private[keystate] object CheckpointOwner extends Logging {
     catch { case NonFatal(_) => None }
 
   private def numbers(checkpoint: Path, files: CheckpointFileManager): Seq[Long] =
-    try files.list(folder(checkpoint)).toSeq.flatMap(_.getPath.getName.toLongOption)
-    catch { case _: FileNotFoundException => Nil }
+    CheckpointFiles.names(files, folder(checkpoint)).flatMap(_.toLongOption)
 
   /** The file that a checkpoint has while it is made in its place, and once it is deleted or moved. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
@@ -292,13 +289,11 @@ private[keystate] object CheckpointOwner extends Logging {
 
   /** The checkpoint that has the place of this one. */
   def moved(checkpoint: Path, files: CheckpointFileManager): Option[String] =
-    try
-      Using.resource(files.open(unfinished(checkpoint))) { in =>
-        JsonMethods.parseOpt(new String(in.readAllBytes(), UTF_8)).map(_ \ "moved").collect {
-          case JString(to) => to
-        }
-      }
-    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+    CheckpointFiles
+      .readIfThere(files, unfinished(checkpoint))
+      .flatMap(json => JsonMethods.parseOpt(new String(json, UTF_8)))
+      .map(_ \ "moved")
+      .collect { case JString(to) => to }
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
   private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")

@@ -1,9 +1,7 @@
 package org.apache.spark.sql.keystate.files
 
-import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 
-import scala.util.Using
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -48,27 +46,21 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
 
   def read(id: String): Option[Record] = {
     val path = new Path(folder, id)
-    try {
-      val json =
-        Using.resource(files.open(path))(in => new String(in.readAllBytes(), UTF_8))
-      try Some(JsonMethods.parse(json).extract[Record])
+    CheckpointFiles.readIfThere(files, path).map { json =>
+      try JsonMethods.parse(new String(json, UTF_8)).extract[Record]
       catch {
         case NonFatal(e) =>
           throw new DamagedFileException(s"$path", "it is no record of a savepoint", e)
       }
-    } catch { case _: FileNotFoundException | _: java.nio.file.NoSuchFileException => None }
+    }
   }
 
   def all: Map[String, Record] =
-    try
-      files
-        .list(folder)
-        .toSeq
-        .map(_.getPath.getName)
-        .filterNot(_.startsWith("."))
-        .flatMap(id => read(id).map(id -> _))
-        .toMap
-    catch { case _: FileNotFoundException => Map.empty }
+    CheckpointFiles
+      .names(files, folder)
+      .filterNot(_.startsWith("."))
+      .flatMap(id => read(id).map(id -> _))
+      .toMap
 
   def delete(id: String): Unit = files.delete(new Path(folder, id))
 }

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.forget
 
+import keystate.errors.KeystateErrors
+
 /** What a copy of a checkpoint takes along of the keys that are to be forgotten. So a key is forgotten
   * in the copy too, whether or not the original came to it.
   *
@@ -18,10 +20,17 @@ private[keystate] final class CarriedRequests(
   private val claims = batches.flatMap(from.claimOf(_))
   private val requests = ids.toSeq.sorted.flatMap(id => from.keysOf(id).map(id -> _))
 
-  /** The operators of keys that the copy has and can't be asked to forget, by request. */
-  def lost: Map[String, Seq[Long]] = {
+  /** Throws if the copy can't be asked to forget a key that nobody has forgotten yet.
+    *
+    * @param checkpoint
+    *   where the original is, for the message
+    */
+  def checkNoneLost(checkpoint: String): Unit = {
     val done = claims.filter(_.batch <= last).flatMap(_.requests).toSet
-    requests.toMap.removedAll(done).view.mapValues(keysLost).filter(_._2.nonEmpty).toMap
+    for ((id, keys) <- requests if !done(id)) {
+      val lost = keysLost(keys)
+      if (lost.nonEmpty) throw KeystateErrors.losesRequest(checkpoint, id, lost)
+    }
   }
 
   private def keysLost(keys: Seq[ForgottenKey]): Seq[Long] =

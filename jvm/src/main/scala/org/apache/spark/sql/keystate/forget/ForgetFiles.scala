@@ -1,11 +1,8 @@
 package org.apache.spark.sql.keystate.forget
 
-import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.NoSuchFileException
 import java.util.{Base64, UUID}
 
-import scala.util.Using
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -29,9 +26,7 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
 
   /** The ids of the requests, and the micro-batches that have claims. */
   def list(): (Set[String], Seq[Long]) = {
-    val names =
-      try files.list(folder).toSeq.map(_.getPath.getName)
-      catch { case _: FileNotFoundException => Nil }
+    val names = CheckpointFiles.names(files, folder)
     (
       names.collect { case Request(id) => id }.toSet,
       names.collect { case Claim(batch) => batch.toLong }.sorted
@@ -80,12 +75,8 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
     CheckpointFiles.write(files, file, overwriteIfPossible = false)(_.write(content))
   }
 
-  private def read(file: Path): Option[(Seq[String], Seq[ForgottenKey])] = {
-    val content =
-      try Some(Using.resource(files.open(file))(_.readAllBytes()))
-      catch { case _: FileNotFoundException | _: NoSuchFileException => None }
-    content.map(decode(_, file.toString))
-  }
+  private def read(file: Path): Option[(Seq[String], Seq[ForgottenKey])] =
+    CheckpointFiles.readIfThere(files, file).map(decode(_, file.toString))
 }
 
 private[keystate] object ForgetFiles {

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.forget
 
 import java.util.concurrent.TimeUnit.SECONDS
 import java.util.concurrent.atomic.AtomicBoolean
-import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
+import java.util.{Map => JMap, UUID}
 
 import scala.util.control.NonFatal
 
@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.util.ThreadUtils
 
 import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** What the micro-batches of one run of a query forget, in the driver.
   *
@@ -167,10 +168,7 @@ private[keystate] object Forgetting {
 
   private lazy val background = ThreadUtils.newDaemonCachedThreadPool("keystate-forget", 4)
 
-  private val ofRuns: JMap[UUID, Forgetting] =
-    Collections.synchronizedMap(new LinkedHashMap[UUID, Forgetting] {
-      override def removeEldestEntry(eldest: JMap.Entry[UUID, Forgetting]): Boolean = size > Kept
-    })
+  private val ofRuns: JMap[UUID, Forgetting] = Recent.map(Kept)
 
   /** What the run forgets that this operator belongs to. */
   def of(info: StatefulOperatorStateInfo, conf: => Configuration): Forgetting =

@@ -1,11 +1,8 @@
 package org.apache.spark.sql.keystate.metadata
 
-import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.NoSuchFileException
-import java.util.{Collections, LinkedHashMap, Map => JMap}
+import java.util.{Map => JMap}
 
-import scala.util.Using
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -22,6 +19,7 @@ import keystate.files.Crc32c
 import keystate.keygroup.KeyGroups
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.recent.Recent
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -56,11 +54,7 @@ private[keystate] object OperatorRecord {
     * anew for each micro-batch, but a record is read once in a query's run.
     */
   private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
-    Collections.synchronizedMap(new LinkedHashMap[(String, Long, Option[Int]), OperatorRecord] {
-      override def removeEldestEntry(
-          eldest: JMap.Entry[(String, Long, Option[Int]), OperatorRecord]
-      ): Boolean = size > KeptInMemory
-    })
+    Recent.map(KeptInMemory)
 
   /** The checkpoint's record. If this is the operator's first micro-batch, it is written now. */
   def resolve(
@@ -155,8 +149,7 @@ private[keystate] object OperatorRecord {
   def read(operator: Path, hadoopConf: Configuration): Option[OperatorRecord] = {
     val file = fileOf(operator)
     val files = CheckpointFiles.ofRun(operator, hadoopConf)
-    try Some(decode(Using.resource(files.open(file))(_.readAllBytes()), file.toString))
-    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+    CheckpointFiles.readIfThere(files, file).map(decode(_, file.toString))
   }
 
   private[keystate] def encode(record: OperatorRecord): String = {

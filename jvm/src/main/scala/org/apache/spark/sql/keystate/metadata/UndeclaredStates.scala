@@ -1,8 +1,10 @@
 package org.apache.spark.sql.keystate.metadata
 
-import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
+import java.util.{Map => JMap, UUID}
 
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** How many states each operator of this driver's queries keeps that its function does not declare,
   * for the progress. It is found out at a query's start. Thread-safe.
@@ -10,10 +12,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 private[keystate] object UndeclaredStates {
   private val Kept = 1000
 
-  private val numbers: JMap[(UUID, Long), Int] =
-    Collections.synchronizedMap(new LinkedHashMap[(UUID, Long), Int] {
-      override def removeEldestEntry(eldest: JMap.Entry[(UUID, Long), Int]): Boolean = size > Kept
-    })
+  private val numbers: JMap[(UUID, Long), Int] = Recent.map(Kept)
 
   def put(info: StatefulOperatorStateInfo, states: Int): Unit =
     if (states > 0) { val _ = numbers.put((info.queryRunId, info.operatorId), states) }

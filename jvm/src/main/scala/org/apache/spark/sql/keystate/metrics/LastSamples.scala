@@ -1,16 +1,14 @@
 package org.apache.spark.sql.keystate.metrics
 
-import java.util.{Collections, LinkedHashMap, Map => JMap, UUID}
+import java.util.{Map => JMap, UUID}
+
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** The last sample of each operator of this driver's queries, for the tab. Thread-safe. */
 private[keystate] object LastSamples {
   private val Kept = 100
 
-  private val samples: JMap[(UUID, Long), SampledKeys] =
-    Collections.synchronizedMap(new LinkedHashMap[(UUID, Long), SampledKeys] {
-      override def removeEldestEntry(eldest: JMap.Entry[(UUID, Long), SampledKeys]): Boolean =
-        size > Kept
-    })
+  private val samples: JMap[(UUID, Long), SampledKeys] = Recent.map(Kept)
 
   /** Notes a sample. A micro-batch without rows leaves the one before. */
   def put(run: UUID, operator: Long, sample: SampledKeys): Unit = if (sample.rows > 0) {

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.operator
 
-import java.util.{Collections, LinkedHashMap, UUID}
+import java.util.{Set => JSet, UUID}
 
 import org.apache.hadoop.fs.Path
 
@@ -11,6 +11,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 }
 
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** Checks at a query's start that its stateful operators are those of its checkpoint.
   *
@@ -21,13 +22,7 @@ import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChan
 private[keystate] object QueryOperators {
   private val Kept = 100
 
-  private val checked: java.util.Set[UUID] = Collections.synchronizedSet(
-    Collections.newSetFromMap(new LinkedHashMap[UUID, java.lang.Boolean] {
-      override def removeEldestEntry(
-          eldest: java.util.Map.Entry[UUID, java.lang.Boolean]
-      ): Boolean = size > Kept
-    })
-  )
+  private val checked: JSet[UUID] = Recent.set(Kept)
 
   /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =

@@ -1,9 +1,10 @@
 package org.apache.spark.sql.keystate.operator
 
 import java.lang.ref.SoftReference
-import java.util.{LinkedHashMap => JLinkedHashMap, Map => JMap}
+import java.util.{Map => JMap}
 
 import keystate.checkpoint.OperatorState
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** The operator state of all subtasks, which tasks with union lists begin with. The tasks of a
   * micro-batch that run in one process read it once: else so many tasks would read so many files
@@ -29,12 +30,7 @@ private[keystate] object SharedOperatorStates {
     }
   }
 
-  private val recent =
-    new JLinkedHashMap[Beginning, SoftReference[Shared]] {
-      override def removeEldestEntry(
-          eldest: JMap.Entry[Beginning, SoftReference[Shared]]
-      ): Boolean = size > Kept
-    }
+  private val recent: JMap[Beginning, SoftReference[Shared]] = Recent.map(Kept)
 
   def of(beginning: Beginning)(read: () => Seq[OperatorState]): Seq[OperatorState] =
     shared(beginning).getOrRead(read)

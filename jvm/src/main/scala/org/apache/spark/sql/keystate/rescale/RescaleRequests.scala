@@ -1,11 +1,7 @@
 package org.apache.spark.sql.keystate.rescale
 
-import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.NoSuchFileException
 import java.util.UUID
-
-import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -68,9 +64,7 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
 
   private def file(id: String, kind: String) = new Path(folder, s"$id.$kind")
 
-  private def names: Seq[String] =
-    try files.list(folder).toSeq.map(_.getPath.getName)
-    catch { case _: FileNotFoundException => Nil }
+  private def names: Seq[String] = CheckpointFiles.names(files, folder)
 
   private def write(file: Path, content: String): Unit = {
     files.mkdirs(folder)
@@ -78,8 +72,7 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
   }
 
   private def read(file: Path): Option[String] =
-    try Some(Using.resource(files.open(file))(in => new String(in.readAllBytes(), UTF_8)))
-    catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+    CheckpointFiles.readIfThere(files, file).map(new String(_, UTF_8))
 }
 
 private[keystate] object RescaleRequests {

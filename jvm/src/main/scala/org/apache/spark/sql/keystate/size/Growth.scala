@@ -1,10 +1,11 @@
 package org.apache.spark.sql.keystate.size
 
-import java.util.UUID
 import java.util.concurrent.TimeUnit.{HOURS, MINUTES}
+import java.util.{Map => JMap, UUID}
 
 import scala.collection.immutable.Queue
-import scala.collection.mutable
+
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** How fast something grows, by what it was at the beginning of micro-batches in the last hour.
   *
@@ -38,14 +39,13 @@ private[keystate] object Growth {
   private final val Kept = 1000
 
   /** What grows in this driver's queries: by run, operator, and a name. */
-  private val all = new mutable.LinkedHashMap[(UUID, Long, String), Growth]
+  private val all: JMap[(UUID, Long, String), Growth] = Recent.map(Kept)
 
   /** Notes what there is of it at the beginning of a micro-batch, in the driver. */
   def note(of: (UUID, Long, String), millis: Long, now: Long): Growth = all.synchronized {
     // Taken out first, so that it counts as the newest.
-    val growth = all.remove(of).getOrElse(Growth()).at(millis, now)
-    all(of) = growth
-    if (all.size > Kept) all -= all.head._1
+    val growth = Option(all.remove(of)).getOrElse(Growth()).at(millis, now)
+    all.put(of, growth)
     growth
   }
 }

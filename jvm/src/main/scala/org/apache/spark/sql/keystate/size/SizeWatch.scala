@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.size
 
-import java.util.{Collections, UUID}
+import java.util.{Set => JSet, UUID}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -11,6 +11,7 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.metadata.StateChanges
+import org.apache.spark.sql.keystate.recent.Recent
 
 /** Looks how large an operator's state is after a micro-batch, in the driver.
   *
@@ -89,10 +90,5 @@ private[keystate] object SizeWatch {
   final val MinutesToLimit = "keystateMinutesToLimit"
 
   /** What was warned of, by run. */
-  private val warned =
-    Collections.newSetFromMap(new java.util.LinkedHashMap[(UUID, Limit), java.lang.Boolean] {
-      override def removeEldestEntry(
-          eldest: java.util.Map.Entry[(UUID, Limit), java.lang.Boolean]
-      ): Boolean = size > 1000
-    })
+  private val warned: JSet[(UUID, Limit)] = Recent.set(1000)
 }

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import keystate
 from keystate import (
     AggregateFunction,
     KeyedBroadcastProcessFunction,
@@ -24,7 +23,6 @@ from keystate.windows import (
     PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
-    window,
 )
 
 from tests.failing import Random
@@ -90,13 +88,16 @@ def _sum_in(text: str) -> int:
     return sum(map(int, re.findall(r"\d+", text)))
 
 
-WINDOWS: dict[str, Callable[[], Any]] = {
-    "tumbling": lambda: window(TumblingEventTimeWindows.of(Time.milliseconds(20))),
-    "sliding, late": lambda: window(
+#: Windows, made by `keystate.windows.window` or the `window` of keyed rows.
+WINDOWS: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "tumbling": lambda window: window(TumblingEventTimeWindows.of(Time.milliseconds(20))),
+    "sliding, late": lambda window: window(
         SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10))
     ).allowed_lateness(Time.milliseconds(15)),
-    "sessions": lambda: window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
-    "counts": lambda: window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(3))),
+    "sessions": lambda window: window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
+    "counts": lambda window: window(GlobalWindows.create()).trigger(
+        PurgingTrigger.of(CountTrigger.of(3))
+    ),
 }
 
 

@@ -7,8 +7,6 @@ import datetime
 import json
 import os
 import random
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,7 +15,6 @@ import keystate
 import numpy as np
 import pytest
 from keystate import (
-    AggregateFunction,
     AsyncKeyedProcessFunction,
     CheckpointedFunction,
     DeclarationError,
@@ -33,16 +30,16 @@ from keystate import (
     MapStateDescriptor,
     OutputTag,
     ReduceFunction,
-    Time,
     TimeDomain,
     ValueStateDescriptor,
 )
 from keystate._compiled import NATIVE, plain
 from keystate._worker.calls import guarded, row_loops
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
+from keystate.windows import window
 
-from tests.failing_operators import WINDOWS, Sums, Windowed
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
+from tests.failing_operators import WINDOWS, Sums, Windowed
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
 
@@ -155,7 +152,7 @@ def test_windows(name: str, aggregates: bool) -> None:
     """Rows that fail are in no window, and windows that fail emit nothing but a letter."""
 
     def made(skips: bool) -> KeyedProcessHarness:
-        windows, fn = WINDOWS[name](), Windowed(skips, own_states=name != "sessions")
+        windows, fn = WINDOWS[name](window), Windowed(skips, own_states=name != "sessions")
         rows = (
             windows.aggregate(Sums(skips), "array<long>", fn) if aggregates else windows.process(fn)
         )

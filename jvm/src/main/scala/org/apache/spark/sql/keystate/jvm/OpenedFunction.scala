@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.jvm
 import java.util.{ArrayDeque, Collection => JCollection}
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.TaskKilledException
@@ -14,6 +15,7 @@ import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{
   BroadcastOnTimerContext,
   Collector,
+  DeadLetter,
   InitialStateFunction,
   MapStateDescriptor,
   OutputTag,
@@ -28,7 +30,7 @@ import org.apache.spark.sql.keystate.jvm.calls.{
   ElementCall,
   OverlappingCalls
 }
-import org.apache.spark.sql.keystate.jvm.letters.GuardedCalls
+import org.apache.spark.sql.keystate.jvm.letters.{Changes, GuardedCalls}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
@@ -89,12 +91,15 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   /** Null if an error of a row ends the query. */
   private val guarded: GuardedCalls =
-    function.letters.map(new GuardedCalls(_, opening)).orNull
+    function.letters
+      .map(new GuardedCalls(_, opening, operatorState.fold(() => () => ())(own => own.keep _)))
+      .orNull
   private val deadLetters = function.letters.map { letters =>
     (letters.policy.tag, runtime.metrics.group.counter(OpenedFunction.DeadLetters))
   }
   private val guardsSecond =
     guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
+  private val windows = user.isInstanceOf[LateRowsFunction]
   private var timers: Option[Timers] = None
 
   private def name = context.spec.name
@@ -211,10 +216,29 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       else if (overlapping.nonEmpty)
         overlapping.get.run(nextCalls(), isKeyed).foreach(results.addLast)
       else {
-        val batch = new ElementBatch(nextCalls(), () => key, Host)
-        try calls.processBatch(batch, element, collector)
-        catch failed(s"a batch of ${batch.elements.size} elements")
+        val all = nextCalls()
+        try if (guarded == null) processBatch(all) else processGuarded(all)
+        catch failed(s"a batch of ${all.size} elements")
       }
+
+    private def processBatch(all: IndexedSeq[ElementCall]): Unit =
+      calls.processBatch(new ElementBatch(all, () => key, Host), element, collector)
+
+    /** Calls the function; after an error for each half of the elements, until one fails alone. */
+    private def processGuarded(all: IndexedSeq[ElementCall]): Unit = {
+      val before = results.size
+      guarded.call(all.size)(processBatch(all)) { error =>
+        forget(before)
+        // The function may have changed its elements.
+        val anew = all.map(call => call.anew(toInput(call.input)))
+        if (anew.size > 1) anew.grouped((anew.size + 1) / 2).foreach(processGuarded)
+        else {
+          Host.enter(anew.head, results)
+          toLetter(error)
+          Host.leave()
+        }
+      }
+    }
 
     private def nextCalls(): IndexedSeq[ElementCall] = {
       val calls = IndexedSeq.newBuilder[ElementCall]
@@ -231,7 +255,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       case Some(overlapping) =>
         val calls = due.dequeueAll(_ => true).map { timer =>
           timerKey.pointTo(timer.key, timer.key.length)
-          new ElementCall(timerKey.copy(), timer.group, 0, null, null, timer)
+          prepared(new ElementCall(timerKey.copy(), timer.group, 0, null, null, timer))
         }
         overlapping.run(calls.toSeq, keyed = true).foreach(results.addLast)
     }
@@ -241,7 +265,12 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       val keys = readers(input).keys
       val row = readers(input).toColumns(whole).copy()
       val (key, group) = (keys.key(whole).copy(), keys.group(whole))
-      new ElementCall(key, group, input, row, toInput(input)(row), null)
+      prepared(new ElementCall(key, group, input, row, toInput(input)(row), null))
+    }
+
+    private def prepared(call: ElementCall): ElementCall = {
+      if (guarded != null && overlapping.nonEmpty) call.changes = new Changes
+      call
     }
 
     private def process(whole: InternalRow): Unit = {
@@ -251,7 +280,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       row = reader.toColumns(whole)
       value = toInput(input)(row)
       try
-        if (guarded != null && (input == 0 || guardsSecond)) guarded.call(callElement())(toLetter)
+        if (guarded != null && (input == 0 || guardsSecond))
+          guarded.call(1)(callElement())(failedAlone)
         else callElement()
       catch failed(s"${ofKey}row ${shorten(value)}")
       cursor.leave()
@@ -266,25 +296,34 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       cursor.moveTo(timerKey, due.group)
       timer = due
       try
-        if (guarded == null) calls.onTimer(due.time, element, collector)
-        else guarded.call(calls.onTimer(due.time, element, collector))(toLetter)
+        // Of windows a timer is for several of them, and each has its own attempt.
+        if (guarded == null || windows) calls.onTimer(due.time, element, collector)
+        else guarded.call(1)(calls.onTimer(due.time, element, collector))(failedAlone)
       catch failed(s"${ofKey}timer ${due.time}")
       timer = null
       cursor.leave()
     }
-
-    /** Writes a dead letter in the place of all that the call at hand emitted. */
-    private def toLetter(error: Throwable): Unit = {
-      results.clear()
-      // The function may have changed its element.
-      val anew = Option.when(timer == null)((input, toInput(input)(row), row))
-      val letter = guarded.letters.of(error, cursor.currentRow, anew, Option(timer))
-      deadLetters.foreach { case (tag, count) =>
-        count.inc()
-        emit(tag, letter)
-      }
-    }
   }
+
+  /** Writes a dead letter of the row or timer at hand, in the place of its results. */
+  private def failedAlone(error: Throwable): Unit = {
+    results.clear()
+    toLetter(error)
+  }
+
+  private def toLetter(error: Throwable): Unit = {
+    // The function may have changed its element.
+    val anew = Option.when(timer == null)((input, toInput(input)(row), row))
+    emitLetter(guarded.letters.of(error, cursor.currentRow, anew, Option(timer)))
+  }
+
+  private def emitLetter(letter: DeadLetter[Any]): Unit = deadLetters.foreach { case (tag, count) =>
+    count.inc()
+    emit(tag, letter)
+  }
+
+  /** Removes all results but the first. */
+  private def forget(first: Int): Unit = while (results.size > first) results.removeLast()
 
   /** What functions need that have several elements at hand. */
   private object Host extends CallHost {
@@ -295,25 +334,45 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       value = call.value
       timer = call.timer
       emitted = taking
+      if (call.changes != null) guarded.moveTo(call.changes)
     }
 
     override def leave(): Unit = {
       cursor.leave()
       timer = null
       emitted = results
+      // That a timer is taken is of no call, and not undone.
+      if (guarded != null && overlapping.nonEmpty) guarded.moveTo(null)
     }
 
     override def row(result: Any): InternalRow = writer.main(result)
 
     override def take(call: ElementCall): Boolean = timers.get.take(call.timer)
 
-    override def failed(call: ElementCall, error: Throwable): Nothing = {
-      enter(call, results)
-      val what =
-        if (call.timer == null) s"row ${shorten(call.value)}" else s"timer ${call.timer.time}"
-      OpenedFunction.this
-        .failed(s"$ofKey$what")
-        .applyOrElse(error, (fatal: Throwable) => throw fatal)
+    override def failed(call: ElementCall, error: Throwable): Unit =
+      if (guarded != null && GuardedCalls.isOfRow(error)) {
+        guarded.undo(call.changes)
+        call.error = error
+      } else {
+        enter(call, results)
+        val what =
+          if (call.timer == null) s"row ${shorten(call.value)}" else s"timer ${call.timer.time}"
+        OpenedFunction.this
+          .failed(s"$ofKey$what")
+          .applyOrElse(error, (fatal: Throwable) => throw fatal)
+      }
+
+    // In the order of the calls, whichever ended first: so letters have the same ids again.
+    override def settle(calls: Seq[ElementCall]): Unit = if (guarded != null) calls.foreach {
+      call =>
+        if (call.error == null) guarded.letters.succeeded(1)
+        else {
+          val letter = new ArrayDeque[InternalRow]
+          enter(call, letter)
+          toLetter(call.error)
+          leave()
+          call.results = letter.asScala.toSeq
+        }
     }
 
     override def checkAlive(): Unit = context.task.killTaskIfInterrupted()
@@ -397,6 +456,18 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
 
     override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
+
+    override def attempt(domain: TimeDomain, time: Long)(fire: => Unit): Unit =
+      if (guarded == null) fire
+      else {
+        val before = results.size
+        guarded.attempt(fire) { error =>
+          forget(before)
+          cursor.changed()
+          val of = Timer(domain, time, cursor.group, cursor.key)
+          emitLetter(guarded.letters.of(error, cursor.currentRow, None, Some(of)))
+        }
+      }
 
     override def elementAnew: Any = if (plainInput(input)) value else toInput(input)(row)
 

@@ -44,6 +44,8 @@ class Hdfs:
 def hdfs(folder: Path) -> Iterator[Hdfs]:
     """A cluster with a name node and a data node."""
     program = [str(HERE / "MiniHdfs.java"), str(folder / "hdfs")]
-    command = ["java", "-Xmx512m", "-cp", ":".join(map(str, jars("hdfs"))), *program]
+    # Where its web server unpacks files, which it can't delete when it is killed.
+    java = ["java", "-Xmx512m", f"-Djava.io.tmpdir={folder}"]
+    command = [*java, "-cp", ":".join(map(str, jars("hdfs"))), *program]
     with Started(command, folder / "hdfs.log") as cluster:
         yield Hdfs(cluster.text(r"\nHDFS at (\S+)"), cluster.text(r"WebHDFS at (\S+)"))

@@ -7,8 +7,6 @@ import datetime
 import json
 import os
 import random
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,7 +15,6 @@ import keystate
 import numpy as np
 import pytest
 from keystate import (
-    AggregateFunction,
     AsyncKeyedProcessFunction,
     CheckpointedFunction,
     DeclarationError,
@@ -33,25 +30,16 @@ from keystate import (
     MapStateDescriptor,
     OutputTag,
     ReduceFunction,
-    Time,
     TimeDomain,
     ValueStateDescriptor,
 )
 from keystate._compiled import NATIVE, plain
 from keystate._worker.calls import guarded, row_loops
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
-from keystate.windows import (
-    CountTrigger,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessWindowFunction,
-    PurgingTrigger,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    window,
-)
+from keystate.windows import window
 
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
+from tests.failing_operators import WINDOWS, Sums, Windowed
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
 
@@ -158,83 +146,13 @@ def _compare(cls: Any, seed: int) -> None:
     assert without.side_output(DEAD) == []
 
 
-class Sums(AggregateFunction):
-    """Fails on rows, and on a sum that can be divided by 5, which else is left out later."""
-
-    def __init__(self, skips: bool) -> None:
-        self.skips = skips
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add(self, value: Any, accumulator: list[int]) -> list[int]:
-        accumulator.append(value.seed % 100)
-        if value.fails:
-            raise ValueError(value.k)
-        return accumulator
-
-    def get_result(self, accumulator: list[int]) -> str:
-        if sum(accumulator) % 5 == 0 and not self.skips:
-            raise ArithmeticError("of the window")
-        return str(accumulator)
-
-    def merge(self, a: list[int], b: list[int]) -> list[int]:
-        return a + b
-
-
-class Windowed(ProcessWindowFunction):
-    """Fails likewise on windows whose number of rows can be divided by 3."""
-
-    def __init__(self, skips: bool, own_states: bool) -> None:
-        self.skips = skips
-        self.own_states = own_states
-
-    def open(self, ctx: Any) -> None:
-        self.states = [ctx.global_state().get_state(ValueStateDescriptor("n", "long", default=0))]
-        self.list = ctx.global_state().get_list_state(ListStateDescriptor("list", "string"))
-        if self.own_states:
-            of_window = ctx.window_state()
-            self.states.append(of_window.get_state(ValueStateDescriptor("w", "long", default=0)))
-
-    def process(self, key: Any, context: Any, elements: Any) -> Any:
-        text = str([getattr(each, "seed", each) for each in elements])
-        fails = len(text) % 3 == 0
-        if self.skips and (fails or (text.count("[") > 1 and _sum_in(text) % 5 == 0)):
-            return
-        self.list.add(text)
-        for state in self.states:
-            state.update(state.value() + 1)
-        self.list.add(text)  # the last, and the first of the window that fires next
-        yield key, f"{text} {self.states[0].value()}"
-        if fails:
-            raise KeyError(text)
-
-    def clear(self, context: Any) -> None:
-        for state in self.states[1:]:
-            state.clear()
-
-
-def _sum_in(text: str) -> int:
-    return sum(map(int, re.findall(r"\d+", text)))
-
-
-WINDOWS: dict[str, Callable[[], Any]] = {
-    "tumbling": lambda: window(TumblingEventTimeWindows.of(Time.milliseconds(20))),
-    "sliding, late": lambda: window(
-        SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10))
-    ).allowed_lateness(Time.milliseconds(15)),
-    "sessions": lambda: window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
-    "counts": lambda: window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(3))),
-}
-
-
 @pytest.mark.parametrize("aggregates", [True, False])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(name: str, aggregates: bool) -> None:
     """Rows that fail are in no window, and windows that fail emit nothing but a letter."""
 
     def made(skips: bool) -> KeyedProcessHarness:
-        windows, fn = WINDOWS[name](), Windowed(skips, own_states=name != "sessions")
+        windows, fn = WINDOWS[name](window), Windowed(skips, own_states=name != "sessions")
         rows = (
             windows.aggregate(Sums(skips), "array<long>", fn) if aggregates else windows.process(fn)
         )

@@ -14,61 +14,121 @@ import keystate
 import pytest
 from keystate import OutputTag, admin
 from keystate.session import FORMAT_KEY
+from pyspark.sql import functions as F
 
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
+from tests.failing_operators import RULES, WINDOWS, Both, Ruled, Sums, Windowed
 from tests.fuzz.query import SETTINGS
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
-STATES = ("value", "row", "list", "map", "words", "sorted", "sum", "joined", "all", "folded")
 SLOW = bool(os.environ.get("SLOW"))
+
+#: Builds an operator, as its random numbers say, of the first input and maybe the second.
+Build = Callable[[random.Random, bool, Any, Any], Any]
 
 
 class ByEventTime(Random):
     by_event_time = True
 
 
-def query(seed: int, skips: bool) -> Callable[[Any], Any]:
-    """The function with dead letters, or without the rows that are to fail."""
+def _keyed(df: Any) -> Any:
+    return keystate.keyed(df.withWatermark("at", "30 milliseconds"), "k", max_parallelism=8)
+
+
+def _on_error(skips: bool) -> Any:
+    return "fail" if skips else keystate.dead_letters(DEAD)
+
+
+def one_input(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    fn = ByEventTime(rng.randrange(1000), skips)
+    return _keyed(df).process(fn, OUTPUT, on_error=_on_error(skips))
+
+
+def two_inputs(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    fn, order = Both(ByEventTime(rng.randrange(1000), skips)), rng.choice([None, "seed"])
+    both = _keyed(df).connect(_keyed(other))
+    return both.process(fn, OUTPUT, ordered_by=order, on_error=_on_error(skips))
+
+
+def broadcast(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    fn = Ruled(ByEventTime(rng.randrange(1000), skips))
+    both = _keyed(df).connect(keystate.broadcast(other, RULES))
+    return both.process(fn, OUTPUT, on_error=_on_error(skips))
+
+
+def windows(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    name, aggregates = rng.choice(sorted(WINDOWS)), rng.random() < 0.5
+    if skips or not aggregates:  # the rows still move the watermark
+        df = df.withWatermark("at", "30 milliseconds").where(F.col("fails") == 0)
+        rows = keystate.keyed(df, "k", max_parallelism=8)
+    else:
+        rows = _keyed(df)
+    fn, made = Windowed(skips, own_states=name != "sessions"), WINDOWS[name](rows.window)
+    on_error = _on_error(skips)
+    if aggregates:
+        return made.aggregate(Sums(skips), "array<long>", OUTPUT, fn, on_error=on_error)
+    return made.process(fn, OUTPUT, on_error=on_error)
+
+
+BUILDS: dict[str, Build] = {
+    build.__name__: build for build in (one_input, two_inputs, broadcast, windows)
+}
+
+
+def query(name: str, seed: int, skips: bool, other: Any) -> Callable[[Any], Any]:
+    """The operator with dead letters, or without the rows that are to fail."""
 
     def build(df: Any) -> Any:
-        rows = keystate.keyed(df.withWatermark("at", "30 milliseconds"), "k", max_parallelism=8)
-        on_error = "fail" if skips else keystate.dead_letters(DEAD)
-        done = rows.process(ByEventTime(seed, skips), OUTPUT, on_error=on_error)
-        return done.with_side_outputs(SIDE)
+        return BUILDS[name](random.Random(seed), skips, df, other).with_side_outputs(SIDE)
 
     return build
 
 
 def contents(spark: Any, checkpoint: Path) -> dict[str, list[str]]:
+    """All entries of all states, and the timers."""
+    (operator,) = admin.inspect(str(checkpoint))["operators"]
     found = {}
-    for state in (*STATES, "$timers"):
+    names = [state["name"] for state in operator["states"] if state["name"][0] != "$"]
+    for state in (*names, "$timers"):
         rows = admin.read_state(spark, str(checkpoint), state=state).drop("partition_id")
         found[state] = sorted(map(repr, rows.collect()))
     return found
 
 
-@pytest.mark.parametrize("seed", range(60) if SLOW else (3, 8))
+SEEDS = [(name, seed) for name in BUILDS for seed in range(60)]
+QUICK = [("one_input", 3), ("two_inputs", 3), ("broadcast", 1), ("windows", 4)]
+
+
+@pytest.mark.parametrize(("name", "seed"), SEEDS if SLOW else QUICK)
 def test_fails_as_if_the_rows_never_were(
-    seed: int, spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
+    name: str,
+    seed: int,
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
 ) -> None:
     """Each start has other partitions, another backend and other sizes of messages."""
     rng = random.Random(seed)
     batches = [batch for batch in batches_of(rng) if batch]
-    with_letters, without = stream(INPUT), stream(INPUT)
-    checkpoint_format = rng.choice("12")
+    others = [[row for row in batch if rng.random() < 0.4] for batch in batches]
+    with_letters, without = ((stream(INPUT), stream(INPUT)) for _ in range(2))
+    checkpoint_format, letters = rng.choice("12"), 0
     for first in range(0, len(batches), 2):
-        for fed, skips in ((with_letters, False), (without, True)):
+        emitted = []
+        for (fed, other), skips in ((with_letters, False), (without, True)):
             drawn = {name: rng.choice(values) for name, values in SETTINGS.items()}
             known = {name: value for name, value in drawn.items() if value is not None}
             settings(**known, **{FORMAT_KEY: checkpoint_format})
             fed.feed(*batches[first : first + 2])
-            fed.emitted = sorted(map(repr, fed.run(query(seed, skips))))
-        assert with_letters.emitted == without.emitted
-        assert any(
-            progress.stateOperators[0].customMetrics.get("keystateDeadLetters", 0)
-            for progress in with_letters.progress
-        )
-    assert contents(spark, with_letters.checkpoint) == contents(spark, without.checkpoint)
+            other.feed(*others[first : first + 2])
+
+            emitted.append(sorted(map(repr, fed.run(query(name, seed, skips, other.source())))))
+        assert emitted[0] == emitted[1]
+        counts = [p.stateOperators[0].customMetrics for p in with_letters[0].progress]
+        letters += sum(each.get("keystateDeadLetters", 0) for each in counts)
+    assert letters or name == "windows"
+    checkpoints = [fed.checkpoint for fed, _ in (with_letters, without)]
+    assert contents(spark, checkpoints[0]) == contents(spark, checkpoints[1])
 
 
 @pytest.mark.spark

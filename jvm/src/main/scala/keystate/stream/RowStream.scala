@@ -55,8 +55,9 @@ abstract class RowStream[T] private[keystate] (
   /** An element or timer that the function fails on goes to a side output, where otherwise the query
     * fails, and what the function did for it is undone. An error of `open`, of initial state and of a
     * broadcast element fails the query all the same. Of two streams that are connected it is that of
-    * the first. For windows, async functions, functions of batches, sinks and functions with operator
-    * state it is `KEYSTATE_DECLARATION`, as is a tag of other rows.
+    * the first. A window that its function fails on goes on as if that had emitted nothing. A
+    * function of batches is called for halves after an error, until an element fails alone. For sinks,
+    * and async functions with operator state, it is `KEYSTATE_DECLARATION`, as is a tag of other rows.
     */
   def onError(letters: DeadLetters[_]): Self = withSettings(settings.copy(onError = Some(letters)))
 

@@ -145,7 +145,7 @@ private[keystate] final class AnyWindowsFunction(
       holder: WindowKey,
       out: Collector[Any]
   ): Unit = {
-    if (result.isFire) emit(key, holder, out)
+    if (result.isFire) attempt(key)(emit(key, holder, out))
     if (result.isPurge) contents.clear(holder)
   }
 

@@ -62,7 +62,9 @@ private[keystate] final class FixedWindowsFunction(
     while (first != null && first.getKey.end - 1 <= clock) {
       val key = first.getKey
       at.window = key.window
-      if (key.open == 1) call(contents.fold.result(first.getValue) :: Nil, out)
+      val accumulator = first.getValue
+      if (key.open == 1)
+        attempt(key.window)(call(contents.fold.result(accumulator) :: Nil, out))
       contents.removeFirst(key)
       gone += at.window
       first = contents.first

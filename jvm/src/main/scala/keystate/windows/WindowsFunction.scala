@@ -102,6 +102,10 @@ private[keystate] abstract class WindowsFunction private[windows] (
   /** The element for a function that may change it: what others see of it stays as it is. */
   protected def anew(ctx: Context): Any = late(ctx).elementAnew
 
+  /** Has a window fire, whose errors can be its own. */
+  protected def attempt(window: WindowKey)(fire: => Unit): Unit =
+    late(at.row).attempt(domain, window.end - 1)(fire)
+
   private def late(ctx: ProcessContext[Any]) = ctx.asInstanceOf[LateRowsContext]
 
   /** Has the function make results of the window's elements, or of its one result. */

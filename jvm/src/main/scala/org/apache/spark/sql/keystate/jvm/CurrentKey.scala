@@ -55,6 +55,9 @@ private[keystate] final class CurrentKey {
     open = true
   }
 
+  /** Says that its entries were changed otherwise than by states, so what these read does not count. */
+  def changed(): Unit = element += 1
+
   def leave(): Unit = {
     open = false
     if (iterators.nonEmpty) {

@@ -48,10 +48,9 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
 
   /** What it is, if it is of a kind that has no dead letters. */
   def withoutDeadLetters: Option[String] = calls match {
-    case _: FunctionCalls.Overlapping => Some("an async function")
-    case _ if calls.takesBatches => Some("a function of batches")
-    case _ if function.isInstanceOf[LateRowsFunction] => Some("a function of windows")
-    case _ if checkpointed => Some("a function with operator state")
+    // What is in a list is of no key: calls that overlap could not undo their own.
+    case _: FunctionCalls.Overlapping if checkpointed =>
+      Some("an async function with operator state")
     case _ => None
   }
 

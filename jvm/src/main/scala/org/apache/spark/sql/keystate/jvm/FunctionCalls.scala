@@ -16,7 +16,8 @@ import keystate.{
   KeyedProcessFunction,
   ProcessFunction,
   RichFunction,
-  RuntimeContext
+  RuntimeContext,
+  TimeDomain
 }
 import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 
@@ -185,4 +186,9 @@ trait LateRowsContext {
 
   /** The element at hand as an object of its own: a function may change what it is given. */
   def elementAnew: Any
+
+  /** Has a window fire. Where the function has dead letters, what it fails on is undone, with a letter
+    * that is that of a timer, and the rest goes on.
+    */
+  def attempt(domain: TimeDomain, time: Long)(fire: => Unit): Unit
 }

@@ -32,6 +32,9 @@ private[keystate] final class JvmOperatorState(
   /** Gives the function the restored state of its subtask. */
   def initialize(): Unit = states.initialize()
 
+  /** Keeps its lists, and returns what makes them so again. Fields of the instance it does not keep. */
+  def keep(): () => Unit = states.keep()
+
   /** Whether a task begins with the state that this instance has. */
   def goesOn(context: OperatorTaskContext): Boolean = context.operatorState.get.tag == tag
 

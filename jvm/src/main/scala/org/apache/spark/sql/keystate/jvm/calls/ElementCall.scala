@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.jvm.calls
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
+import org.apache.spark.sql.keystate.jvm.letters.Changes
 import org.apache.spark.sql.keystate.state.Timer
 
 /** An element, or a timer, that a function has at hand beside others. It has copies of its rows, since
@@ -22,8 +23,22 @@ private[jvm] final class ElementCall(
     val timer: Timer
 ) {
 
+  /** This call with its element as it came.
+    *
+    * @param toInput
+    *   makes an element of its row
+    */
+  def anew(toInput: InternalRow => Any): ElementCall =
+    new ElementCall(key, group, input, row, toInput(row), timer)
+
   /** What it emitted, once it has ended. */
   var results: Seq[InternalRow] = Nil
+
+  /** What it did to states and timers, if that can be undone; else null. */
+  var changes: Changes = _
+
+  /** What it failed with, if the others go on all the same; else null. */
+  var error: Throwable = _
 }
 
 /** What such functions need of the subtask that calls them. */
@@ -45,8 +60,11 @@ private[jvm] trait CallHost {
   /** Takes out the timer of a call, to fire it. False if it was deleted since. */
   def take(call: ElementCall): Boolean
 
-  /** Throws what a call failed with. */
-  def failed(call: ElementCall, error: Throwable): Nothing
+  /** Throws what a call failed with, or undoes what it did and notes the error. */
+  def failed(call: ElementCall, error: Throwable): Unit
+
+  /** What is emitted in the place of those of these calls that failed, when all have ended. */
+  def settle(calls: Seq[ElementCall]): Unit
 
   /** Throws if the task was killed. */
   def checkAlive(): Unit

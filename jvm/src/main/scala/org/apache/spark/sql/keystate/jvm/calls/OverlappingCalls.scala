@@ -48,6 +48,9 @@ private[jvm] final class OverlappingCalls(
     runner = Thread.currentThread
     val round = new Round(ofKeys.map(calls => new Lane(calls.iterator)))
     round.run()
+    host.settle(calls)
+    if (!settings.ordered)
+      round.unordered ++= calls.iterator.filter(_.error != null).flatMap(_.results)
     if (settings.ordered) calls.iterator.flatMap(_.results) else round.unordered.iterator
   }
 
@@ -121,31 +124,29 @@ private[jvm] final class OverlappingCalls(
     ): Unit = {
       // An iterator may read states as it goes.
       val results = outcome.flatMap(found => Try(own.within(found.iterator.toVector)))
-      results match {
-        case Failure(e: KeystateException) => throw e
-        case _ =>
-      }
       val again = settings.retry.filter { retry =>
         call.timer == null && number > 0 && retry.canRetry(number) && {
           val predicates = retry.getRetryPredicate
           results match {
             case Success(found) => predicates.resultPredicate.exists(_(found))
+            case Failure(_: KeystateException) => false
             case Failure(e) =>
               predicates.exceptionPredicate.fold(predicates.resultPredicate.isEmpty)(_(e))
           }
         }
       }
       own.isOver = true
-      (again, results) match {
-        case (Some(retry), _) =>
+      again match {
+        case Some(retry) =>
           val asking = call
           round.wakeIn(TimeUnit.MILLISECONDS.toNanos(retry.getBackoffTimeMillis(number))) { () =>
             if ((call eq asking) && (attempt eq own)) tryAgain(round, number + 1)
           }
-        case (_, Failure(e)) => host.failed(call, e)
-        case (_, Success(found)) =>
-          found.foreach(result => own.emitted.add(host.row(result)))
-          call.results = own.emitted.asScala.toVector
+        case None =>
+          results.map(_.foreach(result => own.emitted.add(host.row(result)))) match {
+            case Failure(e) => host.failed(call, e)
+            case Success(_) => call.results = own.emitted.asScala.toVector
+          }
           if (!settings.ordered) round.unordered ++= call.results
           end(round)
       }

@@ -3,21 +3,26 @@ package org.apache.spark.sql.keystate.jvm.letters
 /** What is told of errors of a function. */
 private[letters] object Errors {
   private final val MostText = 20000 // characters of a message, and of a trace
-  private val Called = classOf[GuardedCalls].getName // what calls the function
-  private val Own = Seq("org.apache.spark.sql.keystate.", "keystate.stream.")
+  private val Keystate = "org.apache.spark.sql.keystate."
+  private val Calling = Seq("letters.GuardedCalls", "calls.OverlappingCalls") // of functions
+    .map(name => s"${Keystate}jvm.$name")
+  // What is between a function and its caller; Keystate itself calls it within Scala's methods.
+  private val Own = Seq(Keystate, "keystate.stream.", "keystate.windows.", "scala.")
 
   def messageOf(error: Throwable): String = bounded(String.valueOf(error.getMessage))
 
   /** The stack trace as far as it is in the function; of causes only what they say. */
   def traceOf(error: Throwable): String = {
     val text = new StringBuilder(error.toString)
-    val withinCall = error.getStackTrace.takeWhile(!_.getClassName.startsWith(Called))
+    val withinCall = error.getStackTrace.takeWhile(!calls(_))
     withinCall.reverse.dropWhile(isOfKeystate).reverse.foreach(at => text.append(s"\n\tat $at"))
     Iterator.iterate(error.getCause)(_.getCause).takeWhile(_ != null).take(10).foreach { cause =>
       text.append(s"\nCaused by: $cause")
     }
     bounded(text.toString)
   }
+
+  private def calls(frame: StackTraceElement) = Calling.exists(frame.getClassName.startsWith)
 
   private def isOfKeystate(frame: StackTraceElement) =
     Own.exists(frame.getClassName.startsWith)

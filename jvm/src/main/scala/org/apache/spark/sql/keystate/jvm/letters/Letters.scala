@@ -43,9 +43,9 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     errors.clear()
   }
 
-  /** The row or timer at hand did not fail. */
-  def succeeded(): Unit = {
-    calls += 1
+  /** So many rows and timers did not fail. */
+  def succeeded(count: Int): Unit = {
+    calls += count
     inARow = 0
   }
 

@@ -4,26 +4,35 @@ import scala.collection.mutable.ArrayBuffer
 
 import keystate.backend.{Change, EntryIterator, StateEntries}
 
-/** Entries of which the last changes can be undone, one after the other. For that it notes what each
-  * entry was before it is changed.
-  */
-private[letters] final class UndoableEntries(entries: StateEntries) extends StateEntries {
+/** What entries were before they were changed, in the order of the changes. */
+private[jvm] final class Changes {
   private val before = ArrayBuffer.empty[Change]
 
-  /** Changes from now on can be undone; those until now can't. */
-  def begin(): Unit = before.clear()
+  private[letters] def clear(): Unit = before.clear()
+  private[letters] def +=(was: Change): Unit = before += was
+  private[letters] def ++=(later: Changes): Unit = before ++= later.before
+  private[letters] def lastFirst: Iterator[Change] = before.reverseIterator
+}
 
-  /** Makes the entries what they were at `begin`. */
-  def undo(): Unit = {
-    before.reverseIterator.foreach { was =>
+/** Entries of which changes can be undone. For that it notes what each entry was before it is
+  * changed.
+  */
+private[letters] final class UndoableEntries(entries: StateEntries) extends StateEntries {
+
+  /** Takes the notes; null while there are to be none. */
+  var changes: Changes = _
+
+  /** Makes the entries what they were before these changes. */
+  def undo(changes: Changes): Unit = {
+    changes.lastFirst.foreach { was =>
       if (was.value == null) entries.remove(was.family, was.group, was.key)
       else entries.put(was.family, was.group, was.key, was.value)
     }
-    before.clear()
+    changes.clear()
   }
 
   private def note(family: Int, group: Int, key: Array[Byte]): Unit =
-    before += Change(family, group, key, entries.get(family, group, key))
+    if (changes != null) changes += Change(family, group, key, entries.get(family, group, key))
 
   override def put(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Unit = {
     note(family, group, key)

@@ -23,6 +23,12 @@ private[keystate] final class InstanceList(declared: DeclaredState, restored: Se
   private val format = new OperatorElements(declared)
   private var elements = format.decode(restored).toVector
 
+  /** Keeps its elements, and returns what makes them its elements again. */
+  def keep(): () => Unit = {
+    val kept = elements
+    () => elements = kept
+  }
+
   def encoded: Seq[String] = format.encode(elements)
 
   override def get(): Iterable[Any] = elements.view.map(format.toObject)

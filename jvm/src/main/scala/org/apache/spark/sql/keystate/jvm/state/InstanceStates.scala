@@ -145,6 +145,12 @@ private[keystate] final class InstanceStates(
   override def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider] =
     rawInputs.getOrElse(throw KeystateErrors.rawStateWithoutKeys()).all
 
+  /** Keeps what the lists have, and returns what makes them so again. */
+  def keep(): () => Unit = {
+    val kept = states.values.map(_.keep()).toList
+    () => kept.foreach(_())
+  }
+
   /** Gives the function the restored state of its subtask. */
   def initialize(): Unit = {
     restore()

@@ -129,13 +129,15 @@ val common = Seq(
       Tests.Group(s"suites $n", suites.map(_._1), Tests.SubProcess(options))
     }
   },
-  // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time.
+  // Most code of a suite runs a few times: to optimize it takes a fifth of all CPU time. The cache is as
+  // large as with the optimizer: in a fifth of that, compiled code is thrown away and compiled again.
   Test / javaOptions ++=
     nativeOptions ++
       Seq(
         "-Xmx3g",
         "-Xss4m",
         "-XX:TieredStopAtLevel=1",
+        "-XX:ReservedCodeCacheSize=240m",
         "-XX:+UseSerialGC",
         s"-Djava.io.tmpdir=$temporary"
       ),

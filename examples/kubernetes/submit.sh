@@ -13,6 +13,8 @@ exec spark-submit \
   --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark \
   --conf spark.kubernetes.driver.podTemplateFile="$(dirname "$0")/driver-pod.yaml" \
   --conf spark.kubernetes.executor.podTemplateFile="$(dirname "$0")/executor-pod.yaml" \
+  --conf spark.driver.cores=1 \
+  --conf spark.driver.memory=2g \
   --conf spark.executor.instances=4 \
   --conf spark.executor.cores=2 \
   --conf spark.executor.memory=4g \

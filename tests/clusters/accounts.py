@@ -49,7 +49,7 @@ def places(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(place.split(" ")) for *_, place in batch_files.emitted(folder)}
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether `keystate verify` finds nothing wrong with the checkpoint."""
-    command = [sys.executable, "-m", "keystate", "verify", str(folder / "checkpoint")]
+def is_whole(checkpoint: str) -> bool:
+    """Whether `keystate verify` finds nothing wrong with it."""
+    command = [sys.executable, "-m", "keystate", "verify", checkpoint]
     return subprocess.run(command, timeout=100).returncode == 0

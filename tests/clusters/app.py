@@ -1,4 +1,6 @@
-"""A query with state, in one file that is submitted: app.py FOLDER PARTITIONS TRIGGER SECONDS_A_ROW
+"""A query with state, in one file that is submitted.
+
+    app.py FOLDER CHECKPOINT PARTITIONS TRIGGER SECONDS_A_ROW
 
 It imports nothing of the tests: what executors have is what was shipped to them.
 """
@@ -48,13 +50,14 @@ class Account(KeyedProcessFunction):
 
 
 def main() -> None:
-    folder, partitions = Path(sys.argv[1]), sys.argv[2]
+    folder = Path(sys.argv[1])
+    checkpoint, partitions, trigger, seconds = sys.argv[2:]
     builder = SparkSession.builder.config("spark.sql.shuffle.partitions", partitions)
     spark = keystate.configure(builder).getOrCreate()
     stream = (
         spark.readStream.schema("number long, key long, x long")
         .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder / "input"))
+        .parquet((folder / "input").as_uri())  # whatever the default file system is
     )
 
     def save(df: DataFrame, batch: int) -> None:
@@ -64,10 +67,10 @@ def main() -> None:
 
     query = (
         keystate.keyed(stream, "key", order_by="number")
-        .process(Account(float(sys.argv[4])), "number long, key long, state string, place string")
+        .process(Account(float(seconds)), "number long, key long, state string, place string")
         .writeStream.foreachBatch(save)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(**json.loads(sys.argv[3]))
+        .option("checkpointLocation", checkpoint)
+        .trigger(**json.loads(trigger))
         .start()
     )
     query.awaitTermination()

@@ -36,6 +36,7 @@ def submitted(
     cluster: list[str],
     settings: dict[str, str],
     seconds: float = 0,
+    checkpoint: str = "",
     **environment: str,
 ) -> Started:
     """The query's driver, or what waits for one in the cluster.
@@ -48,6 +49,7 @@ def submitted(
         cluster: the options of spark-submit that name the cluster.
         settings: besides, or instead of, `SETTINGS`.
         seconds: that the function takes for a row.
+        checkpoint: the query's; in its folder unless it is named.
         environment: what spark-submit is told.
     """
     log = folder / f"{partitions}-partitions"
@@ -58,7 +60,8 @@ def submitted(
         own["spark.pyspark.driver.python"] = str(shipment.environment / "bin" / "python")
     for key, value in own.items():
         command += ["--conf", f"{key}={value}"]
-    command += [str(Path(__file__).with_name("app.py")), str(folder), str(partitions)]
-    command += [trigger, str(seconds)]
+    checkpoint = checkpoint or (folder / "checkpoint").as_uri()
+    command += [str(Path(__file__).with_name("app.py")), str(folder), checkpoint]
+    command += [str(partitions), trigger, str(seconds)]
     # Nothing of the clone reaches a process of the cluster.
     return Started(command, folder / "driver.log", PYTHONPATH="", **environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -13,7 +14,9 @@ import pytest
 import yaml
 from keystate import session
 
+from tests.clusters.api_server import api_server
 from tests.clusters.shipped import SETTINGS
+from tests.fault.drivers import SPARK_HOME
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
 DEFAULT = session.versions()["sparks"].split()[0]
@@ -77,6 +80,8 @@ def test_both_ways_start_the_same(application: Any, submitted: dict[str, Any]) -
         **spec["sparkConf"],
         "spark.kubernetes.container.image": spec["image"],
         "spark.kubernetes.authenticate.driver.serviceAccountName": driver["serviceAccount"],
+        "spark.driver.memory": driver["memory"],
+        "spark.driver.cores": str(driver["cores"]),
         "spark.executor.instances": str(executor["instances"]),
         "spark.executor.cores": str(executor["cores"]),
         "spark.executor.memory": executor["memory"],
@@ -96,6 +101,45 @@ def test_both_ways_start_the_same(application: Any, submitted: dict[str, Any]) -
         assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
         grace = part["terminationGracePeriodSeconds"]
         assert pod["spec"] == {"terminationGracePeriodSeconds": grace}
+
+
+@pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: ten seconds")
+def test_spark_submit_takes_it(application: Any) -> None:
+    """What spark-submit asks of Kubernetes for submit.sh, apart from the packages.
+
+    These it would download first.
+    """
+    submit = """
+        spark-submit() {
+          local kept=(--conf spark.kubernetes.submission.waitAppCompletion=false)
+          while (( $# )); do
+            if [ "$1" = --packages ]; then shift; else kept+=("$1"); fi; shift
+          done
+          "$SPARK_HOME/bin/spark-submit" "${kept[@]}"
+        }
+        exec() { "$@"; }
+    """
+    told = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with api_server() as server:
+        program = f"{submit}\n. ./submit.sh {server.master}"
+        subprocess.run(["bash", "-c", program], cwd=FOLDER, env=told, check=True, timeout=100)
+    (pod,) = server.of_kind("Pod")
+    spec, declared = pod["spec"], application["spec"]
+    (container,) = spec["containers"]
+    driver, executor = declared["driver"], declared["executor"]
+    assert container["image"] == declared["image"]
+    assert container["args"][-len(declared["arguments"]) :] == declared["arguments"]
+    assert spec["serviceAccountName"] == driver["serviceAccount"]
+    assert spec["terminationGracePeriodSeconds"] == driver["terminationGracePeriodSeconds"]
+    # What the driver has for its executors.
+    data = {
+        name: text for each in server.of_kind("ConfigMap") for name, text in each["data"].items()
+    }
+    template = yaml.safe_load(data["podspec-configmap-key"])
+    grace = template["spec"]["terminationGracePeriodSeconds"]
+    assert grace == executor["terminationGracePeriodSeconds"]
+    settings = dict(re.findall(r"^([\w.-]+)=(.*)$", data["spark.properties"], re.M))
+    assert declared["sparkConf"].items() <= settings.items()
 
 
 def test_one_spark(application: Any) -> None:

@@ -120,7 +120,7 @@ def test_executors_come_and_go(shipment: Shipped, tmp_path: Path) -> None:
         # An executor that was killed leaves nothing either.
         stays.wait_for(lambda: is_clean(tmp_path, HOSTS[0]), 30)
     assert accounts.emitted(tmp_path) == expected
-    assert accounts.is_whole(tmp_path)
+    assert accounts.is_whole(str(tmp_path / "checkpoint"))
     told = reasons(tmp_path / "2-partitions")
     assert any("decommission" in reason for reason in told), told
     came_from = accounts.places(tmp_path)
@@ -158,6 +158,6 @@ def test_executors_follow_the_load(shipment: Shipped, tmp_path: Path) -> None:
         with started(cluster, shipment, tmp_path, 4, TO_THE_END, slow, **DYNAMIC) as driver:
             assert driver.wait(300) == 0, driver.log
     assert accounts.emitted(tmp_path) == expected
-    assert accounts.is_whole(tmp_path)
+    assert accounts.is_whole(str(tmp_path / "checkpoint"))
     told = reasons(tmp_path / "6-partitions")
     assert any("decommission" in reason for reason in told), told

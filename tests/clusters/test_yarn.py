@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tests.clusters.shipped import Shipped
 from tests.clusters.submitted import SLOWLY, TO_THE_END, submitted
 from tests.clusters.yarn_cluster import Yarn, yarn
 from tests.fault import batch_files, events
-from tests.fault.drivers import Started, committed
+from tests.fault.drivers import SPARK_HOME, Started, committed
+from tests.stores.hdfs_cluster import Hdfs, hdfs
 
 #: The first one has room for an application master and an executor, the other for an executor.
 HOSTS = ["127.0.0.2", "127.0.0.3"]
@@ -83,7 +85,7 @@ def test_executors_nodes_and_drivers_go(cluster: Yarn, shipment: Shipped, tmp_pa
         assert submit.wait(500) == 0, submit.log
         assert not cluster.masters(stays)
     assert accounts.emitted(tmp_path) == expected
-    assert accounts.is_whole(tmp_path)
+    assert accounts.is_whole(str(tmp_path / "checkpoint"))
     gone = events.logged(tmp_path / "2-partitions", "ExecutorRemoved")
     reasons = [event["Removed Reason"] for event in gone]
     assert any(f"Decommissioning all executors on {goes}" in reason for reason in reasons), reasons
@@ -92,3 +94,81 @@ def test_executors_nodes_and_drivers_go(cluster: Yarn, shipment: Shipped, tmp_pa
     local = str(cluster.local)
     assert all(path.startswith(local) for place in came_from for path in place), came_from
     cluster.manager.wait_for(lambda: not cluster.left(), 30)
+
+
+def spark_jars(folder: Path) -> Path:
+    """What `spark.yarn.archive` names: Spark's jars in one file."""
+    archive = folder / "spark-jars.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for jar in (SPARK_HOME / "jars").glob("*.jar"):
+            packed.write(jar, jar.name)
+    return archive
+
+
+@pytest.mark.skipif("not os.environ.get('SLOW')", reason="SLOW: takes two minutes of CPU")
+def test_all_in_hdfs(shipment: Shipped, tmp_path: Path) -> None:
+    """HDFS is the default file system: Spark's jars, what is shipped, and the checkpoint are there.
+
+    In cluster mode an executor is killed, then the driver, which YARN starts again; the application
+    is ended, and another one goes on with other partitions.
+    """
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    expected = accounts.make_input(tmp_path, seed)
+    (host, _) = HOSTS
+    with hdfs(tmp_path) as store, yarn(tmp_path / "yarn", store.url) as cluster:
+        cluster.start_node(host, 3 * CONTAINER_MB)
+        archive = spark_jars(tmp_path)
+        cluster.put(archive, "/spark")
+        archive.unlink()
+
+        def query(partitions: int, trigger: str) -> Started:
+            own = {
+                **SETTINGS,
+                "spark.yarn.archive": f"hdfs:///spark/{archive.name}",
+                "spark.eventLog.enabled": "false",
+            }
+            options = ["--master", "yarn", "--deploy-mode", "cluster"]
+            return submitted(
+                shipment,
+                tmp_path,
+                partitions,
+                trigger,
+                options,
+                own,
+                checkpoint="/checkpoint",
+                **cluster.environment(),
+            )
+
+        def next_batch(submit: Started) -> None:
+            before = batches(store)
+            submit.wait_for(lambda: batches(store) > before)
+
+        with query(2, SLOWLY) as submit:
+            next_batch(submit)
+            executors = cluster.executors(host)
+            submit.kill(executors[0])
+            submit.wait_for(lambda: bool(set(cluster.executors(host)) - set(executors)))
+            next_batch(submit)
+            (driven,) = cluster.masters(host)
+            submit.kill(driven)
+            next_batch(submit)
+            cluster.end_application()
+            submit.wait()
+        assert batches(store) < accounts.FILES, "it ended too early"
+        with query(3, TO_THE_END) as submit:
+            assert submit.wait(500) == 0, submit.log
+        assert cluster.applications() == ["KILLED", "FINISHED"]
+        assert accounts.emitted(tmp_path) == expected
+        assert accounts.is_whole(f"{store.url}/checkpoint")
+        assert any(path.startswith("checkpoint/state/0/") for path in store.files("checkpoint/"))
+        cluster.manager.wait_for(lambda: not store.files("user/") and not cluster.left(), 60)
+    local = str(cluster.local)
+    came_from = accounts.places(tmp_path)
+    assert all(path.startswith(local) for place in came_from for path in place), came_from
+
+
+def batches(store: Hdfs) -> int:
+    """How many micro-batches are in the commit log."""
+    commits = [path.rsplit("/", 1)[1] for path in store.files("checkpoint/commits/")]
+    return sum(name.isdigit() for name in commits)

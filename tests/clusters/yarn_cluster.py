@@ -19,6 +19,7 @@ from tests.stores.ports import free_port
 
 HOST = "127.0.0.1"
 _SERVER = "org.apache.hadoop.yarn.server"
+_CLIENT = "org.apache.hadoop.yarn.client.cli"
 #: Of the daemons, which are small.
 _JAVA = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _LOGGING = f"""log4j.rootLogger=WARN,out
@@ -44,16 +45,18 @@ def _configure(folder: Path, settings: dict[str, str]) -> Path:
 
 
 class Yarn:
-    """A cluster; its file system is that of the machine, and so is its Spark."""
+    """A cluster; its file system is that of the machine unless it is told of another one."""
 
-    def __init__(self, folder: Path, processes: contextlib.ExitStack) -> None:
+    def __init__(self, folder: Path, processes: contextlib.ExitStack, files: str) -> None:
         self._folder = folder
         self._processes = processes
         self._excluded = folder / "excluded"
         self._excluded.write_text("")
         self._web = f"{HOST}:{free_port()}"
         self._settings = {
-            "fs.defaultFS": "file:///",
+            "fs.defaultFS": files,
+            # HDFS on one machine has one data node.
+            "dfs.replication": "1",
             "hadoop.tmp.dir": str(folder / "hadoop"),
             "yarn.node-attribute.fs-store.root-dir": (folder / "attributes").as_uri(),
             "yarn.resourcemanager.hostname": HOST,
@@ -84,7 +87,10 @@ class Yarn:
         return {"HADOOP_CONF_DIR": str(self._conf)}
 
     def settings(self) -> dict[str, str]:
-        """What spark-submit needs for it: nothing but what is shipped is copied."""
+        """What spark-submit needs so that nothing but what is shipped is copied.
+
+        Spark is that of the machine.
+        """
         return {
             "spark.yarn.jars": f"local:{SPARK_HOME}/jars/*",
             "spark.yarn.stagingDir": self.staging.as_uri(),
@@ -142,8 +148,19 @@ class Yarn:
             seconds: what is left there is ended after them.
         """
         self._excluded.write_text(host)
-        command = [*self._java(self._conf), "org.apache.hadoop.yarn.client.cli.RMAdminCLI"]
-        subprocess.run([*command, "-refreshNodes", "-g", str(seconds), "-server"], check=True)
+        self._run(f"{_CLIENT}.RMAdminCLI", "-refreshNodes", "-g", str(seconds), "-server")
+
+    def end_application(self) -> None:
+        """Ends the newest one, as an operator does."""
+        apps = (self._get("apps")["apps"] or {}).get("app", [])
+        newest = max(str(app["id"]) for app in apps)
+        self._run(f"{_CLIENT}.ApplicationCLI", "application", "-kill", newest)
+
+    def put(self, file: Path, folder: str) -> None:
+        """Copies a file into a folder of the cluster's file system, which is made."""
+        shell = "org.apache.hadoop.fs.FsShell"
+        self._run(shell, "-mkdir", "-p", folder)
+        self._run(shell, "-put", str(file), folder)
 
     def executors(self, host: str) -> list[int]:
         return self._containers(host, b"ExecutorBackend")
@@ -173,6 +190,10 @@ class Yarn:
                     found.append(int(folder.name))
         return found
 
+    def _run(self, *command: str) -> None:
+        """Runs a command of Hadoop's to its end."""
+        subprocess.run([*self._java(self._conf), *command], check=True, timeout=100)
+
     def _java(self, conf: Path) -> list[str]:
         path = [str(conf), *map(str, jars("yarn"))]
         temporary = f"-Djava.io.tmpdir={self._folder}"
@@ -197,10 +218,15 @@ class Yarn:
 
 
 @contextlib.contextmanager
-def yarn(folder: Path) -> Iterator[Yarn]:
-    """A cluster without nodes yet, whose files are in the folder."""
+def yarn(folder: Path, files: str = "file:///") -> Iterator[Yarn]:
+    """A cluster without nodes yet, whose own files are in the folder.
+
+    Args:
+        folder: is made.
+        files: the default file system.
+    """
     folder.mkdir()
     with contextlib.ExitStack() as processes:
-        cluster = Yarn(folder, processes)
+        cluster = Yarn(folder, processes, files)
         processes.callback(cluster.kill_containers)
         yield cluster

@@ -9,8 +9,11 @@ from typing import Any
 
 import keystate
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from keystate.testing import KeyedProcessHarness, SimulationFailure, rows_of, simulate
+from keystate.testing._simulation import lives
 from keystate.testing._simulation.as_pytest import as_test
 from keystate.testing._simulation.checks import Finding, undisturbed
 from keystate.testing._simulation.story import Event, Happening
@@ -133,6 +136,40 @@ def test_what_happens_really_happens() -> None:
     assert calls() == calls(Event(Happening.NEW_WORKER)) == calls(Event(Happening.RESCALE, 3)) == 3
     assert calls(Event(Happening.LOST)) == 4
     assert calls(Event(Happening.BACK, 2)) == 5
+
+
+def test_rows_are_late_and_clocks_stand_at_borders() -> None:
+    """Just before, at and just after what a timer of each minute, or a time to live, waits for."""
+    late, unsorted = 0, 0
+    at_timers: set[int] = set()
+    at_ends: set[int] = set()
+    for seed in range(60):
+        rng = random.Random(seed)
+        live = seed % 2 == 0
+        subject = Subject(lambda: lived.built(lived.Grows(60_000) if live else lived.Sums()), ())  # noqa: B023
+        items = lives.some(subject.items(ROWS), rng)
+        order = lives.arrival(items, id, rng)
+        unsorted += order != sorted(order)
+        story = lives.disturbed(subject, items, lives.batches(order, rng), rng)
+        watermark = 0
+        for batch in story:
+            times = [int(row.at.timestamp() * 1000) for rows in batch.rows for row in rows]
+            late += sum(time < watermark for time in times)
+            if batch.watermark is not None:
+                moved = batch.watermark - watermark - 60_000
+                (at_ends if live else at_timers).add(
+                    moved if live else (batch.watermark + 1) % 60_000 - 1
+                )
+                watermark = batch.watermark
+    assert late > 20 and unsorted > 20
+    assert at_timers >= {-1, 0, 1} and at_ends >= {-1, 0, 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), min_size=1, max_size=6))
+@settings(max_examples=10, deadline=None)
+def test_rows_that_hypothesis_makes(made: list[tuple[str, int]]) -> None:
+    inputs = [(key, value, at(i * 1000)) for i, (key, value) in enumerate(made)]
+    simulate(lived.latest_wins, inputs, seeds=2)
 
 
 def test_each_event_as_a_test() -> None:

@@ -173,14 +173,17 @@ def test_delta_and_iceberg() -> None:
             known.add(coordinates)
             assert coordinates is None or f"{line}_2.13:" in coordinates
             assert (tested == "") == (coordinates is None)
-        # What is tested is what tests/stores/test_delta.py runs with.
-        assert kinds["iceberg"][1] in ("", "no")
+            # What is tested is what tests/stores/test_delta.py and test_iceberg.py run with.
+            assert tested in ("", "before a release")
     named = re.compile(r"(?:io\.delta|org\.apache\.iceberg):[\w.-]+:[\d.]+")
     for place in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")]:
         assert set(named.findall(place.read_text())) <= known, place
     pom = (ROOT / "tests" / "stores" / "delta.xml").read_text()
     assert "<artifactId>delta-spark_${spark}_2.13</artifactId>" in pom
     assert pom.count("<version>${delta}</version>") == 2
+    pom = (ROOT / "tests" / "stores" / "iceberg.xml").read_text()
+    assert "<artifactId>iceberg-spark-runtime-${spark}_2.13</artifactId>" in pom
+    assert pom.count("<version>${iceberg}</version>") == 1
 
 
 def test_this_python_is_one_of_them() -> None:

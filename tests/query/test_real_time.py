@@ -25,6 +25,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.errors import CheckpointError
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -193,11 +194,25 @@ def test_the_mode_changes_at_a_restart(
     settings(**{"spark.sql.shuffle.partitions": "1"})
     third = Source(spark)
     third.add(rows)
-    query = start(build(third), tmp_path, "3 seconds")
-    running.append(query)
-    wait_for(query, lambda: batches(query) > 0)
-    query.stop()
+    live = start(build(third), tmp_path, "3 seconds")
+    running.append(live)
+    wait_for(live, lambda: batches(live) > 0)
+    live.stop()
     assert state(spark, tmp_path) == dict.fromkeys(range(5), 60)
+
+    # Only what went by a recorded clock can be replayed; also of versions that were rescaled since.
+    def again(batch: int) -> Any:
+        return keystate.replay(build(third), str(tmp_path / "checkpoint"), batch=batch, key=3)
+
+    recorded = [p.batchId for p in query.recentProgress if p.numInputRows]
+    assert recorded and all(again(batch).same for batch in recorded)
+    committed = {int(path.name) for path in (tmp_path / "checkpoint/commits").glob("[0-9]*")}
+    in_real_time = committed - {p.batchId for p in query.recentProgress}
+    assert {recorded[0] - 1, recorded[-1] + 1} <= in_real_time
+    for batch in in_real_time:
+        with pytest.raises(CheckpointError, match=f"Batch {batch} ran in real-time mode") as error:
+            again(batch)
+        assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
 
 
 class Alarm(KeyedProcessFunction):

@@ -31,6 +31,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from tests.query.replayed import LARGE, RATES, Paid, Rich, Stamped, Totals
+from tests.real_time import wait_for
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
 BATCHES = 10
@@ -133,12 +134,14 @@ def test_a_bug_is_found_where_it_began(spark: Any, fed: Any) -> None:
 
 
 def test_all_keys_of_a_batch(spark: Any, fed: Any) -> None:
-    # One with a key of which a timer was due and no row came, if there is one.
+    # One with a key of which a timer was due and no row came, but rows of others, if there is one.
     quiet = [
         batch
         for batch, rows in enumerate(fed.emitted)
         for row in rows
-        if row.key.startswith("timer ") and all(one.key != row.key[6:] for one in rows)
+        if row.key.startswith("timer ")
+        and all(one.key != row.key[6:] for one in rows)
+        and any(one.key in KEYS for one in rows)
     ]
     batch = [*quiet, 3][0]
     good = again(fed, Rich(), batch=batch)
@@ -278,6 +281,36 @@ class Numbers(SourceFunction):
 
     def cancel(self) -> None:
         pass
+
+
+def test_sources_whose_rows_are_made_by_time(
+    spark: Any, tmp_path: Path, running: list[Any]
+) -> None:
+    """Their rows follow from the offsets, of one with the time when the query first began."""
+    by_second = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    by_batch = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 6).load()
+    rows = by_second.selectExpr("concat('s', value % 3) AS key", "value").unionAll(
+        by_batch.selectExpr("concat('b', value % 3) AS key", "value")
+    )
+    query = keystate.keyed(rows, "key", order_by="value").process(Totals(), "key string, n long")
+    emitted: dict[int, list[Row]] = {}
+    writer = query.writeStream.foreachBatch(lambda df, batch: emitted.update({batch: df.collect()}))
+    writer = writer.option("checkpointLocation", str(tmp_path / "query"))
+    running.append(writer.trigger(processingTime="300 milliseconds").start())
+
+    def with_seconds() -> list[int]:
+        return [batch for batch, found in emitted.items() if any(r.key == "s1" for r in found)]
+
+    wait_for(running[0], lambda: len(with_seconds()) >= 2)
+    batches = with_seconds()[:2]
+    wait_for(running[0], lambda: max(emitted) > batches[1])  # so the others are committed
+    running[0].stop()
+    for batch in batches:
+        for key in ("s1", "b2"):
+            made = keystate.replay(query, str(tmp_path / "query"), key=key, batch=batch)
+            assert made.same and made.committed, str(made)
+            main = [row for step in made for row in step.emitted]
+            assert main == [row for row in emitted[batch] if row.key == key] != []
 
 
 def test_a_batch_that_fails_of_a_source_of_keystates(

@@ -27,7 +27,7 @@ def _coordinates(cell: str) -> str | None:
     return None if cell == "none" else cell.strip("`")
 
 
-def delta() -> str | None:
-    """The release of Delta Lake for the installed PySpark; ``None`` if there is none."""
-    coordinates, _ = pairs()[LINE]["delta"]
+def release(kind: str) -> str | None:
+    """That of `delta` or `iceberg` for the installed PySpark; ``None`` if there is none."""
+    coordinates, _ = pairs()[LINE][kind]
     return coordinates and coordinates.rpartition(":")[2]

@@ -27,7 +27,9 @@ KILLS = [(2, 1), (5, 3)]
 
 
 @pytest.mark.skipif("SLOW" not in os.environ, reason="10 MB of jars, and minutes; set SLOW=1")
-@pytest.mark.skipif(lakes.delta() is None, reason="Delta Lake has no release for this Spark")
+@pytest.mark.skipif(
+    lakes.release("delta") is None, reason="Delta Lake has no release for this Spark"
+)
 @pytest.mark.parametrize(
     ("checkpoint_format", "options"),
     # With format 2 Spark can't go on after a batch that a sink of its own skips.
@@ -41,7 +43,7 @@ def test_killed_after_deltas_commit_and_rescaled(
     table = tmp_path / "table"
     plan = faults.Plan(tmp_path / "plan")
     settings = {
-        "spark.jars": jars_for_spark("delta", spark=lakes.LINE, delta=str(lakes.delta())),
+        "spark.jars": jars_for_spark("delta", spark=lakes.LINE, delta=str(lakes.release("delta"))),
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,

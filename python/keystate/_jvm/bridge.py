@@ -335,15 +335,24 @@ def _keys(keys: dict[int, str]) -> str:
     return json.dumps([{"operator": operator, "key": key} for operator, key in keys.items()])
 
 
-def clock(session: SparkSession, checkpoint: str, batch: int) -> dict[str, Any]:
-    """The recorded clock of a batch, and its number of partitions."""
-    found: dict[str, Any] = json.loads(_of_checkpoint(session, "clock", checkpoint, batch))
+def clock(session: SparkSession, checkpoint: str, operator: int, batch: int) -> dict[str, Any]:
+    """The recorded clock of a batch, its number of partitions, and whether it was in real time."""
+    found: dict[str, Any] = json.loads(
+        _of_checkpoint(session, "clock", checkpoint, operator, batch)
+    )
     return found
 
 
-def batch_input(checkpoint: str, batch: int, rows: DataFrame, target: str) -> None:
-    """Makes a checkpoint by which a query of these rows reads a batch's input again."""
-    _of_checkpoint(rows.sparkSession, "batchInput", checkpoint, batch, rows, target)
+def batch_input(checkpoint: str, batch: int, rows: DataFrame, target: str) -> DataFrame:
+    """Makes a checkpoint by which a query of these rows reads a batch's input again.
+
+    Returns the rows, whose sources fail where some are gone.
+    """
+    session = rows.sparkSession
+    jvm = _jvm(session)
+    jvm.check(session)
+    with _keystate_errors(jvm, CheckpointError):
+        return jvm.frame(session, "batchInput", session, checkpoint, batch, rows, target)
 
 
 def record_batch(stream: str) -> pa.RecordBatch:

@@ -52,7 +52,9 @@ class ConnectJvm(Jvm):
             found = json.loads(self.value(session, "environment"))
         except SparkConnectGrpcException as e:
             message = self.message(e)
-            if "NO_HANDLER_FOR_EXTENSION" not in message and CONNECT_PLUGIN not in message:
+            # Before 4.2 Spark has no code for the first.
+            missing = ("NO_HANDLER_FOR_EXTENSION", "No handler found for extension", CONNECT_PLUGIN)
+            if not any(part in message for part in missing):
                 raise
             needed = ", ".join(f"{key}={value}" for key, value in server_settings().items())
             raise ConfigurationError(

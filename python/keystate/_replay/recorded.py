@@ -59,7 +59,7 @@ def read_inputs(
     rows = frames[0] if len(frames) == 1 else _together(frames)
     folder = tempfile.mkdtemp(prefix="keystate-replay-")
     try:
-        bridge.batch_input(checkpoint, batch, rows, Path(folder).as_uri())
+        rows = bridge.batch_input(checkpoint, batch, rows, Path(folder).as_uri())
         found = _run(rows, Path(folder).as_uri(), batch, most)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,6 +36,10 @@ class Target:
         batches: the micro-batches.
         number: the operator's number; ``None`` if there is one, or if it has a name.
         tags: the side outputs that are wanted.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: a batch ran in real-time mode, or the
+            operator is of a kind that can't be replayed.
     """
 
     def __init__(
@@ -59,7 +63,8 @@ class Target:
         if number is None and self.operator.name is not None:
             number = _number_of(checkpoint, self.operator.name, self.session)
         self.reader = KeyReader(self.session, checkpoint, number)
-        self.first = self.clock(batches[0])
+        self.clocks = {batch: self._clock(batch) for batch in batches}
+        self.first = self.clocks[batches[0]]
         self.setup = in_harness(
             self.operator, tags, self.first["partitions"], self.reader.max_parallelism
         )
@@ -73,9 +78,16 @@ class Target:
             self.session, self.checkpoint, self.reader.operator, self.batches[0]
         )
 
-    def clock(self, batch: int) -> dict[str, Any]:
+    def _clock(self, batch: int) -> dict[str, Any]:
         """The recorded clock of a batch."""
-        return bridge.clock(self.session, self.checkpoint, batch)
+        found = bridge.clock(self.session, self.checkpoint, self.reader.operator, batch)
+        if found["real_time"]:
+            raise CheckpointError(
+                f"Batch {batch} ran in real-time mode: its timers, its times to live and what its "
+                "function read as the processing time went by a live clock, which is not recorded.",
+                code="KEYSTATE_CANNOT_REPLAY",
+            )
+        return found
 
     def input_of(self, batch: int, key: Sequence[Any] | None, most: int | None) -> list[pa.Array]:
         """The rows that each input had in a batch; ``None`` for those of all keys.
@@ -137,11 +149,9 @@ class _Run:
         steps: list[Step] = []
         differences: list[Difference] = []
         committed = True
-        told = first
         try:
             for batch in batches:
-                if batch != batches[0]:
-                    told = self._target.clock(batch)
+                told = self._target.clocks[batch]
                 clock = self._clock(batch, told, "watermark")
                 mine = list(self._batch(batch, clock, before, recipe))
                 steps += mine

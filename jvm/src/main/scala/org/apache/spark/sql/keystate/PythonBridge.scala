@@ -284,13 +284,15 @@ object PythonBridge {
   def traces(session: SparkSession, checkpoint: String, operator: Long, keys: String): String =
     reader(session).traces(checkpoint, operator, keys)
 
-  def clock(session: SparkSession, checkpoint: String, batch: Long): String =
-    reader(session).clock(checkpoint, batch)
+  def clock(session: SparkSession, checkpoint: String, operator: Long, batch: Long): String =
+    reader(session).clock(checkpoint, operator, batch)
 
   /** Makes a checkpoint by which a query of these rows reads a micro-batch's input again.
     *
     * @param target
     *   a folder that is there and empty
+    * @return
+    *   the rows, whose sources fail where some are gone
     */
   def batchInput(
       session: SparkSession,
@@ -298,12 +300,14 @@ object PythonBridge {
       batch: Long,
       rows: Dataset[_],
       target: String
-  ): Unit = {
+  ): DataFrame = {
     val classic = session.asInstanceOf[ClassicSparkSession]
-    BatchInput.check(rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed)
+    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    BatchInput.check(plan)
     reading(session, checkpoint) { opened =>
       new BatchInput(opened, new Path(target), classic.sessionState.newHadoopConf()).write(batch)
     }
+    ClassicDataset.ofRows(classic, BatchInput.withoutLoss(plan))
   }
 
   /** A state, or the timers, of an operator in a version, as the table that [[KeystateCatalog]] has

@@ -7,8 +7,10 @@ import org.json4s.JValue
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
-import keystate.errors.KeystateErrors
+import keystate.errors.{KeystateErrors, MissingVersionException}
+import keystate.files.StoreLocation
 import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.spec.OwnFamilies
 
 /** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
   * Spark's classes, and no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
@@ -94,20 +96,30 @@ private[keystate] class CheckpointReader(conf: Configuration) {
   def traces(checkpoint: String, operator: Long, keys: String): String =
     reading(checkpoint)(new KeyRequests(_, numbered(operator)).traces(parse(keys)))
 
-  /** The recorded clock of a micro-batch that was begun, and its number of partitions. Its watermark
-    * and that of the one before it are 0 if there is none yet.
+  /** The recorded clock of a micro-batch that was begun, its number of partitions, and whether it ran
+    * in real-time mode. Its watermark and that of the one before it are 0 if there is none yet.
     */
-  def clock(checkpoint: String, batch: Long): String = reading(checkpoint) { opened =>
-    if (!opened.hasOffsets(batch)) throw KeystateErrors.noBatch(batch, opened.location)
-    val isCommitted = opened.committedBatches.contains(batch)
-    ("began_at" -> opened.beganAt(batch)) ~
-      ("watermark" -> opened.beganWith(batch).getOrElse(0L)) ~
-      ("watermark_before" -> opened.beganWith(batch - 1).getOrElse(0L)) ~
-      ("committed" -> isCommitted) ~
-      ("partitions" ->
-        (if (isCommitted) Some(opened.batch(batch).partitions)
-         else opened.recordedPartitions(batch)))
+  def clock(checkpoint: String, operator: Long, batch: Long): String = reading(checkpoint) {
+    opened =>
+      if (!opened.hasOffsets(batch)) throw KeystateErrors.noBatch(batch, opened.location)
+      val isCommitted = opened.committedBatches.contains(batch)
+      ("began_at" -> opened.beganAt(batch)) ~
+        ("watermark" -> opened.beganWith(batch).getOrElse(0L)) ~
+        ("watermark_before" -> opened.beganWith(batch - 1).getOrElse(0L)) ~
+        ("committed" -> isCommitted) ~
+        ("real_time" -> (isCommitted && ranInRealTime(opened, operator, batch))) ~
+        ("partitions" ->
+          (if (isCommitted) Some(opened.batch(batch).partitions)
+           else opened.recordedPartitions(batch)))
   }
+
+  /** False where the version is not kept any more. */
+  private def ranInRealTime(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =
+    try
+      OwnFamilies.isMadeInRealTime(
+        opened.manifest(opened.batch(batch), operator, 0, StoreLocation.DefaultStore)
+      )
+    catch { case _: MissingVersionException => false }
 
   private def numbered(number: Long): Option[Long] = Option.when(number >= 0)(number)
 

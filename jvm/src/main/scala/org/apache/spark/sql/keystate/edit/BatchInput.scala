@@ -4,7 +4,7 @@ import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.NoSuchFileException
-import java.util.UUID
+import java.util.{HashMap, UUID}
 
 import scala.util.{Try, Using}
 
@@ -14,6 +14,8 @@ import org.json4s.jackson.JsonMethods.parse
 import org.json4s.{JInt, JString}
 
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 import keystate.errors.KeystateErrors
 import keystate.files.Concurrently
@@ -132,6 +134,18 @@ private object FilesOfBatch {
 
 private[keystate] object BatchInput {
   private val Sources = "sources"
+
+  /** What sources go by that can lose rows: those of Kafka and of Delta Lake. */
+  private val FailOnDataLoss = "failOnDataLoss"
+
+  /** The plan with sources that fail where rows are gone, also those that may leave them out. */
+  def withoutLoss(plan: LogicalPlan): LogicalPlan = plan.transform {
+    case source: StreamingRelationV2 if source.extraOptions.containsKey(FailOnDataLoss) =>
+      val options = new HashMap[String, String](source.extraOptions.asCaseSensitiveMap)
+      options.keySet.removeIf(_.equalsIgnoreCase(FailOnDataLoss))
+      options.put(FailOnDataLoss, "true")
+      source.copy(extraOptions = new CaseInsensitiveStringMap(options))
+  }
 
   /** Throws if what the rows of a plan are depends on more than a micro-batch's input. */
   def check(plan: LogicalPlan): Unit =

@@ -36,6 +36,7 @@ import keystate.{
 }
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.metrics.FunctionMetrics
 import org.apache.spark.sql.keystate.operator.{BatchInfo, KeyReader, OperatorTaskContext}
 import org.apache.spark.sql.keystate.spec.StateKind
 
@@ -155,7 +156,7 @@ private[keystate] final class DiscoveryContext(name: Option[String])
   /** Whether it asked for its metrics. */
   var hasMetrics = false
 
-  private val metrics = new JvmMetrics
+  private val metrics = new FunctionMetrics
 
   override def getMetricGroup: MetricGroup = {
     hasMetrics = true
@@ -219,7 +220,7 @@ private[keystate] final class TaskRuntimeContext(
 ) extends JvmRuntimeContext(cursor) {
 
   /** The metrics of the instance. */
-  val metrics = new JvmMetrics
+  val metrics = new FunctionMetrics
 
   override def getMetricGroup: MetricGroup =
     if (context().spec.metrics) metrics.group else throw KeystateErrors.noMetricsPlanned()

@@ -13,17 +13,14 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{
-  BroadcastOnTimerContext,
   Collector,
   DeadLetter,
   InitialStateFunction,
   MapStateDescriptor,
   OutputTag,
   ReadOnlyBroadcastState,
-  TimeDomain,
-  TimerService
+  TimeDomain
 }
-import org.apache.spark.sql.keystate.encoding.PlainValues
 import org.apache.spark.sql.keystate.jvm.calls.{
   CallHost,
   ElementBatch,
@@ -33,28 +30,17 @@ import org.apache.spark.sql.keystate.jvm.calls.{
 import org.apache.spark.sql.keystate.jvm.letters.{Changes, GuardedCalls}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
-import org.apache.spark.sql.keystate.spec.OwnFamilies
 import org.apache.spark.sql.keystate.state.{FamilyEntries, Timer, Timers}
 
 /** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
     extends AutoCloseable {
   private val cursor = new CurrentKey
-  private val toInput = function.inputs.map(_.createDeserializer()).toArray
-  private val toKey = function.key.createDeserializer()
-  private val plainKey = PlainValues.areAllOf(function.key.encoder)
-  private val plainInput = function.inputs.map(own => PlainValues.areAllOf(own.encoder)).toArray
   private val writer = function.outputs.writer(opening.spec.name)
-  private var context = opening
-  private var row: InternalRow = _ // of the current element; null for a timer
-  private var value: Any = _ // the current element
-  private var input = 0 // the index of its input
-  private var timer: Timer = _ // the one that fires; null for an element
   private val results = new ArrayDeque[InternalRow]
   private var emitted: JCollection[InternalRow] = results // takes what the call at hand emits
 
   private val element = new Element
-  cursor.eventTime = () => element.eventTime
   private val collector: Collector[Any] = result => {
     cursor.checkCaller("The collector")
     emitted.add(writer.main(result))
@@ -68,7 +54,8 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private val calls = function.newInstance()
   private val user = calls.function
-  private val runtime = new TaskRuntimeContext(function.states, cursor, function.key, () => context)
+  private val runtime =
+    new TaskRuntimeContext(function.states, cursor, function.key, () => element.context)
   user.setRuntimeContext(runtime)
 
   private val operatorState: Option[JvmOperatorState] = Option.when(opening.spec.checkpointed) {
@@ -86,7 +73,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val oneByOne = overlapping.isEmpty && !calls.takesBatches
 
   private val broadcast: Option[JvmBroadcast] = function.broadcast.map { declared =>
-    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => key, emit)
+    new JvmBroadcast(declared, calls, function.states, runtime, cursor, () => element.key, emit)
   }
 
   /** Null if an error of a row ends the query. */
@@ -100,9 +87,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val guardsSecond =
     guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
   private val windows = user.isInstanceOf[LateRowsFunction]
-  private var timers: Option[Timers] = None
-
-  private def name = context.spec.name
 
   /** Whether this instance can serve a task: with operator state, only if that begins with it. */
   def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
@@ -115,16 +99,16 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       due: mutable.Queue[Timer],
       context: OperatorTaskContext
   ): Pass = {
-    this.context = context
+    element.context = context
     if (guarded == null) enter(context.entries, context.timers)
     else {
       guarded.begin(context)
       enter(guarded.entries, guarded.timers)
     }
-    row = null
+    element.row = null
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     val live = Option.when(context.batch.realTime) {
-      val live = timers.map(new LiveTimers(_, due, context.lease))
+      val live = element.timers.map(new LiveTimers(_, due, context.lease))
       new LiveRows(rows, context.columns.inputs.head.all, due, live, context.task)
     }
     new Pass(rows, due, live, context)
@@ -132,7 +116,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private def enter(entries: Seq[FamilyEntries], timers: Option[Timers]): Unit = {
     cursor.enter(entries)
-    this.timers = timers
+    element.timers = timers
   }
 
   override def close(): Unit = {
@@ -222,7 +206,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       }
 
     private def processBatch(all: IndexedSeq[ElementCall]): Unit =
-      calls.processBatch(new ElementBatch(all, () => key, Host), element, collector)
+      calls.processBatch(new ElementBatch(all, () => element.key, Host), element, collector)
 
     /** Calls the function; after an error for each half of the elements, until one fails alone. */
     private def processGuarded(all: IndexedSeq[ElementCall]): Unit = {
@@ -230,7 +214,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       guarded.call(all.size)(processBatch(all)) { error =>
         forget(before)
         // The function may have changed its elements.
-        val anew = all.map(call => call.anew(toInput(call.input)))
+        val anew = all.map(call => call.anew(element.reader(call.input)))
         if (anew.size > 1) anew.grouped((anew.size + 1) / 2).foreach(processGuarded)
         else {
           Host.enter(anew.head, results)
@@ -265,7 +249,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       val keys = readers(input).keys
       val row = readers(input).toColumns(whole).copy()
       val (key, group) = (keys.key(whole).copy(), keys.group(whole))
-      prepared(new ElementCall(key, group, input, row, toInput(input)(row), null))
+      prepared(new ElementCall(key, group, input, row, element.reader(input)(row), null))
     }
 
     private def prepared(call: ElementCall): ElementCall = {
@@ -274,33 +258,32 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     }
 
     private def process(whole: InternalRow): Unit = {
-      input = rows.input
+      val input = rows.input
       val reader = readers(input)
       cursor.moveTo(reader.keys.key(whole), reader.keys.group(whole))
-      row = reader.toColumns(whole)
-      value = toInput(input)(row)
+      element.read(input, reader.toColumns(whole))
       try
         if (guarded != null && (input == 0 || guardsSecond))
           guarded.call(1)(callElement())(failedAlone)
         else callElement()
-      catch failed(s"${ofKey}row ${shorten(value)}")
+      catch failed(s"${ofKey}row ${shorten(element.value)}")
       cursor.leave()
     }
 
     private def callElement(): Unit =
-      if (input == 0) calls.processElement(value, element, collector)
-      else calls.processSecond(value, element, collector)
+      if (element.input == 0) calls.processElement(element.value, element, collector)
+      else calls.processSecond(element.value, element, collector)
 
-    private def fire(due: Timer): Unit = if (timers.get.take(due)) {
+    private def fire(due: Timer): Unit = if (element.timers.get.take(due)) {
       timerKey.pointTo(due.key, due.key.length)
       cursor.moveTo(timerKey, due.group)
-      timer = due
+      element.timer = due
       try
         // Of windows a timer is for several of them, and each has its own attempt.
         if (guarded == null || windows) calls.onTimer(due.time, element, collector)
         else guarded.call(1)(calls.onTimer(due.time, element, collector))(failedAlone)
       catch failed(s"${ofKey}timer ${due.time}")
-      timer = null
+      element.timer = null
       cursor.leave()
     }
   }
@@ -313,8 +296,10 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   private def toLetter(error: Throwable): Unit = {
     // The function may have changed its element.
-    val anew = Option.when(timer == null)((input, toInput(input)(row), row))
-    emitLetter(guarded.letters.of(error, cursor.currentRow, anew, Option(timer)))
+    val anew = Option.when(element.timer == null)(
+      (element.input, element.reader(element.input)(element.row), element.row)
+    )
+    emitLetter(guarded.letters.of(error, cursor.currentRow, anew, Option(element.timer)))
   }
 
   private def emitLetter(letter: DeadLetter[Any]): Unit = deadLetters.foreach { case (tag, count) =>
@@ -329,17 +314,14 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private object Host extends CallHost {
     override def enter(call: ElementCall, taking: JCollection[InternalRow]): Unit = {
       cursor.moveTo(call.key, call.group)
-      input = call.input
-      OpenedFunction.this.row = call.row
-      value = call.value
-      timer = call.timer
+      element.moveTo(call)
       emitted = taking
       if (call.changes != null) guarded.moveTo(call.changes)
     }
 
     override def leave(): Unit = {
       cursor.leave()
-      timer = null
+      element.timer = null
       emitted = results
       // That a timer is taken is of no call, and not undone.
       if (guarded != null && overlapping.nonEmpty) guarded.moveTo(null)
@@ -347,7 +329,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
     override def row(result: Any): InternalRow = writer.main(result)
 
-    override def take(call: ElementCall): Boolean = timers.get.take(call.timer)
+    override def take(call: ElementCall): Boolean = element.timers.get.take(call.timer)
 
     override def failed(call: ElementCall, error: Throwable): Unit =
       if (guarded != null && GuardedCalls.isOfRow(error)) {
@@ -375,7 +357,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
         }
     }
 
-    override def checkAlive(): Unit = context.task.killTaskIfInterrupted()
+    override def checkAlive(): Unit = element.context.task.killTaskIfInterrupted()
   }
 
   /** Rethrows errors of Keystate and a task's kill as they are. Every other non-fatal error is
@@ -384,7 +366,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private def failed(where: => String): PartialFunction[Throwable, Nothing] = {
     case e: TaskKilledException => throw e
     case e: KeystateException => throw e
-    case NonFatal(e) => throw KeystateErrors.functionFailed(name, where, e)
+    case NonFatal(e) => throw KeystateErrors.functionFailed(element.context.spec.name, where, e)
   }
 
   private def guard(where: String)(call: => Unit): Unit =
@@ -392,9 +374,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     catch failed(where)
 
   private def ofKey: String =
-    if (context.columns.grouping.isEmpty) "" else s"key ${shorten(key)}, "
-
-  private def key: Any = toKey(cursor.currentRow)
+    if (element.context.columns.grouping.isEmpty) "" else s"key ${shorten(element.key)}, "
 
   private def shorten(value: Any): String = {
     val text = value match {
@@ -404,58 +384,14 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     if (text.length <= 200) text else s"${text.take(200)}..."
   }
 
-  /** What the function can learn about the current element or timer. */
-  private final class Element
-      extends BroadcastOnTimerContext[Any]
-      with TimerService
-      with LateRowsContext {
-    private var keyOf = -1L
-    private var currentKey: Any = _
-
-    override def getCurrentKey: Any = {
-      if (!cursor.isOpen) throw KeystateErrors.keyOutsideOfCall()
-      if (keyOf != cursor.element || !plainKey) {
-        currentKey = key
-        keyOf = cursor.element
-      }
-      currentKey
-    }
-
-    override def timestamp(): java.lang.Long =
-      if (timer != null) timer.time
-      else
-        rowTime match {
-          case Long.MinValue => null
-          case time => time
-        }
-
-    /** The event time of the element or event-time timer. `Long.MinValue` if there is none. */
-    def eventTime: Long =
-      if (timer == null) rowTime
-      else if (timer.domain == TimeDomain.EVENT_TIME) timer.time
-      else Long.MinValue
-
-    private def rowTime: Long = context.inputs(input).eventTime.millis(row)
-
-    override def timeDomain(): TimeDomain = {
-      if (timer == null) throw KeystateErrors.noTimerFires()
-      timer.domain
-    }
-
+  /** What the function can learn about the current element or timer, and do about it. */
+  private final class Element extends CurrentElement(function, cursor, opening) {
     override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
-
-    override def timerService(): TimerService = this
 
     override def getBroadcastState[K, V](
         descriptor: MapStateDescriptor[K, V]
     ): ReadOnlyBroadcastState[K, V] =
       broadcast.get.state(descriptor).asInstanceOf[ReadOnlyBroadcastState[K, V]]
-
-    override def currentProcessingTime(): Long = context.processingTime
-
-    override def currentWatermark(): Long = context.watermark.getOrElse(Long.MinValue)
-
-    override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
 
     override def attempt(domain: TimeDomain, time: Long)(fire: => Unit): Unit =
       if (guarded == null) fire
@@ -468,33 +404,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           emitLetter(guarded.letters.of(error, cursor.currentRow, None, Some(of)))
         }
       }
-
-    override def elementAnew: Any = if (plainInput(input)) value else toInput(input)(row)
-
-    override def registerEventTimeTimer(time: Long): Unit = {
-      if (timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
-        throw KeystateErrors.timerWithoutWatermark(name)
-      set(TimeDomain.EVENT_TIME, time, wanted = true)
-    }
-
-    override def registerProcessingTimeTimer(time: Long): Unit =
-      set(TimeDomain.PROCESSING_TIME, time, wanted = true)
-
-    override def deleteEventTimeTimer(time: Long): Unit =
-      set(TimeDomain.EVENT_TIME, time, wanted = false)
-
-    override def deleteProcessingTimeTimer(time: Long): Unit =
-      set(TimeDomain.PROCESSING_TIME, time, wanted = false)
-
-    private def set(domain: TimeDomain, time: Long, wanted: Boolean): Unit = {
-      val own = timers.getOrElse(
-        throw KeystateErrors.declaration(
-          "Timers need a key, and an onTimer method in the function."
-        )
-      )
-      cursor.check(OwnFamilies.TimersName)
-      own.set(domain, time, cursor.group, cursor.key, wanted)
-    }
   }
 }
 

@@ -127,6 +127,10 @@ private[keystate] final class OperatorTasks(
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
     for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
       OwnFamilies.checkTimerKey(timers, key)
+    // For who reads the version: its batch went by a clock that is not recorded.
+    if (realTime) own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
+      own.registerFamily(f.name, f.layout, OwnFamilies.madeInRealTime(f, own.version + 1))
+    }
     val families = spec.families.map { f =>
       val properties = f.properties ++
         timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++

@@ -1,9 +1,11 @@
 package org.apache.spark.sql.keystate.spec
 
+import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
+import keystate.version.Manifest
 
 /** The families that Keystate keeps for itself beside a function's states: name, layout and
   * properties. They are part of the file format.
@@ -39,6 +41,20 @@ private[keystate] object OwnFamilies {
     }
 
   private final val TimerKey = "keyType"
+
+  /** The properties of Spark's default family in a version that a batch in real-time mode makes. It
+    * names the version, for later ones take the family over as it is.
+    */
+  def madeInRealTime(default: StateFamily, version: Long): Map[String, String] =
+    default.properties + (RealTime -> version.toString)
+
+  /** Whether a batch in real-time mode made the version. Unknown for those of earlier builds. */
+  def isMadeInRealTime(manifest: Manifest): Boolean = manifest.families.exists { family =>
+    family.name == StateStore.DEFAULT_COL_FAMILY_NAME &&
+    family.properties.get(RealTime).contains(manifest.version.toString)
+  }
+
+  private final val RealTime = "realTime"
 
   def operatorStateFamily(lists: Seq[StateSpec]): Definition =
     operatorStateFamily(OperatorLists.types(lists))

@@ -1,14 +1,13 @@
-package org.apache.spark.sql.keystate.jvm
+package org.apache.spark.sql.keystate.metrics
 
 import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
 import keystate.{Counter, Distribution, Gauge, Meter, MetricGroup}
-import org.apache.spark.sql.keystate.metrics.MetricValues
 
-/** The metrics of one instance of a JVM function. */
-private[keystate] final class JvmMetrics {
-  import JvmMetrics._
+/** The metrics of one instance of a function in the JVM. */
+private[keystate] final class FunctionMetrics {
+  import FunctionMetrics._
 
   private val metrics = mutable.LinkedHashMap.empty[String, Reporting]
 
@@ -45,7 +44,7 @@ private[keystate] final class JvmMetrics {
   }
 }
 
-private object JvmMetrics {
+private object FunctionMetrics {
   sealed abstract class Reporting(val kind: String) {
     def report(name: String): MetricValues
   }

@@ -18,7 +18,7 @@ class KeyCounterSuite extends AnyFunSuite {
   test("every row") {
     assert(sampled(1, Iterator(3, 1, 3)) == SampledKeys(3, Seq("[3]" -> 2L, "[1]" -> 1L)))
     assert(sampled(1, Iterator.empty) == SampledKeys.Empty)
-    assert(sampled(1, Iterator(3, 1, 3)).hottestPercent.contains(66))
+    assert(sampled(1, Iterator(3, 1, 3)).hottestPercent.contains(66L))
     assert(SampledKeys.Empty.hottestPercent.isEmpty)
   }
 

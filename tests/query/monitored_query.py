@@ -39,6 +39,7 @@ def main(ports: str, folder: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.keystate.state.maxEntries": "1000000",
+        "spark.keystate.ui.sampleKeys": "1",
         "spark.metrics.namespace": "shop",
         f"{SINK}.class": "org.apache.spark.metrics.sink.PrometheusServlet",
         f"{SINK}.path": "/metrics/prometheus",

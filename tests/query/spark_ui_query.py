@@ -73,12 +73,15 @@ def main(folder: Path) -> None:
         feed(1, *range(40), *[5] * 60)
         wait_for(1)
         shown = page()
+        metrics = query.recentProgress[1].stateOperators[0].customMetrics
         browser = Browser.find()
         in_browser = browser.dom(f"{web}/keystate/") if browser else None
     finally:
         query.stop()
         query.awaitTermination()
-    print(json.dumps({"running": shown, "in browser": in_browser, "stopped": page()}))
+    hottest = metrics.get("keystateHottestKeyPercent")
+    found = {"running": shown, "in browser": in_browser, "stopped": page(), "hottest": hottest}
+    print(json.dumps(found))
     spark.stop()
 
 

@@ -84,14 +84,22 @@ def query(name: str, seed: int, skips: bool, other: Any) -> Callable[[Any], Any]
     return build
 
 
-def contents(spark: Any, checkpoint: Path) -> dict[str, list[str]]:
-    """All entries of all states, and the timers."""
+def contents(spark: Any, checkpoint: Path) -> dict[Any, Any]:
+    """What keys have that has not expired, broadcast state, and the timers.
+
+    Which expired entries are still stored depends on backends and messages.
+    """
     (operator,) = admin.inspect(str(checkpoint))["operators"]
-    found = {}
-    names = [state["name"] for state in operator["states"] if state["name"][0] != "$"]
-    for state in (*names, "$timers"):
-        rows = admin.read_state(spark, str(checkpoint), state=state).drop("partition_id")
-        found[state] = sorted(map(repr, rows.collect()))
+    found: dict[Any, Any] = {}
+    for name in (*(state["name"] for state in operator["states"]), "$timers"):
+        if name in (RULES.name, "$timers"):
+            rows = admin.read_state(spark, str(checkpoint), state=name).drop("partition_id")
+            found[name] = sorted(map(repr, rows.collect()))
+        elif name[0] != "$":
+            for key in "ab":
+                held = admin.lookup(str(checkpoint), key=key, state=name)
+                held = sorted(map(repr, held.items())) if isinstance(held, dict) else held
+                found[name, key] = held
     return found
 
 

@@ -53,24 +53,26 @@ class Shown(KeyedProcessFunction):
         pass
 
 
+def rows(keys: int, second: int) -> list[Any]:
+    at = datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=second)
+    names = [EVIL, *(f"key {i}" for i in range(keys - 1))]
+    return [(name, 1 + i % 90, at) for i, name in enumerate(names)]
+
+
+def shown(df: Any) -> Any:
+    return keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(
+        Shown(), "x int", time_mode="event_time"
+    )
+
+
 @pytest.fixture(scope="module")
 def checkpoint(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, stream_class: Callable[..., Any]
 ) -> str:
     """After three batches of rows: 60 keys, then the same at a later time, then two."""
     fed = stream_class(spark, tmp_path_factory.mktemp("page"), SCHEMA)
-
-    def rows(keys: int, second: int) -> list[Any]:
-        at = datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=second)
-        names = [EVIL, *(f"key {i}" for i in range(keys - 1))]
-        return [(name, 1 + i % 90, at) for i, name in enumerate(names)]
-
     fed.feed(rows(60, 0), rows(60, 50), rows(2, 80))
-    fed.run(
-        lambda df: keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(
-            Shown(), "x int", time_mode="event_time"
-        )
-    )
+    fed.run(shown)
     return str(fed.checkpoint)
 
 
@@ -210,3 +212,29 @@ def test_in_a_browser(
     assert "partitions: the largest has" in dom
     drawn = [float(n) for n in re.findall(r'<svg class="main-svg"[^>]*? width="([0-9.]+)"', dom)]
     assert max(drawn) < width
+
+
+def test_keys_that_were_not_written_for_the_longest(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings(**{"spark.sql.shuffle.partitions": "2"})
+    fed = stream(SCHEMA)
+    fed.feed(rows(60, 0), rows(20, 10), rows(5, 20))
+    fed.run(shown)
+    found, statistics = told(spark, str(fed.checkpoint))
+    (operator,) = statistics["operators"]
+    assert operator["oldest"] == 0
+    samples = {state["name"]: state["sample"]["untouched"] for state in operator["states"]}
+    # Written in the first batch and in none after it.
+    left = {f"key {i}" for i in range(19, 59)}
+    for name in ("last", "all", "texts"):
+        assert samples[name]["keys"] == len(left)
+        assert len(samples[name]["first"]) == 10
+        assert {key["key"] for key in samples[name]["first"]} <= left
+    assert {key["time"] for key in samples["last"]["first"]} == {1704067200000}
+    assert {key["time"] for key in samples["all"]["first"]} == {None}
+    # The largest, where there are no times.
+    assert {key["key"] for key in samples["texts"]["first"]} == {f"key {i}" for i in range(49, 59)}
+    page = document(found, statistics, [])
+    assert "Keys that were not written after batch 0, the oldest kept" in page
+    assert "(2024-01-01 00:00)" in page

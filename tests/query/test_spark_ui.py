@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
-def shown_by(folder: Path, sample: int) -> dict[str, str]:
-    """The tab while the query runs, and after it."""
+def shown_by(folder: Path, sample: int) -> dict[str, Any]:
+    """The tab while the query runs, and after it; and a metric."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.query.spark_ui_query", str(folder), str(sample)],
         cwd=ROOT,
@@ -28,7 +29,7 @@ def shown_by(folder: Path, sample: int) -> dict[str, str]:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    shown: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    shown: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return shown
 
 
@@ -39,6 +40,7 @@ def cells_of(page: str) -> list[str]:
 def test_the_tab(tmp_path: Path) -> None:
     shown = shown_by(tmp_path, sample=0)
     page = shown["running"]
+    assert shown["hottest"] is None
     assert "most frequent keys" not in page
     assert "&lt;counts&gt;" in page and "<counts>" not in page
     cells = cells_of(page)
@@ -76,7 +78,9 @@ def test_the_tab(tmp_path: Path) -> None:
 
 
 def test_the_most_frequent_keys(tmp_path: Path) -> None:
-    page = shown_by(tmp_path, sample=1)["running"]
+    shown = shown_by(tmp_path, sample=1)
+    page = shown["running"]
+    assert shown["hottest"] == 61
     assert "most frequent keys of operator 0, of 100 sampled rows" in page
     cells = cells_of(page)
     first = cells.index("[5]")

@@ -12,6 +12,7 @@ from typing import Any
 from keystate._page.charts import Chart, charts
 from keystate._page.growth import growth
 from keystate._page.tables import as_html, size, tables
+from keystate._page.untouched import untouched
 
 #: Where a page finds its scripts if they are not in it.
 CHARTS_JS = "plotly.min.js"
@@ -61,7 +62,8 @@ def document(
         parts.append("</div>")
         if operator["id"] in by_id:
             grown = growth(by_id[operator["id"]]["history"], limit)
-            parts += [] if grown is None else [as_html(grown)]
+            left = untouched(by_id[operator["id"]])
+            parts += [as_html(table) for table in (grown, left) if table is not None]
     parts.append(f"<h2>Files</h2>{_verdict(problems)}")
     parts += map(as_html, tables(found))
     if script is None:

@@ -83,6 +83,19 @@ final class StoreReader(
   ): Iterator[Change] with AutoCloseable =
     merged(manifest, manifest.committedRuns, family, groups, keepRemovals = true)
 
+  /** What commits after a version changed of a state in these key groups, as far as that is still
+    * told, likewise. Runs that were merged since also give entries that were not changed.
+    */
+  def changesSince(
+      version: Long,
+      manifest: Manifest,
+      family: StateFamily,
+      groups: KeyGroupRange
+  ): Iterator[Change] with AutoCloseable = {
+    val newer = manifest.runs.filter(_.version > version)
+    merged(manifest, newer, family, groups, keepRemovals = true)
+  }
+
   private def merged(
       manifest: Manifest,
       all: Seq[Run],

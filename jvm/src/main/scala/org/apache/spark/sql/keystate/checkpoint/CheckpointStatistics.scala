@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate.checkpoint
 
+import scala.collection.mutable
 import scala.util.{Try, Using}
 
 import org.json4s._
@@ -9,7 +10,8 @@ import keystate.errors.{CheckpointException, KeystateException}
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, Manifest}
 import org.apache.spark.sql.keystate.metadata.SparkStateSchema
-import org.apache.spark.sql.keystate.size.StateSample
+import org.apache.spark.sql.keystate.size.{StateSample, UntouchedKeys}
+import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** How a checkpoint's state is spread and how it grew, as JSON: what the page shows next to
   * [[CheckpointReport]]. Counts come from the version files. What needs the entries themselves is
@@ -43,6 +45,7 @@ private[keystate] final class CheckpointStatistics(
     JObject(
       "id" -> JInt(id),
       "history" -> history,
+      "oldest" -> JInt(oldest(id) - 1),
       "runs" -> JArray(runs(manifests.map(_._2)).toList),
       "states" -> JArray(statesOf(id).map { case (store, family) =>
         val of = manifests.collect { case (in, manifest) if in == store => manifest }
@@ -155,7 +158,10 @@ private[keystate] final class CheckpointStatistics(
       manifests: Seq[Manifest],
       total: Option[Long]
   ): JValue = {
-    val found = new StateSample(family, keySchema(id), watermark, batchTime)
+    val untouched = Option.when(KeystateCodec.owns(family) && oldest(id) < last.version)(
+      new UntouchedKeys
+    )
+    val found = new StateSample(family, keySchema(id), watermark, batchTime, untouched)
     val share = total.filter(_ > SampledEntries).fold(1.0)(SampledEntries.toDouble / _)
     val step = if (share < 1) Math.max(1, manifests.size / SampledPartitions) else 1
     val chosen = manifests.indices.by(step).map(manifests)
@@ -166,11 +172,25 @@ private[keystate] final class CheckpointStatistics(
       val all = manifest.partitioning.groups
       val wanted = Math.max(1, Math.ceil(all.size * share * step).toInt)
       val range = KeyGroupRange(all.first, Math.min(all.last, all.first + wanted - 1))
-      val in = reader(id, manifest.partitioning.partition, store).entries(manifest, own, range)
-      Using.resource(in)(_.take(most).foreach(found.add))
+      val from = reader(id, manifest.partitioning.partition, store)
+      for (keys <- untouched)
+        Using.resource(from.changesSince(oldest(id), manifest, own, range))(
+          _.foreach(change => keys.write(StateSample.keyOf(own, change.key)))
+        )
+      Using.resource(from.entries(manifest, own, range))(_.take(most).foreach(found.add))
     }
     found.toJson(total)
   }
+
+  /** The first of the chosen versions that is still there. */
+  private def oldest(id: Long): Long = oldestOf.getOrElseUpdate(
+    id,
+    chosenVersions(id)
+      .map(batch)
+      .find(of => Try(manifestsOf(id, of)).isSuccess)
+      .fold(last.version)(_.version)
+  )
+  private val oldestOf = mutable.HashMap.empty[Long, Long]
 
   private def keySchema(id: Long) =
     if (record(id).isEmpty) None

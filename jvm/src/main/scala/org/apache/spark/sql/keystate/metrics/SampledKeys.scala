@@ -9,6 +9,9 @@ package org.apache.spark.sql.keystate.metrics
   */
 private[keystate] final case class SampledKeys(rows: Long, counts: Seq[(String, Long)]) {
 
+  /** Which part of the sampled rows the most frequent key had, in percent; None without rows. */
+  def hottestPercent: Option[Long] = counts.headOption.map(_._2 * 100 / rows)
+
   /** What both have; they are of other rows and other keys: a key belongs to one subtask. */
   def merge(other: SampledKeys): SampledKeys = SampledKeys(
     rows + other.rows,

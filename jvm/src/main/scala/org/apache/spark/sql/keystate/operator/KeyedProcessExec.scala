@@ -496,12 +496,9 @@ private[keystate] class KeyedProcessExec(
     sizeWatch.metrics(batchTimestampMs.get, progress.numRowsTotal).foreach { case (name, value) =>
       progress.customMetrics.putIfAbsent(name, value)
     }
-    keySampling.foreach { keys =>
-      LastSamples.put(
-        getStateInfo.queryRunId,
-        getStateInfo.operatorId,
-        keys.sample.total(SampledKeys.Empty)(_ merge _)
-      )
+    keySampling.map(_.sample.total(SampledKeys.Empty)(_ merge _)).foreach { sample =>
+      LastSamples.put(getStateInfo.queryRunId, getStateInfo.operatorId, sample)
+      sample.hottestPercent.foreach(progress.customMetrics.putIfAbsent(HottestKey, _))
     }
     val undeclared = UndeclaredStates.get(getStateInfo)
     if (undeclared > 0) progress.customMetrics.putIfAbsent(Undeclared, undeclared.toLong)
@@ -523,6 +520,7 @@ private[keystate] object KeyedProcessExec {
 
   // Names in a query's progress.
   val Undeclared = "keystateUndeclaredStates"
+  val HottestKey = "keystateHottestKeyPercent"
   val WorkerStart = "keystateWorkerStartMs"
   val Worker = "keystateWorkerMs"
 

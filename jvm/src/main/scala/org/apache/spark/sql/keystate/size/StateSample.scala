@@ -24,12 +24,15 @@ import org.apache.spark.sql.keystate.store.KeystateCodec
   *   after the last micro-batch, in ms since the epoch: the clock of event-time timers
   * @param batchTime
   *   of the last micro-batch, likewise: the clock of processing-time timers
+  * @param untouched
+  *   is shown all keys
   */
 private[keystate] final class StateSample(
     family: StateFamily,
     keySchema: Option[StructType],
     watermark: Long,
-    batchTime: Long
+    batchTime: Long,
+    untouched: Option[UntouchedKeys] = None
 ) {
   import StateSample._
 
@@ -49,6 +52,7 @@ private[keystate] final class StateSample(
   private var ofKey = Large(null, 0, 0)
   private val largest = mutable.PriorityQueue.empty[Large](Ordering.by(one => -one.bytes))
   private val element = new UnsafeRow(1)
+  private var lastTime = 0L // in the timestamps of the key's entries
 
   def size: Long = entries
 
@@ -59,8 +63,8 @@ private[keystate] final class StateSample(
     sizes(sizeClass(change.value.length)) += 1
     if (isTimers) addTimer(change.key)
     else {
-      timeToLive.foreach { case (millis, now) => addAge(change.value, millis, now) }
       addToKey(change, length)
+      timeToLive.foreach { case (millis, now) => addAge(change.value, millis, now) }
     }
   }
 
@@ -78,15 +82,14 @@ private[keystate] final class StateSample(
     val timestamp = StateValue.timestamp(value)
     if (timestamp == StateValue.NoTimestamp) withoutAge += 1
     else {
+      lastTime = Math.max(lastTime, timestamp)
       val share = (now - timestamp).toDouble / millis
       ages(if (share >= 1) AgeClasses else Math.max(0, (share * AgeClasses).toInt)) += 1
     }
   }
 
   private def addToKey(change: Change, length: Int): Unit = {
-    val end = if (family.layout == Layout.Grouped) GroupedKey.userKeyOffset(change.key) else -1
-    val start = if (end < 0) 0 else 4
-    val until = if (end < 0) change.key.length else end
+    val (start, until) = keyIn(family, change.key)
     val isSame = key != null && Arrays.equals(key, 0, key.length, change.key, start, until)
     if (!isSame) {
       endKey()
@@ -110,7 +113,9 @@ private[keystate] final class StateSample(
       largest.dequeue()
       largest += ofKey
     }
+    untouched.foreach(_.see(key, ofKey.bytes, lastTime))
     key = null
+    lastTime = 0
   }
 
   /** The keys with most bytes, the largest first. */
@@ -139,7 +144,22 @@ private[keystate] final class StateSample(
           "ages" -> counts(ages),
           "without" -> JInt(withoutAge)
         )
-      }
+      },
+      "untouched" -> untouched.fold[JValue](JNull)(describe)
+    )
+  }
+
+  private def describe(untouched: UntouchedKeys): JValue = {
+    endKey()
+    JObject(
+      "keys" -> JInt(untouched.count),
+      "first" -> JArray(untouched.first.toList.map { of =>
+        JObject(
+          "key" -> JString(keyText(of.key)),
+          "bytes" -> JInt(of.bytes),
+          "time" -> (if (of.time == 0) JNull else JInt(of.time))
+        )
+      })
     )
   }
 
@@ -175,6 +195,18 @@ private[keystate] object StateSample {
 
   /** A key, how many bytes all of its entries have, and how many elements they are. */
   private final case class Large(key: Array[Byte], bytes: Long, elements: Long)
+
+  /** Where a key begins and ends in that of an entry. */
+  private def keyIn(family: StateFamily, entry: Array[Byte]): (Int, Int) = {
+    val end = if (family.layout == Layout.Grouped) GroupedKey.userKeyOffset(entry) else -1
+    if (end < 0) (0, entry.length) else (4, end)
+  }
+
+  /** The key that an entry of a state belongs to. */
+  def keyOf(family: StateFamily, entry: Array[Byte]): Array[Byte] = {
+    val (start, until) = keyIn(family, entry)
+    Arrays.copyOfRange(entry, start, until)
+  }
 
   private val Kept = 20
   private val KeyText = 80

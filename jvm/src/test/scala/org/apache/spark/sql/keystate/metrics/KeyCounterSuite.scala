@@ -18,6 +18,8 @@ class KeyCounterSuite extends AnyFunSuite {
   test("every row") {
     assert(sampled(1, Iterator(3, 1, 3)) == SampledKeys(3, Seq("[3]" -> 2L, "[1]" -> 1L)))
     assert(sampled(1, Iterator.empty) == SampledKeys.Empty)
+    assert(sampled(1, Iterator(3, 1, 3)).hottestPercent.contains(66L))
+    assert(SampledKeys.Empty.hottestPercent.isEmpty)
   }
 
   test("every third row") {

@@ -77,7 +77,7 @@ class Table:
     """A table of Delta Lake, of which a micro-batch reads a file."""
 
     jars = ("delta",)
-    properties: ClassVar = {"spark": lakes.LINE, "delta": str(lakes.delta())}
+    properties: ClassVar = {"spark": lakes.LINE, "delta": str(lakes.release("delta"))}
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         self._spark = spark

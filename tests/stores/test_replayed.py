@@ -20,7 +20,7 @@ from tests.stores.replay_query import KEYS, ROUNDS
 @pytest.mark.skipif("SLOW" not in os.environ, reason="160 MB of jars, and a minute; set SLOW=1")
 @pytest.mark.parametrize("kind", ["kafka", "delta"])
 def test_batches_of_a_topic_and_of_a_table(kind: str, tmp_path: Path) -> None:
-    if kind == "delta" and lakes.delta() is None:
+    if kind == "delta" and lakes.release("delta") is None:
         pytest.skip("Delta Lake has no release for this Spark")
     with contextlib.ExitStack() as stack:
         place = str(tmp_path / "table")

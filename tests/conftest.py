@@ -12,10 +12,8 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from keystate._codec import struct_codec
-from keystate.session import versions
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
@@ -26,13 +24,6 @@ from tests.real_time import MIN_DURATION
 os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()
 
-
-#: To generate code and compile it takes a sixth of the CPU time of queries this small, and Keystate
-#: generates none. On Sparks that are not the default one, and with SLOW=1, Spark does as for users.
-WITHOUT_CODEGEN = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 #: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
 WITH_SPARK = {"clusters", "connect", "fault", "golden", "interop", "rescale", "stores"}
@@ -78,9 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }.items():
         builder = builder.config(key, value)
     builder = builder.config(*jvm_archive.DAEMON)
-    default_spark = versions()["sparks"].split()[0]
-    if pyspark.__version__ == default_spark and not os.environ.get("SLOW"):
-        builder = builder.config(map=WITHOUT_CODEGEN)
+    builder = builder.config(map=jvm_archive.CODEGEN)
     session = keystate.configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -15,6 +15,9 @@ import os
 import shutil
 import tempfile
 
+import pyspark
+from keystate.session import versions
+
 _FOLDER = "KEYSTATE_TEST_FOLDER"
 _ARCHIVE = "KEYSTATE_TEST_CLASSES"
 
@@ -43,6 +46,15 @@ OPTIONS = f"{_options()} {_COMPILER} -XX:+Use{_collector}GC"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 #: Of the JVM that only writes the command line of the other one.
 os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+#: To generate code and compile it takes a sixth of the CPU time of queries this small, and Keystate
+#: generates none. On Sparks that are not the default one, and with SLOW=1, Spark does as for users.
+CODEGEN: dict[str, str] = {}
+if pyspark.__version__ == versions()["sparks"].split()[0] and not os.environ.get("SLOW"):
+    CODEGEN |= {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
 
 #: What Spark forks Python workers from. They have its imports, which take longer than most queries.
 DAEMON = ("spark.python.daemon.module", "tests.python_daemon")

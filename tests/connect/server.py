@@ -35,6 +35,7 @@ def running(
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": jvm_archive.OPTIONS,
         **dict([jvm_archive.DAEMON]),
+        **jvm_archive.CODEGEN,
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",

@@ -22,6 +22,7 @@ def builder(master: str, partitions: int | str) -> SparkSession.Builder:
         .config("spark.driver.extraJavaOptions", jvm_archive.OPTIONS)
         .config("spark.executor.extraJavaOptions", jvm_archive.OPTIONS)
         .config(*jvm_archive.DAEMON)
+        .config(map=jvm_archive.CODEGEN)
     )
 
 

@@ -153,6 +153,19 @@ def test_checkpoints_are_made_and_changed(
     assert there.value.code == "KEYSTATE_TARGET_EXISTS"
 
 
+def test_a_key_is_forgotten(spark: Any, stream: Callable[..., Any]) -> None:
+    fed = stream(SCHEMA)
+    fed.feed([(1, 5), (2, 7)])
+    fed.run(lambda df: totals(df, Timers()))
+    checkpoint = str(fed.checkpoint)
+    assert admin.forget(checkpoint, key=1, spark=spark)["operators"] == [0]
+    fed.feed([(1, 10), (2, 10)])
+    assert tuples(fed.run(lambda df: totals(df, Timers()))) == [(1, 10), (2, 17)]
+    timers = admin.read_state(spark, checkpoint, state="$timers").select("expiration_timestamp_ms")
+    assert tuples(timers) == [(10**15 + 7,), (10**15 + 10,), (10**15 + 10,)]
+    assert admin.traces(checkpoint, key=1, spark=spark)["key"]  # in the files of the first version
+
+
 def test_timers_are_read(spark: Any, stream: Callable[..., Any]) -> None:
     fed = stream(SCHEMA)
     fed.feed([(1, 5), (2, 7)])

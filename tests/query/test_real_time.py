@@ -24,6 +24,7 @@ from keystate import (
     StateTtlConfig,
     Time,
     ValueStateDescriptor,
+    admin,
 )
 from keystate.errors import CheckpointError
 from keystate.session import FORMAT_KEY
@@ -95,6 +96,26 @@ def test_results_and_state_over_batches(
         else:
             assert told["keystateLatencyUs.max"] == 0
     assert state(spark, tmp_path) == totals
+
+
+def test_a_key_is_forgotten_by_a_later_batch(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    source = Source(spark)
+    out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
+    query = start(out, tmp_path, "2 seconds")
+    running.append(query)
+    source.add([(1, 0), (1, 1), (2, 0), (2, 1)])
+    # A job would take the slots that a batch needs; a lookup runs none.
+    checkpoint = str(tmp_path / "checkpoint")
+    wait_for(query, lambda: sum(p.numInputRows for p in query.recentProgress) == 4)
+    assert admin.lookup(checkpoint, state="count", key=1) == 2
+    admin.forget(query, key=1, spark=spark)
+    wait_for(query, lambda: not admin.lookup(checkpoint, state="count", key=1))
+    source.add([(1, 2), (2, 2)])
+    wait_for(query, lambda: len(lines(tmp_path / "out")) == 6)
+    query.stop()
+    assert sorted(map(tuple, lines(tmp_path / "out")[-2:])) == [(1, 1), (2, 3)]
 
 
 def test_rows_are_processed_while_the_batch_lasts(

@@ -83,6 +83,13 @@ def finish(spark: SparkSession, folder: Path, store: str) -> dict[str, Any]:
     start(spark, folder, "last", savepoint, availableNow=True).awaitTermination()
     found["after"] = admin.inspect(savepoint)["partitions"]
     found["problems"] += admin.verify(savepoint)
+
+    admin.forget(savepoint, key=key)
+    feed(folder, 201)
+    start(spark, folder, "last", savepoint, availableNow=True).awaitTermination()
+    found["forgotten"] = [admin.lookup(savepoint, state="count", key=one) for one in (key, key + 1)]
+    found["traces"] = [file["file"] for file in admin.traces(savepoint, key=key)["files"]]
+    found["problems"] += admin.verify(savepoint)
     create(spark, f"{store}/cut/_keystate/unfinished")
     found["cut off"] = [
         error(lambda: admin.verify(f"{store}/cut")),

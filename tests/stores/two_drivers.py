@@ -67,8 +67,10 @@ def fenced_killed_and_rescaled(
             (folder / moment).unlink()
         assert last.wait() == 0, last.log
     check(json.loads((folder / "found.json").read_text()))
-    # 0, 1 and 2, eight while requests were counted, and the one after the savepoint.
-    assert last_counts(folder) == dict.fromkeys(range(query.KEYS), 12 * EACH)
+    # 0, 1 and 2, eight while requests were counted, and two after the savepoint: one key was
+    # forgotten before the last.
+    everyone = range(query.KEYS)
+    assert last_counts(folder) == {**dict.fromkeys(everyone, 13 * EACH), 0: EACH}
     assert not [name for name in store.files() if ".tmp" in name]
 
 
@@ -78,6 +80,7 @@ def check(found: dict[str, Any]) -> None:
     assert found["state"] == [[key, 3 * EACH] for key in range(query.KEYS)]
     assert found["table"] == found["state"] and found["one key"] == found["state"][:1]
     assert (found["partitions"], found["before"], found["after"]) == (5, 5, 2)
+    assert found["forgotten"] == [EACH, 13 * EACH] and found["traces"]
     verify, savepoint, start = found["cut off"]
     assert "KEYSTATE_UNFINISHED" in verify and "KEYSTATE_UNFINISHED" in start
     assert "KEYSTATE_SAVEPOINT_EXISTS" in savepoint

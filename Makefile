@@ -151,11 +151,13 @@ test: install
 
 # The store in a simulated world, by seed (docs/simulation.md): so many seeds, from this one on. With
 # MUTATIONS=all how many seeds it takes to find each fault that is put into the protocol on purpose.
+# Unlike a suite it runs long enough to be optimized.
 SEEDS ?= 1000
 FIRST ?= 0
 MUTATIONS ?=
 simulate:
-	./sbt "engine/Test/runMain keystate.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
+	./sbt 'set engine / Test / javaOptions -= "-XX:TieredStopAtLevel=1"' \
+	  "engine/Test/runMain keystate.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
 
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
 # at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.keystate.checkpoint
 
-import scala.collection.mutable
 import scala.util.{Try, Using}
 
 import org.json4s._
@@ -40,16 +39,18 @@ private[keystate] final class CheckpointStatistics(
 
   private def operator(id: Long): JValue = {
     val manifests = manifestsOf(id, last)
-    val history = JArray(chosenVersions(id).flatMap(version(id, _)).toList)
+    val kept = chosenVersions(id).flatMap(number => version(id, number).map(number -> _))
+    // The first of the chosen versions that is still there.
+    val oldest = kept.headOption.fold(last.version) { case (number, _) => batch(number).version }
     progress.step()
     JObject(
       "id" -> JInt(id),
-      "history" -> history,
-      "oldest" -> JInt(oldest(id) - 1),
+      "history" -> JArray(kept.map(_._2).toList),
+      "oldest" -> JInt(oldest - 1),
       "runs" -> JArray(runs(manifests.map(_._2)).toList),
       "states" -> JArray(statesOf(id).map { case (store, family) =>
         val of = manifests.collect { case (in, manifest) if in == store => manifest }
-        val told = state(id, store, family, of)
+        val told = state(id, store, family, of, oldest)
         progress.step()
         told
       }.toList)
@@ -122,7 +123,8 @@ private[keystate] final class CheckpointStatistics(
       id: Long,
       store: String,
       family: StateFamily,
-      manifests: Seq[Manifest]
+      manifests: Seq[Manifest],
+      oldest: Long
   ): JValue = {
     val counts = manifests.map(manifest => familyOf(manifest, family).flatMap(countOf(manifest, _)))
     val total = Option.when(counts.forall(_.isDefined))(counts.flatten.sum)
@@ -131,7 +133,7 @@ private[keystate] final class CheckpointStatistics(
       "name" -> JString(family.name),
       "kind" -> JString(family.properties.getOrElse("kind", "")),
       "groups" -> groups(family, manifests),
-      "sample" -> sample(id, store, family, manifests, total)
+      "sample" -> sample(id, store, family, manifests, oldest, total)
     )
   }
 
@@ -156,9 +158,10 @@ private[keystate] final class CheckpointStatistics(
       store: String,
       family: StateFamily,
       manifests: Seq[Manifest],
+      oldest: Long,
       total: Option[Long]
   ): JValue = {
-    val untouched = Option.when(KeystateCodec.owns(family) && oldest(id) < last.version)(
+    val untouched = Option.when(KeystateCodec.owns(family) && oldest < last.version)(
       new UntouchedKeys
     )
     val found = new StateSample(family, keySchema(id), watermark, batchTime, untouched)
@@ -174,23 +177,13 @@ private[keystate] final class CheckpointStatistics(
       val range = KeyGroupRange(all.first, Math.min(all.last, all.first + wanted - 1))
       val from = reader(id, manifest.partitioning.partition, store)
       for (keys <- untouched)
-        Using.resource(from.changesSince(oldest(id), manifest, own, range))(
+        Using.resource(from.changesSince(oldest, manifest, own, range))(
           _.foreach(change => keys.write(StateSample.keyOf(own, change.key)))
         )
       Using.resource(from.entries(manifest, own, range))(_.take(most).foreach(found.add))
     }
     found.toJson(total)
   }
-
-  /** The first of the chosen versions that is still there. */
-  private def oldest(id: Long): Long = oldestOf.getOrElseUpdate(
-    id,
-    chosenVersions(id)
-      .map(batch)
-      .find(of => Try(manifestsOf(id, of)).isSuccess)
-      .fold(last.version)(_.version)
-  )
-  private val oldestOf = mutable.HashMap.empty[Long, Long]
 
   private def keySchema(id: Long) =
     if (record(id).isEmpty) None

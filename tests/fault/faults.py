@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -44,15 +45,23 @@ def classes_jar(folder: Path) -> Path:
 
 
 def configure(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
-    """Adds the file system to a session, with the faults of a folder."""
+    """Adds the file system to the session of this process, with the faults of a folder."""
+    os.environ.update(environment(folder))
     return builder.config(map=settings(folder))
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What a program that has the file system is told, and what its executors are told by it.
+
+    Spark puts these classes after its own. Before them, as by ``extraClassPath``, no JVM could use
+    the archive of classes that the tests make: it would take twice the time to start.
+    """
+    return {"SPARK_DIST_CLASSPATH": str(folder / "faults.jar")}
 
 
 def settings(folder: Path) -> dict[str, str]:
     """The settings of a session that has the file system, with the faults of a folder."""
     return {
-        "spark.driver.extraClassPath": str(folder / "faults.jar"),
-        "spark.executor.extraClassPath": str(folder / "faults.jar"),
         "spark.hadoop.fs.fault.impl": "keystate.faults.FaultFileSystem",
         "spark.hadoop.fs.fault.impl.disable.cache": "true",
         "spark.hadoop.fs.fault.plan": str(folder),

@@ -61,6 +61,7 @@ def test_killed_after_deltas_commit_and_rescaled(
             [sys.executable, "-m", "examples.delta_balances", *arguments],
             tmp_path / "example.log",
             SPARK_CONF_DIR=str(tmp_path),
+            **faults.environment(tmp_path / "plan"),
         )
 
     for partitions, batch in KILLS:

@@ -46,7 +46,8 @@ def test_killed_after_icebergs_commit_and_rescaled(checkpoint_format: str, tmp_p
         folders = [str(tmp_path / "input"), f"fault://{tmp_path / 'checkpoint'}"]
         command = [sys.executable, "-m", "tests.stores.iceberg_query", *folders, str(partitions)]
         log = tmp_path / "query.log"
-        return Started([*command, *result], log, SPARK_CONF_DIR=str(tmp_path))
+        environment = faults.environment(tmp_path / "plan")
+        return Started([*command, *result], log, SPARK_CONF_DIR=str(tmp_path), **environment)
 
     for partitions, batch in KILLS:
         plan.add(f"{batch}", "create", 1, "hold", rf"commits/{batch}$")

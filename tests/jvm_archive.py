@@ -14,6 +14,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pyspark
 from keystate.session import versions
@@ -61,6 +62,21 @@ DAEMON = ("spark.python.daemon.module", "tests.python_daemon")
 
 #: For the environment of a program that makes a session.
 ENVIRONMENT = {"SPARK_SUBMIT_OPTS": OPTIONS}
+
+
+def session_environment() -> dict[str, str]:
+    """The environment of a program whose session has these settings of the tests' own.
+
+    Not for tests of what is there without them: where workers come from, and which path they have.
+    """
+    conf = {"spark.ui.enabled": "false", **dict([DAEMON]), **CODEGEN}
+    arguments = " ".join(f"--conf {key}={value}" for key, value in conf.items())
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {
+        **ENVIRONMENT,
+        "PYSPARK_SUBMIT_ARGS": f"{arguments} pyspark-shell",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
 
 
 if __name__ == "__main__":

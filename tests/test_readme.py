@@ -67,11 +67,10 @@ def test_snippets_print_what_they_show(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(RUN)
     pages = [(page, [code for code, _ in snippets]) for page, snippets in programs]
     (tmp_path / "pages.json").write_text(json.dumps(pages))
-    options = f"--conf spark.ui.enabled=false --driver-java-options '{jvm_archive.OPTIONS}'"
     run = subprocess.run(
         [sys.executable, "run.py", "pages.json"],
         cwd=tmp_path,
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell"},
+        env={**os.environ, **jvm_archive.session_environment()},
         capture_output=True,
         text=True,
         timeout=500,

@@ -73,7 +73,7 @@ def printed() -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(EXAMPLES), *EXPECTED],
         cwd="/",
-        env={**os.environ, **jvm_archive.ENVIRONMENT},
+        env={**os.environ, **jvm_archive.session_environment()},
         capture_output=True,
         text=True,
         timeout=400,

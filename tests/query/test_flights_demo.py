@@ -141,7 +141,7 @@ def kill_demo_after(batches: int, workspace: Workspace) -> None:
         demo = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **jvm_archive.ENVIRONMENT},
+            env={**os.environ, **jvm_archive.session_environment()},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

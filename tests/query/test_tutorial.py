@@ -17,7 +17,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorial.ipynb"
 @pytest.mark.spark
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its asserts hold, and each run of the query draws a chart."""
-    for name, value in jvm_archive.ENVIRONMENT.items():
+    for name, value in jvm_archive.session_environment().items():
         monkeypatch.setenv(name, value)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=150, resources={"metadata": {"path": tmp_path}}).execute()

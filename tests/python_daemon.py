@@ -5,6 +5,7 @@ threads, and a fork has only one of them; here it is checked that there is only 
 takes a fifth of the CPU time until it has read its first row.
 """
 
+import gc
 import os
 import sys
 
@@ -24,4 +25,5 @@ if __name__ == "__main__":
     threads = os.listdir("/proc/self/task") if os.path.exists("/proc/self/task") else []
     if len(threads) > 1:
         raise SystemExit(f"{len(threads)} threads after the imports: workers can't be forked")
+    gc.freeze()  # or each fork looks through all of this, and copies its pages, when a task ends
     daemon.manager()

@@ -25,9 +25,8 @@ def check(release: Release, tag: str | None = None) -> int:
     ]
     for problem in found:
         print(f"missing  {problem}")
-    if tag is None:
-        for what in (*texts.awaited(release), *maven.awaited(release)):
-            print(f"awaited  {what}")
+    for what in (*(texts.awaited(release) if tag is None else ()), *maven.awaited(release, tag)):
+        print(f"awaited  {what}")
     for path in unsigned(release):
         print(f"awaited  a signature: {path.relative_to(release.dist)}{SIGNATURE}")
     files = len(list(release.to_be_signed()))

@@ -13,6 +13,10 @@ _POM = "{http://maven.apache.org/POM/4.0.0}"
 #: What Maven Central wants in a POM, besides the coordinates. The place is a maintainer's to say.
 _WANTED = ("name", "description", "licenses", "developers")
 _PLACE = ("url", "scm")
+NO_URL = (
+    "versions.properties: url is empty: Maven Central wants the address of the project, such as "
+    "https://github.com/OWNER/keystate"
+)
 #: A jar has Keystate's classes, and no others.
 _OURS = re.compile(
     r"(org/apache/spark/sql/)?keystate/|META-INF/|(org/(apache/(spark/(sql/)?)?)?)?$"
@@ -74,6 +78,8 @@ def problems(release: Release, tag: str | None) -> Iterator[str]:
                 name.endswith(ending) for name in zipfile.ZipFile(path).namelist()
             ):
                 yield f"{path.name} has no {ending} in it"
+    if tag and not release.versions.get("url"):
+        yield NO_URL
 
 
 def _of_pom(release: Release, line: str, text: str, tag: str | None) -> Iterator[str]:
@@ -107,10 +113,10 @@ def _of_jar(name: str, entries: list[str]) -> Iterator[str]:
             yield f"{name} has {entry}, which is not of this project"
 
 
-def awaited(release: Release) -> Iterator[str]:
+def awaited(release: Release, tag: str | None) -> Iterator[str]:
     """What Maven Central wants, and only a maintainer can say."""
-    if not release.versions.get("url"):
-        yield "versions.properties: url is empty, and Maven Central wants the project's place"
+    if not tag and not release.versions.get("url"):
+        yield NO_URL
     yield (
         "Maven Central takes a group id that is a domain of yours, turned round: "
         "`keystate` is for repositories of your own"

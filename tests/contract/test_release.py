@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 import tarfile
@@ -252,6 +253,23 @@ def test_a_pom_that_lacks_something(release: Release) -> None:
     assert found(scm, "", tag="v1")[0].endswith("has no scm")
     assert "which Spark has not brought" in found("<scope>provided</scope>", "")[0]
     assert "not 0." in found(f"<version>{release.version}<", "<version>9.9.9<")[0]
+
+
+def test_only_a_dry_run_may_lack_the_projects_address(
+    release: Release, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = release.root / "python/keystate/versions.properties"
+    text = re.sub("^url=.*", "url=", properties.read_text(), flags=re.M)
+    properties.write_text(text)
+    without = Release(release.root)
+    assert check(without) == 0
+    assert f"awaited  {maven.NO_URL}" in capsys.readouterr().out
+    assert maven.NO_URL in maven.problems(without, f"v{release.version}")
+    assert check(without, f"v{release.version}") == 1
+    out = capsys.readouterr().out
+    assert f"missing  {maven.NO_URL}" in out and "awaited  Maven Central takes a group id" in out
+    properties.write_text(text.replace("url=", "url=https://example.org"))
+    assert maven.NO_URL not in maven.problems(Release(release.root), f"v{release.version}")
 
 
 def test_a_bill_of_other_jars(release: Release) -> None:

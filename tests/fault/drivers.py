@@ -144,8 +144,9 @@ class Started:
 class Driver(Started):
     """A script of this folder as a process."""
 
-    def __init__(self, script: str, log: Path, *arguments: Any) -> None:
-        super().__init__([sys.executable, str(HERE / script), *map(str, arguments)], log)
+    def __init__(self, script: str, log: Path, *arguments: Any, **environment: str) -> None:
+        command = [sys.executable, str(HERE / script), *map(str, arguments)]
+        super().__init__(command, log, **environment)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """Every kind of state in one query, and what it should emit.
 
 Run as a script it is the driver that a test kills:
-python soak_query.py FOLDER PARTITIONS MASTER BACKEND FORMAT
+python soak_query.py FOLDER PARTITIONS MASTER SETTINGS
+
+SETTINGS are those of the session, as JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -237,16 +238,9 @@ def start(spark: SparkSession, folder: Path, **trigger: Any) -> Any:
 
 
 def main() -> None:
-    folder, partitions, master, backend, version = sys.argv[1:]
-    builder = (
-        sessions.builder(master, partitions)
-        .config("spark.keystate.backend", backend)
-        # With `auto`: as much as some of the stores have.
-        .config("spark.keystate.auto.heapShare", "1e-5")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config(FORMAT_KEY, version)
-    )
-    spark = keystate.configure(builder).getOrCreate()
+    folder, partitions, master, settings = sys.argv[1:]
+    own = json.loads(settings)
+    spark = sessions.create(master, partitions, **{"spark.sql.session.timeZone": "UTC"}, **own)
     start(spark, Path(folder), processingTime="0 seconds").awaitTermination()
 
 

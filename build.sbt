@@ -82,8 +82,15 @@ val temporary = {
 
 ThisBuild / scalaVersion := versions("scala")
 
-// Suites run in two JVMs at a time, one after the other in each.
-Global / concurrentRestrictions := Seq(Tags.limitAll(4), Tags.limit(Tags.ForkedTestGroup, 2))
+/** Suites run in so many JVMs at a time, one after the other in each: one more than there are cores in
+  * CI, for they wait a third of their time.
+  */
+val testJvms = 3
+
+Global / concurrentRestrictions := Seq(
+  Tags.limitAll(testJvms + 2),
+  Tags.limit(Tags.ForkedTestGroup, testJvms)
+)
 
 lazy val sparkJars = taskKey[Seq[Attributed[File]]]("The jars that Spark brings.")
 
@@ -124,7 +131,7 @@ val common = Seq(
     val java = sys.env.get("KEYSTATE_TEST_JAVA").filter(_.nonEmpty).map(file)
     val options = (Test / forkOptions).value
       .withJavaHome(java.orElse((Test / javaHome).value))
-    val dealt = (Test / definedTests).value.sortBy(_.name).zipWithIndex.groupBy(_._2 % 2)
+    val dealt = (Test / definedTests).value.sortBy(_.name).zipWithIndex.groupBy(_._2 % testJvms)
     dealt.toSeq.map { case (n, suites) =>
       Tests.Group(s"suites $n", suites.map(_._1), Tests.SubProcess(options))
     }

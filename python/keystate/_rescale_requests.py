@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from keystate._jvm import bridge
+from keystate._jvm import running
 from keystate.errors import CheckpointError
 
 log = logging.getLogger("keystate")
@@ -40,18 +40,18 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
         CheckpointError: what the query could not be rescaled for, or
             ``[KEYSTATE_NO_RESCALE_ANSWER]``.
     """
-    request = bridge.ask_rescale(session, checkpoint, partitions)
+    request = running.ask_rescale(session, checkpoint, partitions)
     if not request:
         return None
     deadline = time.monotonic() + wait_seconds
     while time.monotonic() < deadline:
-        answer = bridge.rescale_answer(session, checkpoint, request)
+        answer = running.rescale_answer(session, checkpoint, request)
         if answer is not None:
             return _before(answer)
         time.sleep(_LOOK_SECONDS)
-    bridge.withdraw_rescale(session, checkpoint, request)
+    running.withdraw_rescale(session, checkpoint, request)
     # It may have been answered just before.
-    answer = bridge.rescale_answer(session, checkpoint, request)
+    answer = running.rescale_answer(session, checkpoint, request)
     if answer is not None:
         return _before(answer)
     raise CheckpointError(
@@ -98,18 +98,18 @@ class RescaleListener(threading.Thread):
                     log.warning("Can't look who asks for other partitions", exc_info=True)
         finally:
             if self._checkpoint:
-                bridge.listen_for_rescales(self._spark, self._checkpoint, False)
+                running.listen_for_rescales(self._spark, self._checkpoint, False)
 
     def _look(self) -> None:
         if not self._checkpoint:
-            checkpoint = bridge.checkpoint_of(self._spark, self._query.id)
+            checkpoint = running.checkpoint_of(self._spark, self._query.id)
             if not checkpoint:
                 return  # it is just being changed
-            bridge.listen_for_rescales(self._spark, checkpoint, True)
+            running.listen_for_rescales(self._spark, checkpoint, True)
             self._checkpoint = checkpoint
-        waiting = bridge.waiting_rescales(self._spark, self._checkpoint)
+        waiting = running.waiting_rescales(self._spark, self._checkpoint)
         for request, partitions in waiting.items():
-            bridge.answer_rescale(self._spark, self._checkpoint, request, self._answer(partitions))
+            running.answer_rescale(self._spark, self._checkpoint, request, self._answer(partitions))
 
     def _answer(self, partitions: int) -> dict[str, Any]:
         try:

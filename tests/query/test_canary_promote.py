@@ -240,8 +240,8 @@ def test_cut_off_anywhere(spark: Any, production: Production, monkeypatch: Any) 
 
     steps: list[tuple[Any, str, Callable[..., Any]]] = [
         (promotion, "write_successor", die),
-        (promotion.bridge, "promote", die),
-        (promotion.bridge, "promote", once_done(promotion.bridge.promote)),
+        (promotion.copying, "promote", die),
+        (promotion.copying, "promote", once_done(promotion.copying.promote)),
     ]
     for at, name, stand_in in steps:
         canary = production.canary(query, Renamed(), edit=rename)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate._checkpoint.operator_draft import OperatorDraft, new_operator, stored_operator
 from keystate._checkpoint.state_reader import StateReader
-from keystate._jvm import bridge
+from keystate._jvm import copying
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import StateDescriptor, TypeLike
 
@@ -86,7 +86,7 @@ class CheckpointBuilder(_Operators):
         if not self._operators:
             raise DeclarationError("a checkpoint needs one operator at least: use add_operator")
         written = [one.written(self._session, i) for i, one in self._operators.items()]
-        bridge.create(self._session, target, written, self._partitions, self._sources)
+        copying.create(self._session, target, written, self._partitions, self._sources)
 
 
 class CheckpointEditor(_Operators):
@@ -265,7 +265,7 @@ class CheckpointEditor(_Operators):
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(
+        return copying.edit(
             self._session, self._checkpoint, target, written, copied, kind, self.same_keys
         )
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec, hashable, struct_codec
 from keystate._codec.misfits import Misfit
-from keystate._jvm import bridge
+from keystate._jvm import reading
 from keystate._kinds import StateKind
 from keystate._types.plain import from_json
 from keystate.errors import StateTypeError
@@ -41,7 +41,7 @@ class Target:
         self._session = session
         self._checkpoint = checkpoint
         self._version = version
-        found = bridge.describe_state(session, checkpoint, operator, state, version)
+        found = reading.describe_state(session, checkpoint, operator, state, version)
         self.operator: int = found["operator"]
         self.name: str = found["state"]
         self.kind = StateKind(found["kind"])
@@ -63,7 +63,7 @@ class Target:
         if map_key is not None and len(chosen) > 1:
             raise ValueError("map_key is for one entry, start and end are for a range: give either")
         of_state = f"state '{self.name}'"
-        found = bridge.look_up(
+        found = reading.look_up(
             self._session,
             self._checkpoint,
             self.operator,

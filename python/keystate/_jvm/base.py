@@ -16,8 +16,8 @@ from keystate._worker.task import TaskFunction
 class Jvm(ABC):
     """Calls to the methods of the jar's ``PythonBridge``.
 
-    An argument is a string, a number, a boolean, the session itself, a DataFrame, a Column, what
-    :meth:`task` or :meth:`reader` makes, or a list of arguments.
+    An argument is a string, a number, a boolean, a DataFrame, a Column, what :meth:`task` or
+    :meth:`reader` makes, or a list of arguments.
     """
 
     #: What a call raises when the JVM threw an exception.

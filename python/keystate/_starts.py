@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from keystate._jvm import running
+from keystate._jvm import bridge
 from keystate.errors import ConfigurationError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -51,7 +51,7 @@ def begin_at(spark: SparkSession, start: Callable[[str], Any], checkpoint: str) 
         ConfigurationError: it was started on another one; it is stopped.
     """
     query = begin(spark, AS_BEFORE, lambda: start(checkpoint))
-    started_on = running.checkpoint_of(spark, str(query.id))
+    started_on = bridge.checkpoint_of(spark, str(query.id))
     if started_on and not is_same(started_on, checkpoint):
         query.stop()
         raise ConfigurationError(
@@ -82,7 +82,7 @@ def make_sure(spark: SparkSession, query: Any) -> None:
             if query.status["message"].startswith("Waiting"):
                 break
         # Without rows it would not fail yet.
-        running.check_start(spark, str(query.id))
+        bridge.call(spark, "checkStart", str(query.id))
     except Exception:
         query.stop()
         raise

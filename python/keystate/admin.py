@@ -21,7 +21,7 @@ from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
 from keystate._checkpoint.state_reader import StateReader
 from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
-from keystate._jvm import bridge, copying, reading, running
+from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
 from keystate._rescale_requests import ask
 from keystate.state import TypeLike
@@ -92,7 +92,9 @@ def rescale(
     if not 1 <= n < 2**31:
         raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
     before = ask(session, checkpoint, n, wait_seconds)
-    return running.rescale(session, checkpoint, n) if before is None else before
+    if before is None:
+        before = bridge.call(session, "rescale", checkpoint, n)
+    return before
 
 
 def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:
@@ -165,7 +167,8 @@ def savepoint(
             version is too old to be shared.
     """
     session = bridge.session_or_active(spark, "savepoint")
-    return copying.savepoint(session, checkpoint, path, version, by_reference)
+    batch: int = bridge.call(session, "savepoint", checkpoint, path, version, by_reference)
+    return batch
 
 
 def savepoints(checkpoint: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
@@ -209,7 +212,8 @@ def restore(
         CheckpointError: as for :func:`savepoint`.
     """
     session = bridge.session_or_active(spark, "restore")
-    return copying.savepoint(session, savepoint, checkpoint, None, by_reference)
+    batch: int = bridge.call(session, "savepoint", savepoint, checkpoint, None, by_reference)
+    return batch
 
 
 def delete(
@@ -234,7 +238,8 @@ def delete(
             query runs on it in this session, or in another process of this machine.
     """
     session = bridge.session_or_active(spark, "delete")
-    return copying.delete_checkpoint(session, checkpoint, original or "")
+    kept: int = bridge.call(session, "deleteCheckpoint", checkpoint, original or "")
+    return kept
 
 
 def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | None:
@@ -252,7 +257,7 @@ def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | Non
     """
     session = bridge.session_or_active(spark, "moved_to")
     last = None
-    while place := copying.moved_to(session, last or checkpoint):
+    while place := bridge.call(session, "movedTo", last or checkpoint):
         last = place
     return last
 
@@ -278,9 +283,9 @@ def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = 
             ``[KEYSTATE_IMPORT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or there is no
             checkpoint; then there is no target.
     """
-    return copying.import_checkpoint(
-        bridge.session_or_active(spark, "import_checkpoint"), source, target
-    )
+    session = bridge.session_or_active(spark, "import_checkpoint")
+    batch: int = bridge.call(session, "importCheckpoint", source, target)
+    return batch
 
 
 def import_as(
@@ -315,14 +320,14 @@ def import_as(
     path = target.rstrip("/")
     folder, _, name = path.rpartition("/")
     imported = f"{folder + '/' if folder or path[:1] == '/' else ''}.{name}.{uuid4()}"
-    copying.import_checkpoint(session, source, imported)
+    bridge.call(session, "importCheckpoint", source, imported)
     try:
         editor = edit(imported, spark=session)
         all_operators = [one["id"] for one in inspect(imported, spark=session)["operators"]]
         take_over(session, editor, imported, operators, all_operators)
         return editor.write(target)
     finally:
-        copying.discard(session, imported)
+        bridge.call(session, "discardImported", imported)
 
 
 def create(
@@ -579,7 +584,7 @@ def forget(
     session = bridge.session_or_active(spark, "forget")
     if not isinstance(checkpoint, str):
         instead = "give keystate.admin.forget the place of its checkpoint"
-        checkpoint = running.checkpoint_of_running(session, checkpoint, instead)
+        checkpoint = bridge.checkpoint_of_running(session, checkpoint, instead)
     return Forgetting(session, checkpoint, operator).request(key)
 
 
@@ -636,6 +641,6 @@ def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> 
     session = bridge.session_or_active(spark, "report")
     found = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
-    told, limit = reading.statistics(session, found), bridge.max_entries(session)
+    told, limit = bridge.statistics(session, found), bridge.max_entries(session)
     made = document(found, told, problems, limit=limit)
     Path(path).write_text(made, encoding="utf-8")

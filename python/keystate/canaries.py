@@ -14,7 +14,7 @@ from keystate._canary.promotion import Promotion
 from keystate._canary.report import CanaryReport
 from keystate._canary.rows import CanaryRows
 from keystate._checkpoint.editor import CheckpointEditor
-from keystate._jvm import bridge, reading, running
+from keystate._jvm import bridge
 from keystate._starts import is_same
 from keystate.errors import CheckpointError, ConfigurationError
 
@@ -219,7 +219,7 @@ class Canary:
     def _committed(self, wanted: int, seconds: float) -> int:
         """The wanted micro-batch, or one before it, once the old query has committed it."""
         deadline = time.monotonic() + seconds
-        while (last := reading.last_batch(self._spark, self._checkpoint)) < wanted:
+        while (last := bridge.call(self._spark, "lastBatch", self._checkpoint)) < wanted:
             ended = self._query is not None and not self._query.isActive
             if ended or time.monotonic() > deadline:
                 break
@@ -286,14 +286,14 @@ def canary(
             (
                 one
                 for one in session.streams.active
-                if is_same(running.checkpoint_of(session, str(one.id)), checkpoint)
+                if is_same(bridge.checkpoint_of(session, str(one.id)), checkpoint)
             ),
             None,
         )
     else:
         query = checkpoint_or_query
         instead = "give keystate.canary the place of its checkpoint"
-        checkpoint = running.checkpoint_of_running(session, query, instead)
+        checkpoint = bridge.checkpoint_of_running(session, query, instead)
     if query is not None:
         check_mode(session, query, lambda: None)
     fork = Fork(session, checkpoint, at or f"{checkpoint}.canary", start_new, edit)

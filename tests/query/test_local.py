@@ -17,7 +17,7 @@ from keystate import CheckpointError, admin
 from keystate._checkpoint.lookup import Target
 from keystate._java.class_cache import class_cache
 from keystate._java.installed import identity
-from keystate._jvm import local, reading
+from keystate._jvm import bridge, local
 from keystate.session import FORMAT_KEY
 
 from tests.query.test_lookup import KINDS, Kinds, expected
@@ -66,7 +66,7 @@ def test_it_reads_what_a_session_reads(
     assert admin.inspect(checkpoint, spark=session) == admin.inspect(checkpoint)
     assert admin.verify(checkpoint, spark=session) == admin.verify(checkpoint) == []
     found = admin.inspect(checkpoint)
-    assert reading.statistics(session, found) == reading.statistics(spark, found)
+    assert bridge.statistics(session, found) == bridge.statistics(spark, found)
     for key, values in ((7, [7, 70]), (8, [8]), (-1, [])):
         for name, value in expected(values).items():
             number = next(op["id"] for op in found["operators"] if op["keystate"])

@@ -20,7 +20,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._jvm import reading
+from keystate._jvm import bridge
 from keystate._page import charts_js, document
 from keystate._page.charts import charts
 from keystate._page.spread import by_partition, choices, moved, partition_of, skew
@@ -86,7 +86,7 @@ def browser() -> Browser:
 
 def told(spark: Any, checkpoint: str) -> tuple[dict[str, Any], dict[str, Any]]:
     found = admin.inspect(checkpoint, spark=spark)
-    statistics = reading.statistics(spark, found)
+    statistics = bridge.statistics(spark, found)
     assert statistics is not None
     return found, statistics
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from keystate._checkpoint.lookup import decoded, key_columns, key_stream
-from keystate._jvm import reading
+from keystate._jvm import bridge
 from keystate._kinds import TIMERS, StateKind
 from keystate._page.timeline import timeline, timeline_text
 from keystate._types.plain import to_json
@@ -109,7 +109,7 @@ class KeyReader:
     def __init__(self, session: SparkSession, checkpoint: str, operator: int | None) -> None:
         self.session = session
         self._checkpoint = checkpoint
-        found = reading.describe_operator(session, checkpoint, operator)
+        found = bridge.operation(session, "describeOperator", checkpoint, operator)
         self.operator: int = found["operator"]
         self.name: str = found["name"]
         self.max_parallelism: int = found["max_parallelism"]
@@ -118,7 +118,9 @@ class KeyReader:
     def stored(self, key: Any, first: int, until: int = _NEWEST) -> list[dict[str, Any]]:
         """What the jar finds in these versions: of each what is not as in the one before."""
         stream = self._stream(key)
-        found = reading.history(self.session, self._checkpoint, self.operator, stream, first, until)
+        found = bridge.operation(
+            self.session, "history", self._checkpoint, self.operator, stream, first, until
+        )
         versions: list[dict[str, Any]] = found["versions"]
         return versions
 
@@ -177,7 +179,7 @@ def value_of(found: dict[str, Any]) -> Any:
     """What the jar found in a state, as a function has it."""
     key_type = found.get("key_type")
     return decoded(
-        reading.record_batch(found["rows"]),
+        bridge.record_batch(found["rows"]),
         StateKind(found["kind"]),
         T._parse_datatype_json_string(found["value_type"]),
         None if key_type is None else T._parse_datatype_json_string(key_type),

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
-from keystate._jvm import bridge, reading
+from keystate._jvm import bridge
 from keystate._kinds import KEYED, StateKind
 from keystate.errors import CheckpointError
 
@@ -79,7 +79,9 @@ class StateReader:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
         return OperatorLists(
             json.loads(state["properties"].get("types", "{}")),
-            reading.operator_state(self._session, self.checkpoint, operator["id"], version - 1),
+            bridge.operation(
+                self._session, "operatorState", self.checkpoint, operator["id"], version - 1
+            ),
         )
 
     def _version(self, operator: dict[str, Any], version: int | None) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from keystate import admin
 from keystate._checkpoint.history import KeyReader
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._jvm import bridge, reading
+from keystate._jvm import bridge
 from keystate._page import CHARTS_JS, PAGE_JS, charts_js, document, page_js, simple_page
 from keystate._types.plain import to_json
 from keystate.errors import KeystateError, StateTypeError
@@ -100,7 +100,7 @@ class StateServer(ThreadingHTTPServer):
         found = admin.inspect(self._checkpoint, spark=self._session)
         with self._page_lock:
             if self._page is None or self._page[0] != found["batch"]:
-                told = reading.statistics(self._session, found)
+                told = bridge.statistics(self._session, found)
                 limit = bridge.max_entries(self._session)
                 made = document(found, told, None, live=True, limit=limit)
                 self._page = (found["batch"], made)

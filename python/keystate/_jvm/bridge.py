@@ -6,6 +6,7 @@ Nothing above it knows which kind of session it has: that is what a
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
@@ -165,6 +167,42 @@ def max_entries(session: SparkSession) -> int | None:
 def operation(session: SparkSession, method: str, *arguments: Any) -> Any:
     """What a method finds that returns JSON; for the arguments see :func:`call`."""
     return json.loads(call(session, method, *arguments))
+
+
+def checkpoint_of(session: SparkSession, query_id: str) -> str:
+    """Where the checkpoint of a running query is; empty if it does not run."""
+    place: str = call(session, "checkpointOf", query_id)
+    return place
+
+
+def checkpoint_of_running(session: SparkSession, query: Any, instead: str) -> str:
+    """Where the checkpoint of a query is that has to run.
+
+    Args:
+        session: the session.
+        query: a ``StreamingQuery``, or what :func:`keystate.elastic` gave.
+        instead: what to do if it has ended.
+
+    Raises:
+        ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
+    """
+    place = checkpoint_of(session, str(query.id)) if query.isActive else ""
+    if not place:
+        raise ConfigurationError(f"the query has ended: {instead}", code="KEYSTATE_QUERY_HAS_ENDED")
+    return place
+
+
+def statistics(session: SparkSession, found: dict[str, Any]) -> dict[str, Any] | None:
+    """How the state of an inspected checkpoint is spread; ``None`` before its first batch."""
+    if found["batch"] is None:
+        return None
+    told: dict[str, Any] = operation(session, "statistics", found["checkpoint"])
+    return told
+
+
+def record_batch(stream: str) -> pa.RecordBatch:
+    """The one batch of an Arrow stream in Base64."""
+    return pa.ipc.open_stream(base64.b64decode(stream)).read_next_batch()
 
 
 def batch_input(checkpoint: str, batch: int, rows: DataFrame, target: str) -> DataFrame:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from keystate._codec import codec
-from keystate._jvm import bridge, reading
+from keystate._jvm import bridge
 from keystate._kinds import StateKind
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
@@ -79,7 +79,7 @@ def broadcast_states(session: SparkSession, checkpoint: str, operator: int, vers
 
 
 def _state(found: dict[str, Any], keys: pa.Array) -> Any:
-    rows = reading.record_batch(found["rows"])
+    rows = bridge.record_batch(found["rows"])
     if not rows.num_rows:
         return None
     kind = StateKind(found["kind"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from keystate._checkpoint.history import KeyReader, value_of
-from keystate._jvm import bridge, reading
+from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._operators.declared import Side
 from keystate._replay.clocks import noticing
@@ -80,7 +80,9 @@ class Target:
 
     def _clock(self, batch: int) -> dict[str, Any]:
         """The recorded clock of a batch."""
-        found = reading.clock(self.session, self.checkpoint, self.reader.operator, batch)
+        found = bridge.operation(
+            self.session, "clock", self.checkpoint, self.reader.operator, batch
+        )
         if found["real_time"]:
             raise CheckpointError(
                 f"Batch {batch} ran in real-time mode: its timers, its times to live and what its "

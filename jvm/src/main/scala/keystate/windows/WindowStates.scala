@@ -1,6 +1,5 @@
 package keystate.windows
 
-import scala.annotation.nowarn
 import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
@@ -8,8 +7,6 @@ import keystate.{
   AggregateFunction,
   AggregatingState,
   AggregatingStateDescriptor,
-  FoldingState,
-  FoldingStateDescriptor,
   KeyOrder,
   KeyedStateStore,
   ListState,
@@ -46,7 +43,6 @@ private[keystate] final case class WindowMapKey(end: Long, start: Long, key: Any
   * @param prefix
   *   of the names of these
   */
-@nowarn("cat=deprecation")
 private[windows] final class WindowStates(
     store: KeyedStateStore,
     cursor: WindowCursor,
@@ -57,32 +53,14 @@ private[windows] final class WindowStates(
   /** Whether no state was asked for. */
   def isEmpty: Boolean = states.isEmpty
 
-  /** The state of a descriptor. */
-  def find[S <: State](descriptor: StateDescriptor[S]): S =
-    states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
-
   /** Merges what windows have in a state into what the window at hand has. */
   def merge(descriptor: StateDescriptor[_ <: State], sources: Iterable[WindowKey]): Unit = {
-    find(descriptor)
+    provide(descriptor)
     states(descriptor.name).merge(cursor.window, sources)
   }
 
-  override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] = find(descriptor)
-  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
-    find(descriptor)
-  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
-    find(descriptor)
-  override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
-    find(descriptor)
-  override def getAggregatingState[IN, ACC, OUT](
-      descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT] = find(descriptor)
-  override def getSortedMapState[K, V](
-      descriptor: SortedMapStateDescriptor[K, V]
-  ): SortedMapState[K, V] = find(descriptor)
-  override def getFoldingState[T, ACC](
-      descriptor: FoldingStateDescriptor[T, ACC]
-  ): FoldingState[T, ACC] = find(descriptor)
+  override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
+    states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
 
   private def make(descriptor: StateDescriptor[_]): OfWindow = descriptor match {
     case value: ValueStateDescriptor[_] =>

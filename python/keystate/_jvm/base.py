@@ -52,8 +52,8 @@ def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
     """A column with a call of a task's function, by a session's kind of user-defined function."""
     function = kind(
         task,
-        returnType=task.output_type,
-        name=task.spec.name or "keystate",
+        returnType=task.declared.output,
+        name=task.declared.spec.name or "keystate",
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     return function()

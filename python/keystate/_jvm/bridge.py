@@ -102,7 +102,7 @@ def process(operator: Operator) -> DataFrame:
     """
     first = operator.rows.df
     if isinstance(first, SchemaRows):
-        return SchemaRows(task_function(operator).output_type, operator=operator)
+        return SchemaRows(task_function(operator).declared.output, operator=operator)
     session = first.sparkSession
     task = task_function(replace(operator, pickles=allowed_pickles(session)))
     jvm = _jvm(session)
@@ -116,8 +116,8 @@ def process(operator: Operator) -> DataFrame:
             [list(rows.order) for rows in operator.inputs],
             role,
             jvm.task(task),
-            task.output_type.json(),
-            task.spec.to_json(),
+            task.declared.output.json(),
+            task.declared.spec.to_json(),
         )
 
 

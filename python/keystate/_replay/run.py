@@ -80,7 +80,7 @@ class Target:
 
     def _clock(self, batch: int) -> dict[str, Any]:
         """The recorded clock of a batch."""
-        found = bridge.operation(
+        found: dict[str, Any] = bridge.operation(
             self.session, "clock", self.checkpoint, self.reader.operator, batch
         )
         if found["real_time"]:

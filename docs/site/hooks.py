@@ -39,7 +39,15 @@ REFERENCE = {
     "sources": ("Sources", ["sources"]),
     "runtime": ("Metrics and context", ["runtime", "metrics", "tracing"]),
     "backends": ("Backends", ["backends"]),
-    "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
+    "admin": (
+        "Checkpoints",
+        [
+            "admin",
+            "_checkpoint.savepoints",
+            "_checkpoint.changes",
+            "_checkpoint.editor.CheckpointEditor",
+        ],
+    ),
     "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),
     "canaries": (
         "Canaries",

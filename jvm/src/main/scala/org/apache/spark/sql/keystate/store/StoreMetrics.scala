@@ -23,7 +23,8 @@ private[keystate] object StoreMetrics {
     val commit = store.commitStatistics
   }
 
-  private def millis(name: String, of: String) = StateStoreCustomTimingMetric(name, s"Keystate: $of")
+  private def millis(name: String, of: String) =
+    StateStoreCustomTimingMetric(name, s"Keystate: $of")
   private def sum(name: String, of: String) = StateStoreCustomSumMetric(name, s"Keystate: $of")
   private def bytes(name: String, of: String) = StateStoreCustomSizeMetric(name, s"Keystate: $of")
   private def largest(name: String, of: String) = LargestMetric(name, s"Keystate: $of")

@@ -272,17 +272,10 @@ private final class WindowMap(
 
   override def get(key: Any): Any = stored.get(at(key))
   override def put(key: Any, value: Any): Unit = stored.put(at(key), value)
-  override def putAll(all: IterableOnce[(Any, Any)]): Unit =
-    all.iterator.foreach { case (key, value) => put(key, value) }
   override def remove(key: Any): Unit = stored.remove(at(key))
   override def contains(key: Any): Boolean = stored.contains(at(key))
   override def iterator(): Iterator[MapEntry[Any, Any]] =
     stored.subIterator(first, last).map(each => MapEntry(each.getKey.key, each.getValue))
-  override def entries(): Iterable[MapEntry[Any, Any]] = new Iterable[MapEntry[Any, Any]] {
-    override def iterator: Iterator[MapEntry[Any, Any]] = WindowMap.this.iterator()
-  }
-  override def keys(): Iterable[Any] = entries().view.map(_.getKey)
-  override def values(): Iterable[Any] = entries().view.map(_.getValue)
   override def isEmpty(): Boolean = !iterator().hasNext
   override def clear(): Unit = stored.removeRange(first, last)
 }

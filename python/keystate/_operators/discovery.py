@@ -10,6 +10,7 @@ import pickle
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
+from keystate._subtask import Subtask
 from keystate._worker.calls.event_loop import EventLoop
 from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate._worker.operator_state.operator_states import OperatorListState
@@ -156,6 +157,8 @@ class _OperatorStateDiscovery:
 
 
 class _DiscoveryContext(RuntimeContext):
+    _subtask = Subtask("declaration")
+
     def __init__(self) -> None:
         self.has_metrics = False
         self.states: dict[str, StateSpec] = {}
@@ -168,21 +171,6 @@ class _DiscoveryContext(RuntimeContext):
             )
         self.states[descriptor.name] = resolve_state(descriptor)
         return _DeclaredState(descriptor.name)
-
-    def get_task_name(self) -> str:
-        return "declaration"
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return 1
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return 1
-
-    def get_index_of_this_subtask(self) -> int:
-        return 0
-
-    def get_attempt_number(self) -> int:
-        return 0
 
     def get_key_group(self, key: Any) -> int:
         return 0

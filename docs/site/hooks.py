@@ -27,7 +27,10 @@ OUTSIDE = {
 #: The Python reference: title, and the modules, or classes, whose docstrings make a page.
 REFERENCE = {
     "session": ("Session", ["session"]),
-    "streams": ("Streams", ["streams", "union", "side_outputs", "sinks", "row_errors", "replays"]),
+    "streams": (
+        "Streams",
+        ["streams", "union", "side_outputs", "sinks", "row_errors", "letter_replays"],
+    ),
     "functions": ("Functions", ["functions", "co_functions", "async_functions", "aggregates"]),
     "windows": ("Windows", ["windows"]),
     "agg": ("Aggregates of columns", ["agg"]),
@@ -36,13 +39,21 @@ REFERENCE = {
     "sources": ("Sources", ["sources"]),
     "runtime": ("Metrics and context", ["runtime", "metrics", "tracing"]),
     "backends": ("Backends", ["backends"]),
-    "admin": ("Checkpoints", ["admin", "_checkpoint.editor.CheckpointEditor"]),
+    "admin": (
+        "Checkpoints",
+        [
+            "admin",
+            "_checkpoint.savepoints",
+            "_checkpoint.changes",
+            "_checkpoint.editor.CheckpointEditor",
+        ],
+    ),
     "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),
     "canaries": (
         "Canaries",
         ["canaries", "_canary.report.CanaryReport", "_canary.rows.CanaryRows", "_canary.pace.Pace"],
     ),
-    "key_replays": ("Replays", ["key_replays"]),
+    "batch_replays": ("Replays", ["batch_replays"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),
 }

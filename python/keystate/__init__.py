@@ -23,6 +23,7 @@ from keystate.backends import (
     RocksDBStateBackend,
     StateBackend,
 )
+from keystate.batch_replays import Replay, Replays, replay
 from keystate.canaries import Canary, CanaryReport, CanaryRows, canary
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.elasticity import ElasticQuery, Rescale, elastic
@@ -60,9 +61,8 @@ from keystate.functions import (
     TimeDomain,
     TimerService,
 )
-from keystate.key_replays import Replay, Replays, replay
+from keystate.letter_replays import replay_letters, with_replays
 from keystate.metrics import Counter, Distribution, Meter, MetricGroup
-from keystate.replays import replay_letters, with_replays
 from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.scaling import ScalingPolicy

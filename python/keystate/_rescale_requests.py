@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -40,19 +41,19 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
         CheckpointError: what the query could not be rescaled for, or
             ``[KEYSTATE_NO_RESCALE_ANSWER]``.
     """
-    request = bridge.ask_rescale(session, checkpoint, partitions)
+    request = bridge.call(session, "askRescale", checkpoint, partitions)
     if not request:
         return None
     deadline = time.monotonic() + wait_seconds
     while time.monotonic() < deadline:
-        answer = bridge.rescale_answer(session, checkpoint, request)
-        if answer is not None:
+        answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
+        if answer:
             return _before(answer)
         time.sleep(_LOOK_SECONDS)
-    bridge.withdraw_rescale(session, checkpoint, request)
+    bridge.call(session, "withdrawRescale", checkpoint, request)
     # It may have been answered just before.
-    answer = bridge.rescale_answer(session, checkpoint, request)
-    if answer is not None:
+    answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
+    if answer:
         return _before(answer)
     raise CheckpointError(
         f"the driver of the query on {checkpoint} has not answered within {wait_seconds:g} s. If "
@@ -62,7 +63,8 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
     )
 
 
-def _before(answer: dict[str, Any]) -> int:
+def _before(text: str) -> int:
+    answer = json.loads(text)
     if answer["error"] is not None:
         raise CheckpointError(answer["error"], code=answer["code"])
     return int(answer["before"])
@@ -98,18 +100,19 @@ class RescaleListener(threading.Thread):
                     log.warning("Can't look who asks for other partitions", exc_info=True)
         finally:
             if self._checkpoint:
-                bridge.listen_for_rescales(self._spark, self._checkpoint, False)
+                bridge.call(self._spark, "listenForRescales", self._checkpoint, False)
 
     def _look(self) -> None:
         if not self._checkpoint:
             checkpoint = bridge.checkpoint_of(self._spark, self._query.id)
             if not checkpoint:
                 return  # it is just being changed
-            bridge.listen_for_rescales(self._spark, checkpoint, True)
+            bridge.call(self._spark, "listenForRescales", checkpoint, True)
             self._checkpoint = checkpoint
-        waiting = bridge.waiting_rescales(self._spark, self._checkpoint)
+        waiting = bridge.operation(self._spark, "waitingRescales", self._checkpoint)
         for request, partitions in waiting.items():
-            bridge.answer_rescale(self._spark, self._checkpoint, request, self._answer(partitions))
+            answer = json.dumps(self._answer(partitions))
+            bridge.call(self._spark, "answerRescale", self._checkpoint, request, answer)
 
     def _answer(self, partitions: int) -> dict[str, Any]:
         try:

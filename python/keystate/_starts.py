@@ -82,7 +82,7 @@ def make_sure(spark: SparkSession, query: Any) -> None:
             if query.status["message"].startswith("Waiting"):
                 break
         # Without rows it would not fail yet.
-        bridge.check_start(spark, str(query.id))
+        bridge.call(spark, "checkStart", str(query.id))
     except Exception:
         query.stop()
         raise

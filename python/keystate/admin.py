@@ -8,23 +8,21 @@ of a running query too: they see its last committed batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate._checkpoint.editor import CheckpointBuilder, CheckpointEditor
+from keystate._checkpoint.changes import build, create, edit, import_as, import_checkpoint
 from keystate._checkpoint.forgetting import Forgetting
 from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
+from keystate._checkpoint.savepoints import delete, moved_to, restore, savepoint, savepoints
 from keystate._checkpoint.state_reader import StateReader
-from keystate._checkpoint.successor import SparkOperatorState, Successor, take_over
+from keystate._checkpoint.successor import SparkOperatorState, Successor
 from keystate._jvm import bridge
 from keystate._page import Findings, Inspection, document
 from keystate._rescale_requests import ask
-from keystate.state import TypeLike
 
 __all__ = [
     "Change",
@@ -92,7 +90,9 @@ def rescale(
     if not 1 <= n < 2**31:
         raise ValueError(f"the number of partitions must be 1 to {2**31 - 1}, got {n}")
     before = ask(session, checkpoint, n, wait_seconds)
-    return bridge.rescale(session, checkpoint, n) if before is None else before
+    if before is None:
+        before = bridge.call(session, "rescale", checkpoint, n)
+    return before
 
 
 def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:
@@ -128,291 +128,6 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     """
     found = bridge.operation(bridge.session_or_active(spark, "verify"), "verify", checkpoint)
     return Findings(found["problems"])
-
-
-def savepoint(
-    checkpoint: str,
-    path: str,
-    *,
-    version: int | None = None,
-    by_reference: bool = False,
-    spark: SparkSession | None = None,
-) -> int:
-    """Copies what a query goes on from, as it is after a committed batch.
-
-    The query may run meanwhile, in this process or another one: its clean-up leaves alone what is
-    being copied. The copy is a checkpoint in itself: start a query with it as
-    ``checkpointLocation``. It has the query's id; don't run both at the same time in one session.
-    Input that a source reads again, and what sinks wrote, is not in it.
-
-    Args:
-        checkpoint: the query's checkpoint location.
-        path: a folder that does not exist, or is empty.
-        version: N + 1 for the state after batch N, as long as it is kept; by default the last one
-            that is committed.
-        by_reference: share the state's files, which never change, instead of copying them. On one
-            local disk they get a second name (a hard link), and the copy needs nothing of the
-            original. Elsewhere the original keeps them as long as the copy is there: delete either
-            with :func:`delete` only. It can be of the newest two versions.
-        spark: the session; by default the active one.
-
-    Returns:
-        The last batch that is in the copy.
-
-    Raises:
-        CheckpointError: ``[KEYSTATE_SAVEPOINT_EXISTS]``, the version is not kept any more, or a
-            file is lost or damaged; then there is no copy. ``[KEYSTATE_CANNOT_SHARE]``: the
-            version is too old to be shared.
-    """
-    session = bridge.session_or_active(spark, "savepoint")
-    return bridge.savepoint(session, checkpoint, path, version, by_reference)
-
-
-def savepoints(checkpoint: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """The savepoints that were made of a checkpoint, oldest first.
-
-    Args:
-        checkpoint: the query's checkpoint location.
-        spark: the session; by default the active one.
-
-    Returns:
-        For each ``savepoint`` (where it is), ``batch``, ``time`` (when it was made, ms since the
-        epoch), ``kind`` (``copy``, ``links`` or ``references``), ``bytes`` (of its own),
-        ``shared_bytes`` (that it has in common with the checkpoint) and ``state``: ``ok``;
-        ``unfinished``, which :func:`delete` deletes; or ``missing``, of one by reference that was
-        deleted or moved by other means, so that the checkpoint still keeps its files.
-    """
-    session = bridge.session_or_active(spark, "savepoints")
-    found: list[dict[str, Any]] = bridge.operation(session, "savepoints", checkpoint)
-    return found
-
-
-def restore(
-    savepoint: str,
-    checkpoint: str,
-    *,
-    by_reference: bool = False,
-    spark: SparkSession | None = None,
-) -> int:
-    """Makes a checkpoint of a savepoint, which stays as it is; start the query with it.
-
-    Args:
-        savepoint: where it is.
-        checkpoint: a folder that does not exist, or is empty.
-        by_reference: as for :func:`savepoint`.
-        spark: the session; by default the active one.
-
-    Returns:
-        The last batch that is in the checkpoint.
-
-    Raises:
-        CheckpointError: as for :func:`savepoint`.
-    """
-    session = bridge.session_or_active(spark, "restore")
-    return bridge.savepoint(session, savepoint, checkpoint, None, by_reference)
-
-
-def delete(
-    checkpoint: str, *, original: str | None = None, spark: SparkSession | None = None
-) -> int:
-    """Deletes a checkpoint of a stopped query, or a savepoint.
-
-    What savepoints by reference need of it stays, until the last of these is deleted too; nobody
-    can read it meanwhile.
-
-    Args:
-        checkpoint: where it is.
-        original: only for a savepoint by reference that is gone already, by other means than this:
-            the checkpoint it was made from, which then no longer keeps its files.
-        spark: the session; by default the active one.
-
-    Returns:
-        How many of its files stay for savepoints.
-
-    Raises:
-        CheckpointError: ``[KEYSTATE_NO_CHECKPOINT]``, or ``[KEYSTATE_QUERY_IS_RUNNING]`` when a
-            query runs on it in this session, or in another process of this machine.
-    """
-    session = bridge.session_or_active(spark, "delete")
-    return bridge.delete_checkpoint(session, checkpoint, original or "")
-
-
-def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | None:
-    """The checkpoint that has the place of another one since a canary was promoted.
-
-    For a driver that starts again: ``moved_to(place) or place`` is where its query goes on.
-
-    Args:
-        checkpoint: the query's checkpoint location before.
-        spark: the session; by default the active one.
-
-    Returns:
-        Where the query goes on, after as many promotions as there were; None if it does so in its
-        own place.
-    """
-    session = bridge.session_or_active(spark, "moved_to")
-    last = None
-    while place := bridge.moved_to(session, last or checkpoint):
-        last = place
-    return last
-
-
-def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
-    """Makes a checkpoint of Keystate's from that of a stopped query on one of Spark's providers.
-
-    The query has the same operators, state, input and pending batch there, and the state is in
-    Keystate's files: start it with ``target`` as ``checkpointLocation``. The source stays as it
-    is. Spark refuses to run both at the same time in one session.
-
-    Args:
-        source: the checkpoint location of a query that ran on Spark's RocksDB or HDFS-backed state
-            store provider.
-        target: a folder that does not exist, or is empty.
-        spark: the session; by default the active one.
-
-    Returns:
-        The last batch that is in the new checkpoint.
-
-    Raises:
-        CheckpointError: ``[KEYSTATE_CANNOT_IMPORT]`` when another provider wrote the state,
-            ``[KEYSTATE_IMPORT_EXISTS]``, ``[KEYSTATE_QUERY_IS_RUNNING]``, or there is no
-            checkpoint; then there is no target.
-    """
-    return bridge.import_checkpoint(
-        bridge.session_or_active(spark, "import_checkpoint"), source, target
-    )
-
-
-def import_as(
-    source: str,
-    target: str,
-    operators: Mapping[int, Successor],
-    *,
-    spark: SparkSession | None = None,
-) -> int:
-    """Imports a checkpoint, and gives the state of Spark's operators to functions.
-
-    For ``applyInPandasWithState``, ``transformWithState``, ``transformWithStateInPandas`` and the
-    like that a new query has as keyed functions. The new query goes on from the offsets of the old
-    one, which was stopped. Operators without a successor stay Spark's, as
-    :func:`import_checkpoint` moves them. Spark numbers the operators of a query from its sink.
-
-    Args:
-        source: as for :func:`import_checkpoint`.
-        target: a folder that does not exist, or is empty.
-        operators: the functions, by the numbers of the operators that they replace.
-        spark: the session; by default the active one.
-
-    Returns:
-        The last batch that is in the new checkpoint. A pending batch runs there under its number.
-
-    Raises:
-        CheckpointError: as for :func:`import_checkpoint`; ``[KEYSTATE_TARGET_EXISTS]``,
-            ``[KEYSTATE_NO_SUCH_STATE]`` when there is no such operator. Then there is no target.
-        DeclarationError, StateTypeError: as for :func:`create`.
-    """
-    session = bridge.session_or_active(spark, "import_as")
-    path = target.rstrip("/")
-    folder, _, name = path.rpartition("/")
-    imported = f"{folder + '/' if folder or path[:1] == '/' else ''}.{name}.{uuid4()}"
-    bridge.import_checkpoint(session, source, imported)
-    try:
-        editor = edit(imported, spark=session)
-        all_operators = [one["id"] for one in inspect(imported, spark=session)["operators"]]
-        take_over(session, editor, imported, operators, all_operators)
-        return editor.write(target)
-    finally:
-        bridge.discard(session, imported)
-
-
-def create(
-    target: str,
-    operator: Any,
-    *,
-    key: TypeLike,
-    states: Mapping[str, DataFrame] | None = None,
-    timers: DataFrame | None = None,
-    time_mode: str = "none",
-    max_parallelism: int | None = None,
-    partitions: int | None = None,
-    sources: int = 1,
-    spark: SparkSession | None = None,
-) -> None:
-    """Makes a checkpoint of DataFrames, for a new query with one stateful operator to begin from.
-
-    A Spark job writes it, in parallel, for the session's backend and checkpoint format. The
-    DataFrames have the columns that :func:`read_state` gives, without
-    ``partition_id``: the struct ``key``, or its fields as columns, and by the state's kind
-    ``value``; ``list_element``, with ``position`` if the order of its rows is not that of the list;
-    ``user_map_key`` and ``user_map_value``; for timers ``time_domain`` and
-    ``expiration_timestamp_ms``. Time to live begins when the query starts. For a query with several
-    operators see :func:`build`.
-
-    Args:
-        target: a folder that does not exist, or is empty. It is there once it is complete.
-        operator: the query's function, which tells the states and their types.
-        key: the key columns, with the names and types that they have in the query.
-        states: rows by the names of states; a state that is not there begins empty.
-        timers: the timers.
-        time_mode: the operator's: ``"none"``, ``"processing_time"`` or ``"event_time"``. With
-            ``"auto"`` it is the last in a query whose input has a watermark, else the first.
-        max_parallelism: the number of key groups, as for :func:`keystate.keyed`.
-        partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
-        sources: how many sources the query has. All of them begin at their start.
-        spark: the session; by default the active one.
-
-    Raises:
-        DeclarationError: the function, the key or a DataFrame is not well declared.
-        StateTypeError: a column has another type than the state.
-        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, and what the
-            message says; ``[KEYSTATE_TARGET_EXISTS]``. Then there is no target.
-    """
-    builder = build(partitions=partitions, sources=sources, spark=spark)
-    builder.add_operator(
-        operator,
-        key=key,
-        states=states,
-        timers=timers,
-        time_mode=time_mode,
-        max_parallelism=max_parallelism,
-    )
-    builder.write(target)
-
-
-def build(
-    *, partitions: int | None = None, sources: int = 1, spark: SparkSession | None = None
-) -> CheckpointBuilder:
-    """Begins a checkpoint of DataFrames, for a new query with several stateful operators.
-
-    Args:
-        partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
-        sources: how many sources the query has. All of them begin at their start.
-        spark: the session; by default the active one.
-    """
-    session = bridge.session_or_active(spark, "build")
-    if sources < 1:
-        raise ValueError(f"a query has one source at least, got {sources}")
-    number = partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
-    return CheckpointBuilder(session, number, sources)
-
-
-def edit(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointEditor:
-    """Begins a changed copy of a stopped query's checkpoint, as it is after its last batch.
-
-    States can be read, replaced by the rows of DataFrames, added, dropped and renamed; the number
-    of key groups, the key columns and the time mode can be changed; operators can be added, dropped
-    and put in another order. The copy has the offsets of the query's sources, so that the changed
-    query goes on where the old one ended. Operators that are not edited are copied as they are.
-
-    Args:
-        checkpoint: the query's checkpoint location. It stays as it is.
-        spark: the session; by default the active one.
-
-    Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
-    """
-    session = bridge.session_or_active(spark, "edit")
-    return CheckpointEditor(session, StateReader(session, inspect(checkpoint, spark=session)))
 
 
 def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:

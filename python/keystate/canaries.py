@@ -219,7 +219,8 @@ class Canary:
     def _committed(self, wanted: int, seconds: float) -> int:
         """The wanted micro-batch, or one before it, once the old query has committed it."""
         deadline = time.monotonic() + seconds
-        while (last := bridge.last_batch(self._spark, self._checkpoint)) < wanted:
+        last: int
+        while (last := bridge.call(self._spark, "lastBatch", self._checkpoint)) < wanted:
             ended = self._query is not None and not self._query.isActive
             if ended or time.monotonic() > deadline:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
+from keystate._subtask import Subtask
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.metrics import MetricGroup
 from keystate.state import (
@@ -91,25 +92,27 @@ class KeyedStateStore(ABC):
 class RuntimeContext(KeyedStateStore):
     """What a function is told of the subtask it runs in."""
 
-    @abstractmethod
+    _subtask: Subtask
+
     def get_task_name(self) -> str:
         """The operator's name."""
+        return self._subtask.name
 
-    @abstractmethod
     def get_number_of_parallel_subtasks(self) -> int:
         """How many subtasks share the keys: the query's number of partitions."""
+        return self._subtask.parallelism
 
-    @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
         """The number of key groups: the most subtasks there can ever be."""
+        return self._subtask.max_parallelism
 
-    @abstractmethod
     def get_index_of_this_subtask(self) -> int:
         """This subtask's number, from 0."""
+        return self._subtask.number
 
-    @abstractmethod
     def get_attempt_number(self) -> int:
         """How often the task that opened the function had been tried before; 0 the first time."""
+        return self._subtask.attempt
 
     def get_key_group(self, key: Any) -> int:
         """The key group of a key, which is as ``ctx.get_current_key()`` gives it.

@@ -104,28 +104,12 @@ class FoldingState(AppendingState[IN, OUT]):
     """
 
 
-class MapState(State, Generic[K, V]):
-    """A map.
-
-    Iterating gives the keys as they were when the iteration began, in no particular order; changing
-    the map meanwhile is allowed.
-    """
+class _ReadableMap(State, Generic[K, V]):
+    """A map that can be read."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
         """The value of a key; ``None`` when the key is absent."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Sets the value of a key, which must not be ``None``."""
-
-    @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Sets the values of many keys."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Removes a key; harmless when it is absent."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -154,12 +138,6 @@ class MapState(State, Generic[K, V]):
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
 
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
 
@@ -167,65 +145,17 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
-    """A map that every subtask has a copy of, where it can't be changed.
-
-    Reading it costs what a dictionary's lookup does, and a copy of what can change in place.
-    Iteration is in no particular order, which can differ between subtasks.
-    """
-
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of a key; ``None`` when the key is absent."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether the key is there."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All keys and values."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """All keys."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """All values."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there are no keys."""
-
-    def entries(self) -> Iterable[tuple[K, V]]:
-        """All keys and values: Flink's name for :meth:`items`."""
-        return self.items()
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
-    """A map that every subtask has a copy of, in ``process_broadcast_element``.
-
-    Every subtask gets the same elements in the same order. What it makes of them must depend on
-    nothing else, so that all copies stay the same.
-    """
+class _ChangeableMap(_ReadableMap[K, V]):
+    """A map that can be changed too."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
         """Sets the value of a key, which must not be ``None``."""
 
-    @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
         """Sets the values of many keys."""
+        for key, value in dict_value.items():
+            self.put(key, value)
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -236,6 +166,30 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
     def __delitem__(self, key: K) -> None:
         self.remove(key)
+
+
+class MapState(_ChangeableMap[K, V]):
+    """A map.
+
+    Iterating gives the keys as they were when the iteration began, in no particular order; changing
+    the map meanwhile is allowed.
+    """
+
+
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
+    """A map that every subtask has a copy of, where it can't be changed.
+
+    Reading it costs what a dictionary's lookup does, and a copy of what can change in place.
+    Iteration is in no particular order, which can differ between subtasks.
+    """
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], _ChangeableMap[K, V]):
+    """A map that every subtask has a copy of, in ``process_broadcast_element``.
+
+    Every subtask gets the same elements in the same order. What it makes of them must depend on
+    nothing else, so that all copies stay the same.
+    """
 
 
 class KeyOrder(enum.Enum):

@@ -61,7 +61,8 @@ def stop_with_savepoint(
     instead = "use keystate.admin.savepoint on its checkpoint"
     checkpoint = bridge.checkpoint_of_running(session, query, instead)
     stop_at_border(query, border_seconds=border_seconds)
-    return bridge.savepoint(session, checkpoint, path, None, by_reference)
+    batch: int = bridge.call(session, "savepoint", checkpoint, path, None, by_reference)
+    return batch
 
 
 class _Sigterm:
@@ -125,7 +126,7 @@ def stop_on_sigterm(
         raise ValueError("stop_on_sigterm must be called in the main thread: it handles a signal")
     if grace_seconds < 0:
         raise ValueError(f"grace_seconds must not be negative, got {grace_seconds}")
-    bridge.stop_at_shutdown(session, str(query.id), round(grace_seconds * 1000))
+    bridge.call(session, "stopAtShutdown", str(query.id), round(grace_seconds * 1000))
     _sigterm.add(query, grace_seconds)
 
 

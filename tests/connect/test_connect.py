@@ -345,7 +345,7 @@ def test_a_server_that_does_not_fit(
 
 def test_a_call_that_the_server_does_not_know(spark: Any) -> None:
     with pytest.raises(CheckpointError) as error:
-        bridge._of_checkpoint(spark, "unheardOf")
+        bridge.call(spark, "unheardOf")
     assert error.value.code == "KEYSTATE_SPARK_CONNECT"
 
 

@@ -106,7 +106,7 @@ class Emits(keystate.KeyedProcessFunction):
 def test_another_version_is_refused_before_anything_else(version: Any) -> None:
     said = "" if version is None else f'"{Control.PROTOCOL}": {version!r}'.replace("'", '"')
     message = pa.RecordBatch.from_pydict({"control": [f"{{{said}}}".encode()]})
-    task = TaskFunction("token", b"no pickle", *[None] * 4)  # type: ignore[arg-type]
+    task = TaskFunction("token", b"no pickle", None)  # type: ignore[arg-type]
     with pytest.raises(KeystateError, match="install the same version of both") as error:
         list(task(iter([message])))
     assert error.value.code == "KEYSTATE_PROTOCOL"

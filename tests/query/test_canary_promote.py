@@ -231,17 +231,15 @@ def test_cut_off_anywhere(spark: Any, production: Production, monkeypatch: Any) 
     def die(*_: Any) -> Any:
         raise Died
 
-    def once_done(work: Callable[..., Any]) -> Callable[..., Any]:
-        def done(*arguments: Any) -> Any:
-            work(*arguments)
-            die()
+    def once_done(*arguments: Any) -> Any:
+        exchange(*arguments)
+        die()
 
-        return done
-
+    exchange = promotion.Promotion._exchange
     steps: list[tuple[Any, str, Callable[..., Any]]] = [
         (promotion, "write_successor", die),
-        (promotion.bridge, "promote", die),
-        (promotion.bridge, "promote", once_done(promotion.bridge.promote)),
+        (promotion.Promotion, "_exchange", die),
+        (promotion.Promotion, "_exchange", once_done),
     ]
     for at, name, stand_in in steps:
         canary = production.canary(query, Renamed(), edit=rename)

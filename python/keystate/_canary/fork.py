@@ -20,7 +20,7 @@ POLL_SECONDS = 0.05
 
 def check_mode(spark: SparkSession, query: Any, otherwise: Callable[[], None]) -> None:
     """Raises ConfigurationError for a query in real-time mode, after this was called."""
-    if bridge.is_real_time(spark, str(query.id)):
+    if bridge.call(spark, "isRealTime", str(query.id)):
         otherwise()
         raise ConfigurationError(
             "a query in real-time mode has no canary: it knows a micro-batch's input only at its "
@@ -71,13 +71,13 @@ class Fork:
         self.edit(editor)
         self._origins = editor.origins
         write_fork(editor, self.path)
-        bridge.delete_fork(self._spark, draft)
+        bridge.call(self._spark, "deleteFork", draft)
         return batch
 
     def keep(self, first: int, last: int) -> None:
         """Keeps the old query's state after a batch, and what those until then began with."""
         self._copy(f"{self.path}.old", last + 1)
-        bridge.keep_batches(self._spark, self._checkpoint, self.path, first, last)
+        bridge.call(self._spark, "keepBatches", self._checkpoint, self.path, first, last)
 
     def run(self, batch: int, seconds: float) -> None:
         """Lets the new code run a batch of the old query, and no other one after it.
@@ -86,8 +86,8 @@ class Fork:
             NewCodeFailed: it did not run it.
         """
         self.stop()
-        bridge.begin_batch(self._spark, self.path, batch)
-        if not bridge.limit_batches(self._spark, self.path, batch):
+        bridge.call(self._spark, "beginBatch", self.path, batch)
+        if not bridge.call(self._spark, "limitBatches", self.path, batch):
             raise ConfigurationError(
                 "the logs of the session's queries are not written by Keystate's file manager: "
                 "build the session with keystate.configure, and leave "
@@ -114,7 +114,7 @@ class Fork:
         Raises:
             NewCodeFailed: it failed.
         """
-        bridge.limit_batches(self._spark, self.path, None)
+        bridge.call(self._spark, "limitBatches", self.path, None)
         before = self.query.lastProgress.batchId
         if not self.query.isActive:
             self._start()
@@ -137,23 +137,27 @@ class Fork:
         old = f"{self.path}.old"
         if self._origins is None:
             return admin.diff(old, self.path, spark=self._spark)
-        return bridge.diff_operators(self._spark, old, self.path, self._origins)
+        pairs = bridge.pairs(self._origins)
+        found: list[dict[str, Any]]
+        found = bridge.operation(self._spark, "diffOperators", old, self.path, pairs)
+        return found
 
     def stop(self) -> None:
         """Ends the new code's query, if it runs."""
         if self.query is not None:
             self.query.stop()
-        bridge.limit_batches(self._spark, self.path, None)
+        bridge.call(self._spark, "limitBatches", self.path, None)
 
     def drop(self) -> None:
         """Ends the query, and deletes the fork and all that belongs to it."""
         self.stop()
         for path in (self.path, f"{self.path}.old", f"{self.path}.draft"):
-            bridge.delete_fork(self._spark, path)
+            bridge.call(self._spark, "deleteFork", path)
 
     def _copy(self, path: str, version: int | None) -> int:
-        bridge.delete_fork(self._spark, path)
-        return bridge.fork(self._spark, self._checkpoint, path, version)
+        bridge.call(self._spark, "deleteFork", path)
+        batch: int = bridge.call(self._spark, "fork", self._checkpoint, path, version)
+        return batch
 
     def _start(self) -> None:
         query = begin_at(self._spark, self._start_new, self.path)

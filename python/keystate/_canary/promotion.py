@@ -46,10 +46,10 @@ class Promotion:
         """Ends the old query, and starts the new one; returns it once it is known to work."""
         if self._to is not None:
             # What an earlier promotion left that was cut off. Of another checkpoint it fails here.
-            bridge.delete_fork(self._spark, self._to)
+            bridge.call(self._spark, "deleteFork", self._to)
         if old is not None and old.isActive:
             stop_at_border(old, border_seconds=border_seconds)
-        bridge.check_stopped(self._spark, self._checkpoint)
+        bridge.call(self._spark, "checkStopped", self._checkpoint)
         self._is_stopped = True
         place = self._checkpoint
         if self._edit is not None and self._to is not None:
@@ -57,7 +57,7 @@ class Promotion:
             self._edit(editor)
             self._batch = write_successor(editor, self._to)
             self._same_keys = editor.same_keys
-            bridge.promote(self._spark, self._checkpoint, self._to, self._batch, self._same_keys)
+            self._exchange("promote")
             place = self._to
         query = begin_at(self._spark, start, place)
         make_sure(self._spark, query)
@@ -71,11 +71,15 @@ class Promotion:
         """
         if not self._is_stopped:
             return False
-        if self._to is None or not bridge.moved_to(self._spark, self._checkpoint):
+        if self._to is None or not bridge.call(self._spark, "movedTo", self._checkpoint):
             return True
-        return bridge.undo_promotion(
-            self._spark, self._checkpoint, self._to, self._batch, self._same_keys
-        )
+        undone: bool = self._exchange("undoPromotion")
+        return undone
+
+    def _exchange(self, method: str) -> Any:
+        """Puts the copy in the place of the checkpoint, or the checkpoint in its place again."""
+        same_keys = bridge.pairs(self._same_keys)
+        return bridge.call(self._spark, method, self._checkpoint, self._to, self._batch, same_keys)
 
     def go_back(self, start_old: Callable[[str], Any]) -> Any:
         """Starts the old code."""

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from keystate._checkpoint.operator_draft import OperatorDraft, new_operator, stored_operator
 from keystate._checkpoint.state_reader import StateReader
 from keystate._jvm import bridge
+from keystate._jvm.written import arguments
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import StateDescriptor, TypeLike
 
@@ -86,7 +87,8 @@ class CheckpointBuilder(_Operators):
         if not self._operators:
             raise DeclarationError("a checkpoint needs one operator at least: use add_operator")
         written = [one.written(self._session, i) for i, one in self._operators.items()]
-        bridge.create(self._session, target, written, self._partitions, self._sources)
+        operators = arguments(written)
+        bridge.call(self._session, "create", target, *operators, self._partitions, self._sources)
 
 
 class CheckpointEditor(_Operators):
@@ -265,9 +267,18 @@ class CheckpointEditor(_Operators):
                 written.append(draft.written(self._session, number))
             else:
                 copied[operator] = number
-        return bridge.edit(
-            self._session, self._checkpoint, target, written, copied, kind, self.same_keys
+        batch: int = bridge.call(
+            self._session,
+            "edit",
+            self._checkpoint,
+            target,
+            *arguments(written),
+            list(copied),
+            list(copied.values()),
+            kind,
+            bridge.pairs(self.same_keys),
         )
+        return batch
 
     def _operator(self, number: int | None) -> OperatorDraft:
         if number is None and len(self._operators) == 1:

@@ -29,7 +29,7 @@ class Forgetting:
         self._operator = operator
         self._key_types = {
             found["operator"]: T.StructType.fromJson(json.loads(found["key"]))
-            for found in bridge.describe_forgetting(session, checkpoint, operator)
+            for found in bridge.operation(session, "describeForgetting", checkpoint, operator)
         }
         if not self._key_types:
             raise CheckpointError(
@@ -39,14 +39,18 @@ class Forgetting:
     def request(self, key: Any) -> dict[str, Any]:
         """Writes the request; returns what :func:`keystate.admin.forget` returns."""
         streams = self._streams(key)
-        request = bridge.forget(self._session, self._checkpoint, self._operator, streams)
-        return {"request": request, "operators": list(streams)}
+        made = self._operation("forget", streams)
+        return {"request": made["request"], "operators": list(streams)}
 
     def traces(self, key: Any) -> dict[str, Any]:
         """What :func:`keystate.admin.traces` returns."""
         streams = self._streams(key)
-        found = bridge.traces(self._session, self._checkpoint, self._operator, streams)
+        found = self._operation("traces", streams)
         return {"key": bool(found["files"] or found["requests"] or found["claims"]), **found}
+
+    def _operation(self, method: str, keys: dict[int, str]) -> Any:
+        told = json.dumps([{"operator": number, "key": key} for number, key in keys.items()])
+        return bridge.operation(self._session, method, self._checkpoint, self._operator, told)
 
     def from_text(self, text: str) -> Typed:
         """A key as it is typed, for the methods above."""

@@ -109,7 +109,7 @@ class KeyReader:
     def __init__(self, session: SparkSession, checkpoint: str, operator: int | None) -> None:
         self.session = session
         self._checkpoint = checkpoint
-        found = bridge.describe_operator(session, checkpoint, operator)
+        found = bridge.operation(session, "describeOperator", checkpoint, operator)
         self.operator: int = found["operator"]
         self.name: str = found["name"]
         self.max_parallelism: int = found["max_parallelism"]
@@ -118,7 +118,9 @@ class KeyReader:
     def stored(self, key: Any, first: int, until: int = _NEWEST) -> list[dict[str, Any]]:
         """What the jar finds in these versions: of each what is not as in the one before."""
         stream = self._stream(key)
-        found = bridge.history(self.session, self._checkpoint, self.operator, stream, first, until)
+        found = bridge.operation(
+            self.session, "history", self._checkpoint, self.operator, stream, first, until
+        )
         versions: list[dict[str, Any]] = found["versions"]
         return versions
 

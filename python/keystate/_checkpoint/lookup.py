@@ -41,7 +41,9 @@ class Target:
         self._session = session
         self._checkpoint = checkpoint
         self._version = version
-        found = bridge.describe_state(session, checkpoint, operator, state, version)
+        found = bridge.operation(
+            session, "describeState", checkpoint, operator, state or "", version
+        )
         self.operator: int = found["operator"]
         self.name: str = found["state"]
         self.kind = StateKind(found["kind"])
@@ -63,8 +65,9 @@ class Target:
         if map_key is not None and len(chosen) > 1:
             raise ValueError("map_key is for one entry, start and end are for a range: give either")
         of_state = f"state '{self.name}'"
-        found = bridge.look_up(
+        found = bridge.call(
             self._session,
+            "lookUp",
             self._checkpoint,
             self.operator,
             self.name,
@@ -74,7 +77,7 @@ class Target:
             self._map_key(end, "end"),
             map_key is None,
         )
-        value = decoded(found, self.kind, self._value_type, self.map_key_type)
+        value = decoded(bridge.record_batch(found), self.kind, self._value_type, self.map_key_type)
         return next(iter(value.values())) if map_key is not None and value else value
 
     def _map_key(self, value: Any, name: str) -> str:

@@ -19,7 +19,7 @@ from keystate._checkpoint.new_state import (
 from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
-from keystate._jvm import bridge
+from keystate._jvm.written import WrittenOperator
 from keystate._kinds import KEYED, TIMERS, StateKind
 from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
 from keystate._time_mode import STORED, TimeMode, time_mode_of
@@ -156,7 +156,7 @@ class OperatorDraft:
 
     # -- for the jar -----------------------------------------------------------------------------
 
-    def written(self, session: SparkSession, number: int) -> bridge.WrittenOperator:
+    def written(self, session: SparkSession, number: int) -> WrittenOperator:
         """What the jar writes.
 
         Args:
@@ -184,7 +184,7 @@ class OperatorDraft:
             broadcast=tuple(one for one in new if one.kind == StateKind.BROADCAST),
         )
         check_names(spec)
-        return bridge.WrittenOperator(
+        return WrittenOperator(
             number,
             None if self.reader is None else self.number,
             empty_stream(session, key),

@@ -79,7 +79,9 @@ class StateReader:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)
         return OperatorLists(
             json.loads(state["properties"].get("types", "{}")),
-            bridge.operator_state(self._session, self.checkpoint, operator["id"], version - 1),
+            bridge.operation(
+                self._session, "operatorState", self.checkpoint, operator["id"], version - 1
+            ),
         )
 
     def _version(self, operator: dict[str, Any], version: int | None) -> int:

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from keystate import admin
 from keystate._page import text
+from keystate.batch_replays import Replay, replay
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
-from keystate.key_replays import Replay, replay
 from keystate.sources import SourceContext, SourceFunction, source
 from keystate.state import MapStateDescriptor, ValueStateDescriptor
 from keystate.streams.keyed import keyed

@@ -16,8 +16,8 @@ from keystate._worker.task import TaskFunction
 class Jvm(ABC):
     """Calls to the methods of the jar's ``PythonBridge``.
 
-    An argument is a string, a number, a boolean, the session itself, a DataFrame, a Column, what
-    :meth:`task` or :meth:`reader` makes, or a list of arguments.
+    An argument is a string, a number, a boolean, a DataFrame, a Column, what :meth:`task` or
+    :meth:`reader` makes, or a list of arguments.
     """
 
     #: What a call raises when the JVM threw an exception.
@@ -52,8 +52,8 @@ def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
     """A column with a call of a task's function, by a session's kind of user-defined function."""
     function = kind(
         task,
-        returnType=task.output_type,
-        name=task.spec.name or "keystate",
+        returnType=task.declared.output,
+        name=task.declared.spec.name or "keystate",
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     return function()

@@ -36,7 +36,7 @@ class ClassicJvm(Jvm):
 
     def value(self, session: SparkSession, method: str, *arguments: Any) -> Any:
         """What a method returns that returns a string, a number or nothing."""
-        bridge = getattr(_jvm(session), _BRIDGE)
+        bridge = getattr(_jvm(session), _BRIDGE).of(session._jsparkSession)
         return getattr(bridge, method)(*map(_java, arguments))
 
     def frame(self, session: SparkSession, method: str, *arguments: Any) -> DataFrame:
@@ -71,8 +71,6 @@ def _java(argument: Any) -> Any:
         return argument._jdf
     if isinstance(argument, Column):
         return argument._jc
-    if isinstance(argument, SparkSession):
-        return argument._jsparkSession
     if isinstance(argument, (list, tuple)):
         return [_java(one) for one in argument]
     return argument

@@ -32,7 +32,7 @@ from keystate.errors import ConfigurationError
 from keystate.session import CONNECT_PLUGIN, server_settings, versions
 
 #: What the jar's `BridgeCall` has too.
-_TYPE_URL = "keystate/bridge/1"
+_TYPE_URL = "keystate/bridge/2"
 _PYTHON = "{}.{}".format(*sys.version_info)
 
 
@@ -170,8 +170,6 @@ def _message(argument: Any, client: SparkConnectClient) -> Any:
         return {"expression": _text(argument.to_plan(client))}
     if isinstance(argument, _Reader):
         return {"function": _text(argument.expression())}
-    if isinstance(argument, SparkSession):
-        return {"session": True}
     if isinstance(argument, (list, tuple)):
         return [_message(one, client) for one in argument]
     return argument

@@ -111,8 +111,7 @@ class LocalJvm(Jvm):
 
     def value(self, session: LocalReader, method: str, *arguments: Any) -> Any:
         """What a method returns that returns a string or a number."""
-        given = [one for one in arguments if one is not session]
-        return getattr(session.bridge, method)(*given)
+        return getattr(session.bridge, method)(*arguments)
 
     def frame(self, session: LocalReader, method: str, *arguments: Any) -> Any:
         """Raises: there are no DataFrames."""

@@ -7,13 +7,15 @@ copy of the function is opened on the driver with a context that only takes note
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
+from keystate._subtask import Subtask
 from keystate._worker.calls.event_loop import EventLoop
 from keystate._worker.calls.plan import FunctionPlan, Style
-from keystate._worker.operator_state.operator_states import OperatorListState
-from keystate._worker.operator_state.raw_state import RawInput, RawKeyedInput
+from keystate._worker.operator_state.operator_states import OperatorListState, OperatorStates
+from keystate._worker.operator_state.raw_state import RawKeyedInput
 from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import CheckpointedFunction
@@ -101,44 +103,27 @@ def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> Decla
     return tuple(context.states.values())
 
 
-class _OperatorStateDiscovery:
+class _OperatorStateDiscovery(OperatorStates):
     """Takes notes of operator states; there is nothing to restore, and they are empty."""
 
     def __init__(self, keyed: KeyedStateStore | None) -> None:
-        self._keyed = keyed
+        super().__init__({}, None, {}, keyed)
         self.states: dict[str, tuple[StateSpec, bool]] = {}
 
-    def is_restored(self) -> bool:
-        return False
+    def get_raw_keyed_state_inputs(self) -> Iterator[RawKeyedInput]:
+        return iter(())
 
-    def get_restored_checkpoint_id(self) -> int | None:
-        return None
+    def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._note(state_descriptor, False)
 
-    def get_operator_state_store(self) -> _OperatorStateDiscovery:
-        return self
-
-    def get_keyed_state_store(self) -> KeyedStateStore:
-        if self._keyed is None:
-            raise DeclarationError("a source has no keyed state")
-        return self._keyed
-
-    def get_raw_operator_state_inputs(self) -> list[RawInput]:
-        return []
-
-    def get_raw_keyed_state_inputs(self) -> list[RawKeyedInput]:
-        return []
-
-    def get_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        return self._note(descriptor, False)
-
-    def get_union_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        return self._note(descriptor, True)
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._note(state_descriptor, True)
 
     def get_broadcast_state(
-        self, descriptor: MapStateDescriptor[Any, Any]
+        self, state_descriptor: MapStateDescriptor[Any, Any]
     ) -> BroadcastState[Any, Any]:
         # One instance's copy is stored, and given to all.
-        spec = entries_spec(self._resolve(descriptor, MapStateDescriptor))
+        spec = entries_spec(self._resolve(state_descriptor, MapStateDescriptor))
         self.states[spec.name] = (spec, True)
         return SharedMapState(spec, is_stored=False)
 
@@ -156,6 +141,8 @@ class _OperatorStateDiscovery:
 
 
 class _DiscoveryContext(RuntimeContext):
+    _subtask = Subtask("declaration")
+
     def __init__(self) -> None:
         self.has_metrics = False
         self.states: dict[str, StateSpec] = {}
@@ -168,21 +155,6 @@ class _DiscoveryContext(RuntimeContext):
             )
         self.states[descriptor.name] = resolve_state(descriptor)
         return _DeclaredState(descriptor.name)
-
-    def get_task_name(self) -> str:
-        return "declaration"
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return 1
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return 1
-
-    def get_index_of_this_subtask(self) -> int:
-        return 0
-
-    def get_attempt_number(self) -> int:
-        return 0
 
     def get_key_group(self, key: Any) -> int:
         return 0

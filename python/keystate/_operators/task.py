@@ -27,6 +27,7 @@ from keystate._spec import (
 )
 from keystate._time_mode import DECLARED, time_mode_of
 from keystate._worker.calls.plan import Style
+from keystate._worker.operators.declared import Declared
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -85,12 +86,14 @@ def task_function(operator: Operator) -> TaskFunction:
     return TaskFunction(
         uuid.uuid4().hex,
         function,
-        spec,
-        rows.key_type,
-        rows.row_type,
-        output_type,
-        broadcast_type=None if broadcast is None else broadcast.rows.row_type,
-        second_type=None if second is None else second.row_type,
+        Declared(
+            spec,
+            rows.key_type,
+            rows.row_type,
+            output_type,
+            broadcast=None if broadcast is None else broadcast.rows.row_type,
+            second=None if second is None else second.row_type,
+        ),
     )
 
 

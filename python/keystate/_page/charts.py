@@ -16,7 +16,9 @@ _WAITS = ("overdue", "1 min", "10 min", "1 h", "6 h", "1 day", "7 days", "later"
 _AGES = (*(f"{10 * i} to {10 * (i + 1)} %" for i in range(10)), "expired")
 _LARGEST = 10
 _TOP_GROUPS = 16
-_BATCHES = {"type": "category", "title": {"text": "batch"}}
+_CATEGORIES = {"type": "category"}
+_BATCHES = {**_CATEGORIES, "title": {"text": "batch"}}
+_IN_BYTES = {"title": {"text": "bytes"}, "tickformat": ".2s"}
 
 
 @dataclass
@@ -66,13 +68,7 @@ def _entries(history: Sequence[dict[str, Any]]) -> Chart | None:
         "Entries by state",
         "After each of the last batches whose version files are kept.",
         [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": html.escape(name),
-                "x": batches,
-                "y": [version["entries"].get(name) for version in history],
-            }
+            _line(html.escape(name), batches, [v["entries"].get(name) for v in history])
             for name in names
         ],
         {"xaxis": _BATCHES, "yaxis": {"rangemode": "tozero"}},
@@ -99,17 +95,12 @@ def _bytes(history: Sequence[dict[str, Any]]) -> Chart | None:
         "offset log and the commit log.",
         [
             _line("all runs", batches, [v["bytes"] for v in history]),
-            {
-                "type": "bar",
-                "name": "written",
-                "x": batches,
-                "y": [v["written"] for v in history],
-            },
+            _bars(batches, [v["written"] for v in history], name="written"),
             {**_line("seconds", batches, took), "yaxis": "y2", "line": {"dash": "dot"}},
         ],
         {
             "xaxis": _BATCHES,
-            "yaxis": {"rangemode": "tozero", "title": {"text": "bytes"}, "tickformat": ".2s"},
+            "yaxis": {"rangemode": "tozero", **_IN_BYTES},
             "yaxis2": {
                 "overlaying": "y",
                 "side": "right",
@@ -206,11 +197,11 @@ def _partitions(operator: dict[str, Any], states: Sequence[dict[str, Any]]) -> C
         "Partitions, and what a rescale would move",
         f"There are {now} partitions now. What moves is in a partition of another number "
         "afterwards, whose task reads it; no file is written again.",
-        [{"type": "bar", "x": list(range(now)), "y": split[now], "name": "bytes"}],
+        [_bars(list(range(now)), split[now], name="bytes")],
         {
             "title": {"text": told[now], "font": {"size": 13}},
-            "xaxis": {"type": "category", "title": {"text": "partition"}},
-            "yaxis": {"title": {"text": "bytes"}, "tickformat": ".2s"},
+            "xaxis": {**_CATEGORIES, "title": {"text": "partition"}},
+            "yaxis": _IN_BYTES,
             "sliders": [
                 {
                     "active": numbers.index(now),
@@ -253,14 +244,13 @@ def _largest(state: dict[str, Any]) -> Chart | None:
         f"Largest keys of {state['name']}",
         _of_sample(state),
         [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "x": [one["bytes"] for one in top],
-                "y": list(range(len(top))),
-                "text": rest,
-                "textposition": "auto",
-            }
+            _bars(
+                [one["bytes"] for one in top],
+                list(range(len(top))),
+                orientation="h",
+                text=rest,
+                textposition="auto",
+            )
         ],
         {
             "yaxis": {
@@ -269,7 +259,7 @@ def _largest(state: dict[str, Any]) -> Chart | None:
                 # A key is text from outside, of which plotly would take tags for its own.
                 "ticktext": [html.escape(_short(one["key"])) for one in top],
             },
-            "xaxis": {"title": {"text": "bytes"}, "tickformat": ".2s"},
+            "xaxis": _IN_BYTES,
         },
         ["key", "size", what or "values"],
         [[one["key"], size(one["bytes"]), f"{one['elements']:,}"] for one in top],
@@ -287,15 +277,10 @@ def _value_sizes(states: Sequence[dict[str, Any]]) -> Chart | None:
         "Sizes of stored values",
         "A list's values are chunks of its elements. " + _of_samples(kinds),
         [
-            {
-                "type": "bar",
-                "name": html.escape(state["name"]),
-                "x": labels,
-                "y": [of.get(least, 0) for least in classes],
-            }
+            _bars(labels, [of.get(least, 0) for least in classes], name=html.escape(state["name"]))
             for state, of in zip(kinds, counts)
         ],
-        {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "values"}}},
+        {"xaxis": _CATEGORIES, "yaxis": {"title": {"text": "values"}}},
         ["size", *(state["name"] for state in kinds)],
         [
             [label, *(f"{of.get(least, 0):,}" for of in counts)]
@@ -313,8 +298,8 @@ def _timers(states: Sequence[dict[str, Any]]) -> Chart | None:
         "Timers by when they are due",
         "Event-time timers by the watermark, processing-time timers by the time of the last "
         "batch. " + _of_samples(timers),
-        [{"type": "bar", "x": list(_WAITS), "y": due}],
-        {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "timers"}}},
+        [_bars(list(_WAITS), due)],
+        {"xaxis": _CATEGORIES, "yaxis": {"title": {"text": "timers"}}},
         ["due within", "timers"],
         [[wait, f"{count:,}"] for wait, count in zip(_WAITS, due)],
     )
@@ -330,8 +315,8 @@ def _ages(state: dict[str, Any]) -> Chart | None:
         f"Age of the entries of {state['name']}",
         f"As a share of the time to live, {lives}, by the clock of the last batch.{without} "
         + _of_sample(state),
-        [{"type": "bar", "x": list(_AGES), "y": ttl["ages"]}],
-        {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "entries"}}},
+        [_bars(list(_AGES), ttl["ages"])],
+        {"xaxis": _CATEGORIES, "yaxis": {"title": {"text": "entries"}}},
         ["share of the time to live", "entries"],
         [[age, f"{count:,}"] for age, count in zip(_AGES, ttl["ages"])],
     )
@@ -345,17 +330,13 @@ def _runs(runs: Sequence[dict[str, Any]]) -> Chart | None:
         "Of the last version, by the batch that is the newest in them: merges make few large ones "
         "of many. Small runs are inline, in version files.",
         [
-            {
-                "type": "bar",
-                "x": [f"batch {run['version'] - 1}" for run in runs],
-                "y": [run["bytes"] for run in runs],
-                "text": [f"{run['files']} files, {run['inline']} inline" for run in runs],
-            }
+            _bars(
+                [f"batch {run['version'] - 1}" for run in runs],
+                [run["bytes"] for run in runs],
+                text=[f"{run['files']} files, {run['inline']} inline" for run in runs],
+            )
         ],
-        {
-            "xaxis": {"type": "category"},
-            "yaxis": {"title": {"text": "bytes"}, "tickformat": ".2s"},
-        },
+        {"xaxis": _CATEGORIES, "yaxis": _IN_BYTES},
         ["batch", "files", "inline", "size"],
         [
             [str(run["version"] - 1), str(run["files"]), str(run["inline"]), size(run["bytes"])]
@@ -366,6 +347,10 @@ def _runs(runs: Sequence[dict[str, Any]]) -> Chart | None:
 
 def _line(name: str, x: list[Any], y: list[Any]) -> dict[str, Any]:
     return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y}
+
+
+def _bars(x: list[Any], y: list[Any], **more: Any) -> dict[str, Any]:
+    return {"type": "bar", "x": x, "y": y, **more}
 
 
 def _partitions_of(operator: dict[str, Any]) -> int:

@@ -69,7 +69,7 @@ def run_all(target: Target, most: int) -> list[Replay]:
 def _due(target: Target, keys: Keys, most: int) -> Iterator[Any]:
     """Keys with timers that were set before the first batch and were due in the last one."""
     first, last = target.batches[0], target.clocks[target.batches[-1]]
-    if first == 0 or not target.setup.task.spec.timers:
+    if first == 0 or not target.setup.task.declared.spec.timers:
         return
     found = admin.inspect(target.checkpoint, spark=target.session)
     states = next(one for one in found["operators"] if one["id"] == target.reader.operator)

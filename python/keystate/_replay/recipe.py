@@ -64,7 +64,7 @@ class Recipe:
             emitted = [row for step in replay.steps for row in step.emitted]
             body.append(f"        assert harness.output() == {write(emitted)}")
             states, timers = replay.steps[-1].after, replay.steps[-1].timers_after
-            for state in self.setup.task.spec.states:
+            for state in self.setup.task.declared.spec.states:
                 # A state without anything is None, or an empty list or dictionary.
                 value = states.get(state.name)
                 expected = "not {}" if value is None else f"{{}} == {write(value)}"
@@ -121,7 +121,7 @@ class Recipe:
             lines.append(f"harness.set_processing_time({self.before.processing_time})")
         if self.stored is None:
             return lines
-        declared = {state.name: state for state in self.setup.task.spec.states}
+        declared = {state.name: state for state in self.setup.task.declared.spec.states}
         for found in self.stored["states"]:
             value = value_of(found)
             if value is None or found["state"] not in declared:

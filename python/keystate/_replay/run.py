@@ -80,7 +80,9 @@ class Target:
 
     def _clock(self, batch: int) -> dict[str, Any]:
         """The recorded clock of a batch."""
-        found = bridge.clock(self.session, self.checkpoint, self.reader.operator, batch)
+        found: dict[str, Any] = bridge.operation(
+            self.session, "clock", self.checkpoint, self.reader.operator, batch
+        )
         if found["real_time"]:
             raise CheckpointError(
                 f"Batch {batch} ran in real-time mode: its timers, its times to live and what its "

@@ -10,13 +10,12 @@ from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from keystate._protocol import Control, check_version
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan, Style
 from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.operators.broadcast import BroadcastOperator
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.initial_state import InitialStateOperator
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.two_inputs import TwoInputOperator
@@ -45,21 +44,11 @@ class TaskFunction:
         self,
         token: str,
         function: bytes,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        broadcast_type: T.StructType | None = None,
-        second_type: T.StructType | None = None,
+        declared: Declared,
     ) -> None:
         self.token = token
         self.function = function
-        self.spec = spec
-        self.key_type = key_type
-        self.row_type = row_type
-        self.output_type = output_type
-        self.broadcast_type = broadcast_type
-        self.second_type = second_type
+        self.declared = declared
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         operator = None
@@ -99,14 +88,14 @@ class TaskFunction:
     def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
-        types = (self.key_type, self.row_type, self.output_type)
-        if self.broadcast_type is not None:
-            return BroadcastOperator(self.broadcast_type, plan, self.spec, *types, control)
-        if self.second_type is not None:
-            of_two = InitialStateOperator if plan.initial else TwoInputOperator
-            return of_two(self.second_type, plan, self.spec, *types, control)
-        operator = _operator(*_LATE[plan.style]) if plan.style in _LATE else KeyedOperator
-        return operator(plan, self.spec, *types, control)
+        operator = KeyedOperator
+        if self.declared.broadcast is not None:
+            operator = BroadcastOperator
+        elif self.declared.second is not None:
+            operator = InitialStateOperator if plan.initial else TwoInputOperator
+        elif plan.style in _LATE:
+            operator = _operator(*_LATE[plan.style])
+        return operator(plan, self.declared, control)
 
 
 #: Operators that are loaded late: they need what others don't, such as numpy or asyncio.

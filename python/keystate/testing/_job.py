@@ -58,19 +58,19 @@ class Job:
 
     def __init__(self, setup: Setup) -> None:
         task, parallelism = setup.task, setup.parallelism
-        self._spec = task.spec
+        self._spec = task.declared.spec
         self.keys = Keys(setup)
-        self._results = struct_codec(task.output_type)
+        self._results = struct_codec(task.declared.output)
         self.stores: list[Store] = [
-            make_store(state, i) for i, state in enumerate(task.spec.states)
+            make_store(state, i) for i, state in enumerate(task.declared.spec.states)
         ]
         _check_watermark(self.stores, setup)
         self.timers = Timers()
         #: Whether rows behind the watermark are not dropped.
-        self.takes_late_rows = task.spec.takes_late_rows
+        self.takes_late_rows = task.declared.spec.takes_late_rows
         most = setup.max_parallelism
-        self._operator_states = OperatorStates(task.spec, parallelism, most)
-        self.broadcast = [BroadcastStates(task.spec.broadcast) for _ in range(parallelism)]
+        self._operator_states = OperatorStates(task.declared.spec, parallelism, most)
+        self.broadcast = [BroadcastStates(task.declared.spec.broadcast) for _ in range(parallelism)]
         self._undeclared: StoredStates = {}
         of_all = {
             Control.PROTOCOL: VERSION,

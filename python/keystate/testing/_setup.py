@@ -55,7 +55,7 @@ class Setup:
         _check(self.operator)
         #: What a query would run in its tasks.
         self.task = task_function(self.operator)
-        if self.task.spec.time_mode is TimeMode.EVENT_TIME and not self.by_event_time:
+        if self.task.declared.spec.time_mode is TimeMode.EVENT_TIME and not self.by_event_time:
             raise DeclarationError(
                 "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
             )
@@ -77,7 +77,7 @@ class Setup:
         marked = any(
             DELAY_KEY in field.metadata for each in self.inputs for field in each.row_type.fields
         )
-        return self.task.spec.time_mode in (TimeMode.AUTO, TimeMode.EVENT_TIME) and marked
+        return self.task.declared.spec.time_mode in (TimeMode.AUTO, TimeMode.EVENT_TIME) and marked
 
     def event_time_columns(self) -> dict[str, int | None]:
         """What tasks are told of event time."""

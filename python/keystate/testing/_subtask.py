@@ -45,7 +45,7 @@ class Subtask:
 
     def __init__(self, task: TaskFunction, control: Told) -> None:
         self._task = task
-        self._keys = codec(task.key_type)
+        self._keys = codec(task.declared.keys)
         self._control = control
         self._operator: KeyedOperator | None = None
         self._stepping: Told = {}
@@ -174,7 +174,7 @@ class Subtask:
             Message.SLOTS: no_slots if timers else of_keys,
             **self.new_keys(new, stores),
         }
-        if self._task.spec.timers:
+        if self._task.declared.spec.timers:
             columns[Message.TIMER_SLOTS] = of_keys if timers else no_slots
             columns[Message.TIMER_DOMAINS] = pa.array([timer.domain for timer in timers], pa.int8())
             columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())

@@ -89,6 +89,7 @@ class FunctionContext(WindowRuntimeContext):
 
     def __init__(self, runtime: RuntimeContext, cursor: WindowCursor, merging: bool) -> None:
         self._runtime = runtime
+        self._subtask = runtime._subtask
         self._merging = merging
         self._states: dict[str, Any] = {}
         self._of_window = WindowStates(runtime, cursor, "window-state")
@@ -111,21 +112,6 @@ class FunctionContext(WindowRuntimeContext):
         if descriptor.name not in self._states:
             self._states[descriptor.name] = self._runtime._provide(descriptor)
         return self._states[descriptor.name]
-
-    def get_task_name(self) -> str:
-        return self._runtime.get_task_name()
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return self._runtime.get_number_of_parallel_subtasks()
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return self._runtime.get_max_number_of_parallel_subtasks()
-
-    def get_index_of_this_subtask(self) -> int:
-        return self._runtime.get_index_of_this_subtask()
-
-    def get_attempt_number(self) -> int:
-        return self._runtime.get_attempt_number()
 
     def get_key_group(self, key: Any) -> int:
         return self._runtime.get_key_group(key)

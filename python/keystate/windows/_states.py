@@ -206,10 +206,6 @@ class _WindowMap(_OfWindow, MapState[Any, Any]):
             self._entries.put(None, value)  # which says what is wrong
         self._entries.put(self._key(key), value)
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self.put(key, value)
-
     def remove(self, key: Any) -> None:
         if key is not None:
             self._entries.remove(self._key(key))
@@ -219,12 +215,6 @@ class _WindowMap(_OfWindow, MapState[Any, Any]):
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return [(key[2], value) for key, value in self._entries.sub_iterator(*self._range())]
-
-    def keys(self) -> Iterable[Any]:
-        return [key for key, _ in self.items()]
-
-    def values(self) -> Iterable[Any]:
-        return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
         return next(self._entries.sub_iterator(*self._range()), None) is None

@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, codec
 from keystate._protocol import Control
 from keystate._spec import OperatorSpec
+from keystate._subtask import Subtask
 from keystate._types.hash import KeyGroups
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.worker_state import StateFactory, WorkerState
@@ -34,7 +35,13 @@ class WorkerRuntimeContext(RuntimeContext):
         self._key_type = key_type
         self._open_state = open_state
         self._spec = spec
-        self._control = control
+        self._subtask = Subtask(
+            spec.name or "keyed process",
+            control[Control.PARALLELISM],
+            control[Control.MAX_PARALLELISM],
+            control[Control.SUBTASK],
+            control[Control.ATTEMPT],
+        )
         self._cursor = cursor
         self._declared = {state.name: i for i, state in enumerate(spec.states)}
         self.states: dict[str, WorkerState] = {}
@@ -51,21 +58,6 @@ class WorkerRuntimeContext(RuntimeContext):
         state = self._open_state(self._spec.states[index], index, self._cursor, descriptor)
         self.states[descriptor.name] = state
         return state
-
-    def get_task_name(self) -> str:
-        return self._spec.name or "keyed process"
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return int(self._control[Control.PARALLELISM])
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return int(self._control[Control.MAX_PARALLELISM])
-
-    def get_index_of_this_subtask(self) -> int:
-        return int(self._control[Control.SUBTASK])
-
-    def get_attempt_number(self) -> int:
-        return int(self._control[Control.ATTEMPT])
 
     def get_key_group(self, key: Any) -> int:
         if not self._key_type.fields:

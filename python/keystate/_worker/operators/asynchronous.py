@@ -12,11 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from pyspark.sql import types as T
-
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.event_loop import EventLoop, cancel
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.calls.guarded import GuardedCalls
@@ -25,6 +22,7 @@ from keystate._worker.contexts.async_context import AsyncRowContext, Call
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
@@ -38,15 +36,7 @@ class AsyncOperator(KeyedOperator):
 
     _context: AsyncRowContext
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         assert plan.calls is not None
         self._calls = plan.calls
         self._loop = EventLoop(plan.calls.capacity)
@@ -55,7 +45,7 @@ class AsyncOperator(KeyedOperator):
         default = partial(AsyncKeyedProcessFunction.timeout, plan.function)
         self._on_timeout = getattr(plan.function, "timeout", default)
         try:
-            super().__init__(plan, spec, key_type, row_type, output_type, control)
+            super().__init__(plan, declared, control)
         except BaseException:
             self._loop.close()
             raise

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from keystate._codec import codec, shorten
 from keystate._compiled import collect
 from keystate._protocol import Answer, Control, Message
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns, list_column
@@ -27,6 +25,7 @@ from keystate._worker.operators.broadcast_state import (
     PlainBroadcastRowContext,
     WorkerBroadcastState,
 )
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.state import StateDescriptor
@@ -39,26 +38,19 @@ class BroadcastOperator(KeyedOperator):
 
     _context: BroadcastRowContext
 
-    def __init__(
-        self,
-        broadcast_type: T.StructType,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
-        self._elements = BroadcastElementContext(self._context, broadcast_type)
-        self._broadcast_rows = codec(broadcast_type)
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+        assert declared.broadcast is not None
+        super().__init__(plan, declared, control)
+        self._elements = BroadcastElementContext(self._context, declared.broadcast)
+        self._broadcast_rows = codec(declared.broadcast)
         self._broadcast = [
-            WorkerBroadcastState(state, i, self._elements) for i, state in enumerate(spec.broadcast)
+            WorkerBroadcastState(state, i, self._elements)
+            for i, state in enumerate(declared.spec.broadcast)
         ]
         self._elements.states = {state.spec.name: state for state in self._broadcast}
         self._context.views = {state.spec.name: state.view for state in self._broadcast}
         self._on_broadcast = getattr(plan.function, plan.on_broadcast)
-        self._state_index = {state.name: i for i, state in enumerate(spec.states)}
+        self._state_index = {state.name: i for i, state in enumerate(declared.spec.states)}
         self._tag = ""
         self._new_tag: str | None = None  # while broadcast elements are processed
 

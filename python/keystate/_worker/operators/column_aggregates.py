@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from keystate._protocol import Control, Message
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator
+from keystate._worker.operators.declared import Declared
 from keystate._worker.state.aggregate_columns import AggregateColumns
 from keystate._worker.state.column_timers import ColumnTimers
 from keystate._worker.state.timers import WorkerTimers
@@ -33,22 +32,14 @@ class ColumnAggregateOperator(ColumnOperator):
 
     _timers: ColumnTimers
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         #: What a micro-batch emits: of each generation keys and results.
         self._emitted: list[tuple[pa.Array, pa.Array]] = []
         self._open_state = lambda spec, index, cursor, _: AggregateColumns(
             spec, index, cursor, self._aggregation
         )
         self._streaming = bool(control[Control.STREAMING])
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        super().__init__(plan, declared, control)
 
     @property
     def _state(self) -> AggregateColumns:

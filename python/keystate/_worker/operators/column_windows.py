@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as T
 
 from keystate._protocol import Message
-from keystate._spec import OperatorSpec
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
@@ -33,22 +32,14 @@ class ColumnWindowsOperator(ColumnOperator):
     _context: WindowsContext
     _timers: ColumnTimers
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         windows = plan.function
         self._open_state = lambda spec, index, cursor, _: WindowColumns(
             spec, index, cursor, self._aggregation, windows.lateness
         )
         clock = TimeDomain.EVENT_TIME if windows.by_event_time else TimeDomain.PROCESSING_TIME
         self._domain: int = clock.value
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        super().__init__(plan, declared, control)
 
     @property
     def _state(self) -> WindowColumns:

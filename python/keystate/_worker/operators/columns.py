@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from keystate._codec import codec
 from keystate._protocol import Control
-from keystate._spec import OperatorSpec
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.operators.batches import ArrowKeys, BatchOperator
+from keystate._worker.operators.declared import Declared
 from keystate._worker.state.column_entries import Entries
 from keystate.errors import DeclarationError
 
@@ -24,21 +23,13 @@ _Emitted = tuple[int, pa.Array]
 class ColumnOperator(BatchOperator):
     """An operator of column aggregates, with one state."""
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         self._function = plan.function
         self._aggregation = Aggregation(plan.function.aggregates)
-        output: pa.StructType = codec(output_type).arrow
-        self._outputs = output if spec.side_outputs else pa.struct([pa.field("", output)])
-        self._tagged = spec.side_outputs
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        output: pa.StructType = codec(declared.output).arrow
+        self._outputs = output if declared.spec.side_outputs else pa.struct([pa.field("", output)])
+        self._tagged = declared.spec.side_outputs
+        super().__init__(plan, declared, control)
 
     def begin_task(self, control: dict[str, Any]) -> None:
         if control.get(Control.REAL_TIME):

@@ -13,7 +13,6 @@ from keystate._codec import codec, shorten, struct_codec
 from keystate._compiled import collect
 from keystate._compiled.plain import Call
 from keystate._protocol import Answer, Control, Message
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.calls.guarded import GuardedCalls
 from keystate._worker.calls.letters import Letters
@@ -25,6 +24,7 @@ from keystate._worker.messages.columns import INTEGERS, Columns, list_column, nu
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
+from keystate._worker.operators.declared import Declared
 from keystate._worker.state.open_state import open_state
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.undo import UndoableTimers, open_undoable_state
@@ -43,30 +43,23 @@ class KeyedOperator:
     _open_state: StateFactory = staticmethod(open_state)
     _open_undoable_state: StateFactory = staticmethod(open_undoable_state)
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+        spec, key_type = declared.spec, declared.keys
         self._plan = plan
         self._keyed = bool(key_type.fields)
         self._context = self._make_context()
         self._context.time_columns = plan.time_columns
         shape = spec.inputs[0].shape
-        self._row_type = row_type
-        self._rows = codec(row_type, shape)
+        self._row_type = declared.rows
+        self._rows = codec(self._row_type, shape)
         if shape is not None:
-            self._context.field_names = row_type.names
+            self._context.field_names = self._row_type.names
         self._keys = struct_codec(key_type)
         self._bare_key = len(key_type.fields) == 1
         if self._keys.mutable:
             of_one = self._keys.fields[0] if self._bare_key else self._keys
             self._context.key_copy = of_one.copy
-        self._results = make_results(output_type, spec.side_outputs, self._where)
+        self._results = make_results(declared.output, spec.side_outputs, self._where)
         opening = self._open_state
         if plan.dead_letters is not None:
             opening = self._open_undoable_state

@@ -15,10 +15,10 @@ from pyspark.sql import types as T
 from keystate._codec import codec
 from keystate._compiled.plain import Call
 from keystate._protocol import Control, Message
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext, event_time, field_of
 from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 
 
@@ -63,22 +63,14 @@ class TwoInputOperator(KeyedOperator):
 
     _context: TwoInputContext
 
-    def __init__(
-        self,
-        second_type: T.StructType,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
-        self._second_type = second_type
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
-        shape = spec.inputs[1].shape
-        self._second_rows = codec(second_type, shape)
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+        assert declared.second is not None
+        self._second_type = declared.second
+        super().__init__(plan, declared, control)
+        shape = declared.spec.inputs[1].shape
+        self._second_rows = codec(self._second_type, shape)
         if shape is not None:
-            self._context.second_field_names = second_type.names
+            self._context.second_field_names = self._second_type.names
         self._call_second = plan.call_second()
         self._inputs: list[int] = []  # of the rows of a loop over both
 

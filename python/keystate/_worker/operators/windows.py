@@ -17,10 +17,10 @@ from keystate._codec import codec
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
-from keystate._spec import OperatorSpec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 
 _LONGS = codec(T.LongType())
@@ -66,17 +66,9 @@ class WindowsOperator(KeyedOperator):
 
     _context: WindowsContext
 
-    def __init__(
-        self,
-        plan: FunctionPlan,
-        spec: OperatorSpec,
-        key_type: T.StructType,
-        row_type: T.StructType,
-        output_type: T.StructType,
-        control: dict[str, Any],
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         self._time_column: int | None = plan.function.time_column
-        super().__init__(plan, spec, key_type, row_type, output_type, control)
+        super().__init__(plan, declared, control)
         self._context.take = self._results.take
         if self._guarded is not None:
             self._context.attempt = self._guarded.attempt

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec import Misfit, shorten, struct_codec
+from keystate._subtask import Subtask
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.messages.results import row_test
 from keystate._worker.operator_state.operator_states import OperatorStates, Snapshot
@@ -236,27 +237,10 @@ class _SourceRuntimeContext(RuntimeContext):
     """What a source is told in ``open``."""
 
     def __init__(self, name: str, index: int, of: int) -> None:
-        self._name = name
-        self._index = index
-        self._of = of
+        self._subtask = Subtask(name, of, of, index)
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
         raise DeclarationError(
             f"state '{descriptor.name}': a source has no keyed state; get operator state in "
             "initialize_state()"
         )
-
-    def get_task_name(self) -> str:
-        return self._name
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return self._of
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return self._of
-
-    def get_index_of_this_subtask(self) -> int:
-        return self._index
-
-    def get_attempt_number(self) -> int:
-        return 0

@@ -73,10 +73,6 @@ class MapCopy(ReadOnlyMapCopy, BroadcastState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         self._put(key, value)
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self.put(key, value)
-
     def remove(self, key: Any) -> None:
         self._entries.pop(self._as_key(key), None)
 

@@ -112,10 +112,6 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         cell.changed.add(key)
         self._dirty[self._cursor.slot] = 1
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self.put(key, value)
-
     def remove(self, key: Any) -> None:
         cell = self._cell()
         if key is None:

@@ -75,7 +75,9 @@ class Subject:
             self._encoders.append(Encoder(right.rows.row_type, misfit))
         #: How long states live, in ms.
         self.lives = [
-            state.ttl.to_milliseconds() for state in setup.task.spec.states if state.ttl is not None
+            state.ttl.to_milliseconds()
+            for state in setup.task.declared.spec.states
+            if state.ttl is not None
         ]
 
     @property

@@ -36,7 +36,8 @@ trait BroadcastState[K, V] extends ReadOnlyBroadcastState[K, V] with State {
   def put(key: K, value: V): Unit
 
   /** Puts one entry after the other. */
-  def putAll(entries: IterableOnce[(K, V)]): Unit
+  def putAll(entries: IterableOnce[(K, V)]): Unit =
+    entries.iterator.foreach { case (key, value) => put(key, value) }
 
   /** Removes the key's entry, if there is one. */
   def remove(key: K): Unit

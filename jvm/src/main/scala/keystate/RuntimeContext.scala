@@ -13,27 +13,34 @@ import scala.annotation.nowarn
 trait KeyedStateStore {
 
   /** One value for each key. */
-  def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T]
+  def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] = provide(descriptor)
 
   /** A list for each key. */
-  def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
+  def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] = provide(descriptor)
 
   /** A map for each key. */
-  def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V]
+  def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
+    provide(descriptor)
 
   /** A map in the order of its own keys, for each key. */
-  def getSortedMapState[K, V](descriptor: SortedMapStateDescriptor[K, V]): SortedMapState[K, V]
+  def getSortedMapState[K, V](descriptor: SortedMapStateDescriptor[K, V]): SortedMapState[K, V] =
+    provide(descriptor)
 
   /** What the descriptor's function reduces the added values to, for each key. */
-  def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T]
+  def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
+    provide(descriptor)
 
   /** What the descriptor's function aggregates of the added values, for each key. */
   def getAggregatingState[IN, ACC, OUT](
       descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT]
+  ): AggregatingState[IN, OUT] = provide(descriptor)
 
   /** What the descriptor's function folds the added values into, for each key. */
-  def getFoldingState[T, ACC](descriptor: FoldingStateDescriptor[T, ACC]): FoldingState[T, ACC]
+  def getFoldingState[T, ACC](descriptor: FoldingStateDescriptor[T, ACC]): FoldingState[T, ACC] =
+    provide(descriptor)
+
+  /** The state of a descriptor of any kind. */
+  protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S
 }
 
 /** What a function is told when it is opened. Get every state in `open`, unconditionally: a query

@@ -98,7 +98,8 @@ trait MapState[K, V] extends State {
   def put(key: K, value: V): Unit
 
   /** Puts one entry after the other. */
-  def putAll(entries: IterableOnce[(K, V)]): Unit
+  def putAll(entries: IterableOnce[(K, V)]): Unit =
+    entries.iterator.foreach { case (key, value) => put(key, value) }
 
   /** Removes the key's entry, if there is one. */
   def remove(key: K): Unit
@@ -107,13 +108,15 @@ trait MapState[K, V] extends State {
   def contains(key: K): Boolean
 
   /** The entries, never null. */
-  def entries(): Iterable[MapEntry[K, V]]
+  def entries(): Iterable[MapEntry[K, V]] = new Iterable[MapEntry[K, V]] {
+    override def iterator: Iterator[MapEntry[K, V]] = MapState.this.iterator()
+  }
 
   /** The entries' keys, never null. */
-  def keys(): Iterable[K]
+  def keys(): Iterable[K] = entries().view.map(_.getKey)
 
   /** The entries' values, never null. */
-  def values(): Iterable[V]
+  def values(): Iterable[V] = entries().view.map(_.getValue)
 
   /** A new iterator over the entries. */
   def iterator(): Iterator[MapEntry[K, V]]

@@ -5,10 +5,10 @@ import java.util.UUID
 
 import org.rocksdb.CompressionType
 
-import keystate.backend.{ChangeSink, RunStatistics}
+import keystate.backend.{ChangeSink, KeyedStateBackend, RunStatistics}
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
-import keystate.run.{SectionedRun, SstFiles}
-import keystate.version.{FileSource, InlineSource, Run}
+import keystate.run.{RunMerge, SectionedRun, SstFiles}
+import keystate.version.{FileSource, InlineRun, InlineSource, Manifest, Run}
 
 /** Writes run files of a store into the checkpoint's storage. Any thread may call it.
   *
@@ -93,5 +93,67 @@ private[checkpoint] final class RunWriter(
       )
     }
     run
+  }
+}
+
+/** Which runs of a version are inline, in its version file.
+  *
+  * @param room
+  *   how many bytes they may have
+  */
+private[checkpoint] final class InlineRuns(files: RunFiles, room: Long) {
+
+  /** The run of a backend's changes, inline if there is room; None if nothing was changed.
+    *
+    * @param file
+    *   a local file, which a run that is none of these is written to first if it is an SST
+    */
+  def changes(
+      backend: KeyedStateBackend,
+      writer: RunWriter,
+      file: => File,
+      version: Long,
+      id: Option[String]
+  ): Option[Run] = Option.when(backend.changeCount > 0) {
+    InlineRun
+      .encode(backend.writeChanges, room, version, id)
+      .getOrElse(
+        if (writer.asSst) writer.writeSst(file, backend.writeChanges, version, id)
+        else writer.write(backend.writeChanges, version, id)
+      )
+  }
+
+  /** The runs of the version after `base`. The newest stays a run of its own, because it records what
+    * its version changed. If there are too many bytes of inline runs, the older ones are written to
+    * files.
+    *
+    * @param families
+    *   those that the version has
+    */
+  def runsOf(
+      base: Manifest,
+      older: Seq[Run],
+      newest: Option[Run],
+      writer: RunWriter,
+      families: Set[Int]
+  ): Seq[Run] = {
+    def inFiles(runs: List[Run]): List[Run] =
+      runs.span(_.source.isInstanceOf[InlineSource]) match {
+        case (Nil, Nil) => Nil
+        case (Nil, file :: rest) => file :: inFiles(rest)
+        case (inline, rest) =>
+          val merge = new RunMerge(
+            inline.toIndexedSeq.map { run =>
+              val groups = base.partitioning.readGroups
+              files.read(run, isWhole = true, families, groups, base.version + 1)
+            },
+            keepRemovals = true
+          )
+          val merged =
+            Option.when(merge.hasNext)(writer.write(_.addAll(merge), base.version, base.id))
+          merged.toList ++ inFiles(rest)
+      }
+    val bytes = (older ++ newest).map(_.inlineBytes).sum
+    (if (bytes <= room) older else inFiles(older.toList)) ++ newest
   }
 }

@@ -1,9 +1,6 @@
 package keystate.checkpoint
 
-import java.io.File
 import java.util.concurrent.TimeUnit.NANOSECONDS
-
-import scala.collection.immutable.VectorMap
 
 import org.slf4j.LoggerFactory
 
@@ -16,15 +13,13 @@ import keystate.backend.{
   MovesStores,
   ReplaceableBackend,
   RestoresFromFiles,
-  RunFormat,
   StateBackendFactory,
   StateFamily
 }
 import keystate.errors.{
   KeyGroupsMismatchException,
   MaxParallelismMismatchException,
-  MixedPartitionsException,
-  StateMismatchException
+  MixedPartitionsException
 }
 import keystate.files.{
   CheckpointStorage,
@@ -35,11 +30,9 @@ import keystate.files.{
   StoreLocation
 }
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.run.RunMerge
 import keystate.version.{
   EntryCounts,
   FileSource,
-  InlineRun,
   InlineSource,
   Manifest,
   Partitioning,
@@ -100,9 +93,7 @@ final class VersionedStore(
   }
 
   @volatile private var loaded: Loaded = _
-  // Those of the open transaction. The manifest has those that were committed.
-  private var workingFamilies = VectorMap.empty[String, StateFamily]
-  private var nextFamilyId = 0
+  private val working = new WorkingFamilies(location)
   private var lastLoad = LoadStatistics(0, 0)
   private var lastCommit = CommitStatistics(0, 0, 0, RequestCounts.Zero)
   private var requestsTold = RequestCounts.Zero
@@ -114,6 +105,7 @@ final class VersionedStore(
   // For the backend that was made last. Also read by the thread of the maintenance.
   @volatile private var writer = newWriter(asSst = false)
   private val files = new RunFiles(location, storage, local)
+  private val inlineRuns = new InlineRuns(files, settings.inlineBytes)
   private val loader = new VersionLoader(location, storage, files, settings)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
@@ -122,8 +114,8 @@ final class VersionedStore(
   def manifest: Manifest = current.manifest
   def backend: KeyedStateBackend = current.backend
   def maxParallelism: Int = current.manifest.partitioning.maxParallelism
-  def families: Iterable[StateFamily] = workingFamilies.values
-  def family(name: String): Option[StateFamily] = workingFamilies.get(name)
+  def families: Iterable[StateFamily] = working.all
+  def family(name: String): Option[StateFamily] = working.get(name)
   def loadStatistics: LoadStatistics = lastLoad
   def commitStatistics: CommitStatistics = lastCommit
   def compactions: Long = compaction.finished
@@ -211,36 +203,16 @@ final class VersionedStore(
       layout: Layout,
       properties: Map[String, String]
   ): StateFamily = {
-    val family = workingFamilies.get(name) match {
-      case Some(known) =>
-        val fixed = Seq("kind", "order")
-        if (
-          known.layout != layout || fixed.exists(p => known.properties.get(p) != properties.get(p))
-        )
-          throw new StateMismatchException(
-            location,
-            known,
-            properties.getOrElse("kind", ""),
-            layout.name
-          )
-        known.copy(properties = properties)
-      case None =>
-        require(nextFamilyId <= RunFormat.MaxFamilyId, "too many states were made in this store")
-        nextFamilyId += 1
-        StateFamily(nextFamilyId - 1, name, layout, properties)
-    }
+    val family = working.register(name, layout, properties)
     backend.register(family)
-    workingFamilies = workingFamilies.updated(name, family)
     family
   }
 
   /** Drops a family and all its entries, with the next commit. False if there is no such family. */
-  def dropFamily(name: String): Boolean = workingFamilies.get(name) match {
-    case Some(family) =>
-      backend.drop(family.id)
-      workingFamilies -= name
-      true
-    case None => false
+  def dropFamily(name: String): Boolean = {
+    val dropped = working.drop(name)
+    dropped.foreach(family => backend.drop(family.id))
+    dropped.nonEmpty
   }
 
   /** Commits the working copy as the version after the loaded one.
@@ -252,7 +224,7 @@ final class VersionedStore(
     val start = System.nanoTime
     val base = manifest
     lazy val file = local.newFile()
-    val newest = changesRun(file, base.version + 1, id)
+    val newest = inlineRuns.changes(backend, writer, file, base.version + 1, id)
     val wroteFile = newest.exists(_.source match {
       case FileSource(path) => RunFiles.isSst(path)
       case _: InlineSource => false
@@ -279,7 +251,7 @@ final class VersionedStore(
   private def nextManifest(base: Manifest, newest: Option[Run], id: Option[String]): Manifest = {
     val version = base.version + 1
     val merged = compaction.applyTo(base, backend)
-    val runs = runsWith(newest, merged.runs, version, id)
+    val runs = inlineRuns.runsOf(base, merged.runs, newest, writer, working.ids)
     val entryCounts = families.iterator.map { family =>
       family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
@@ -293,7 +265,7 @@ final class VersionedStore(
           .orElse(Option.when(beganOtherwise(version, id))(Partitioning.AtStart))
       ),
       numKeys = entryCounts.valuesIterator.map(_.total).sum,
-      nextFamilyId = nextFamilyId,
+      nextFamilyId = working.nextId,
       families = families.toSeq,
       entryCounts = entryCounts,
       runs = runs,
@@ -331,7 +303,7 @@ final class VersionedStore(
   /** Undoes what was changed since the load or the last commit. */
   def rollback(): Unit = if (isLoaded) orUnload {
     backend.rollback()
-    resetFamilies()
+    working.reset(manifest)
   }
 
   /** After a failure nothing is loaded. */
@@ -432,7 +404,7 @@ final class VersionedStore(
     val inUse =
       if (mover.isEmpty || later.isEmpty) backend else new ReplaceableBackend(backend, replace)
     loaded = new Loaded(manifest, inUse, later)
-    resetFamilies()
+    working.reset(manifest)
     mover.foreach(_.report(backend, manifest.numKeys))
   }
 
@@ -499,56 +471,6 @@ final class VersionedStore(
     load
     lastLoad = LoadStatistics(millisSince(start), manifest.runs.size)
   }
-
-  private def resetFamilies(): Unit = {
-    workingFamilies = VectorMap.from(manifest.families.map(family => family.name -> family))
-    nextFamilyId = manifest.nextFamilyId
-  }
-
-  private def changesRun(file: => File, version: Long, id: Option[String]): Option[Run] =
-    Option.when(backend.changeCount > 0) {
-      InlineRun
-        .encode(backend.writeChanges, settings.inlineBytes, version, id)
-        .getOrElse(
-          if (writer.asSst) writer.writeSst(file, backend.writeChanges, version, id)
-          else writer.write(backend.writeChanges, version, id)
-        )
-    }
-
-  /** The runs of the next version. The newest stays a run of its own, because it records what its
-    * version changed. If there are too many bytes of inline runs, the older ones are written to
-    * files.
-    */
-  private def runsWith(
-      newest: Option[Run],
-      older: Seq[Run],
-      version: Long,
-      id: Option[String]
-  ): Seq[Run] = {
-    val inlineBytes = (older ++ newest).map(_.inlineBytes).sum
-    val kept =
-      if (inlineBytes <= settings.inlineBytes) older else withoutInline(older.toList, version, id)
-    kept ++ newest
-  }
-
-  private def withoutInline(runs: List[Run], version: Long, id: Option[String]): List[Run] =
-    runs.span(_.source.isInstanceOf[InlineSource]) match {
-      case (Nil, Nil) => Nil
-      case (Nil, file :: rest) => file :: withoutInline(rest, version, id)
-      case (inline, rest) =>
-        val merge = new RunMerge(
-          inline.toIndexedSeq.map { run =>
-            files.read(run, isWhole = true, familyIds, manifest.partitioning.readGroups, version)
-          },
-          keepRemovals = true
-        )
-        val merged = Option.when(merge.hasNext) {
-          writer.write(_.addAll(merge), version - 1, manifest.id)
-        }
-        merged.toList ++ withoutInline(rest, version, id)
-    }
-
-  private def familyIds: Set[Int] = families.iterator.map(_.id).toSet
 
   private def show(groups: KeyGroupRange): String = s"${groups.first} to ${groups.last}"
 

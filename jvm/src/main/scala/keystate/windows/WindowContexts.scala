@@ -1,32 +1,17 @@
 package keystate.windows
 
-import scala.annotation.nowarn
 import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  AggregatingState,
-  AggregatingStateDescriptor,
-  FoldingState,
-  FoldingStateDescriptor,
   KeyedStateStore,
-  ListState,
-  ListStateDescriptor,
-  MapState,
-  MapStateDescriptor,
   MetricGroup,
   OutputTag,
   ProcessContext,
-  ReducingState,
-  ReducingStateDescriptor,
   RuntimeContext,
-  SortedMapState,
-  SortedMapStateDescriptor,
   State,
   StateDescriptor,
-  TimeDomain,
-  ValueState,
-  ValueStateDescriptor
+  TimeDomain
 }
 
 /** The key and the window at hand, as assigners, triggers and evictors see them. */
@@ -80,7 +65,7 @@ private[windows] final class CurrentWindow
     merged.exists(timers.contains(domain, time, _))
 
   override def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S =
-    triggerStates.find(descriptor)
+    triggerStates.provide(descriptor)
   override def mergePartitionedState(descriptor: StateDescriptor[_ <: State]): Unit =
     triggerStates.merge(descriptor, merged)
 }
@@ -97,7 +82,6 @@ private[windows] final class FunctionContext(at: CurrentWindow, states: Function
 }
 
 /** What a function of windows gets in `open`. States are had again by their descriptors. */
-@nowarn("cat=deprecation")
 private[windows] final class FunctionStates(
     runtime: RuntimeContext,
     cursor: WindowCursor,
@@ -118,26 +102,8 @@ private[windows] final class FunctionStates(
   /** Whether the function has asked for states of windows. */
   def hasWindowStates: Boolean = !ofWindow.isEmpty
 
-  private def kept[S <: State](descriptor: StateDescriptor[S])(get: => S): S =
-    states.getOrElseUpdate(descriptor.name, get).asInstanceOf[S]
-
-  override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] =
-    kept(descriptor)(runtime.getState(descriptor))
-  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
-    kept(descriptor)(runtime.getListState(descriptor))
-  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
-    kept(descriptor)(runtime.getMapState(descriptor))
-  override def getSortedMapState[K, V](
-      descriptor: SortedMapStateDescriptor[K, V]
-  ): SortedMapState[K, V] = kept(descriptor)(runtime.getSortedMapState(descriptor))
-  override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
-    kept(descriptor)(runtime.getReducingState(descriptor))
-  override def getAggregatingState[IN, ACC, OUT](
-      descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT] = kept(descriptor)(runtime.getAggregatingState(descriptor))
-  override def getFoldingState[T, ACC](
-      descriptor: FoldingStateDescriptor[T, ACC]
-  ): FoldingState[T, ACC] = kept(descriptor)(runtime.getFoldingState(descriptor))
+  override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
+    states.getOrElseUpdate(descriptor.name, runtime.provide(descriptor)).asInstanceOf[S]
 
   override def getTaskName: String = runtime.getTaskName
   override def getIndexOfThisSubtask: Int = runtime.getIndexOfThisSubtask

@@ -1,6 +1,5 @@
 package keystate.windows
 
-import scala.annotation.nowarn
 import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
@@ -8,8 +7,6 @@ import keystate.{
   AggregateFunction,
   AggregatingState,
   AggregatingStateDescriptor,
-  FoldingState,
-  FoldingStateDescriptor,
   KeyOrder,
   KeyedStateStore,
   ListState,
@@ -46,7 +43,6 @@ private[keystate] final case class WindowMapKey(end: Long, start: Long, key: Any
   * @param prefix
   *   of the names of these
   */
-@nowarn("cat=deprecation")
 private[windows] final class WindowStates(
     store: KeyedStateStore,
     cursor: WindowCursor,
@@ -57,32 +53,14 @@ private[windows] final class WindowStates(
   /** Whether no state was asked for. */
   def isEmpty: Boolean = states.isEmpty
 
-  /** The state of a descriptor. */
-  def find[S <: State](descriptor: StateDescriptor[S]): S =
-    states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
-
   /** Merges what windows have in a state into what the window at hand has. */
   def merge(descriptor: StateDescriptor[_ <: State], sources: Iterable[WindowKey]): Unit = {
-    find(descriptor)
+    provide(descriptor)
     states(descriptor.name).merge(cursor.window, sources)
   }
 
-  override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] = find(descriptor)
-  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
-    find(descriptor)
-  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
-    find(descriptor)
-  override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
-    find(descriptor)
-  override def getAggregatingState[IN, ACC, OUT](
-      descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT] = find(descriptor)
-  override def getSortedMapState[K, V](
-      descriptor: SortedMapStateDescriptor[K, V]
-  ): SortedMapState[K, V] = find(descriptor)
-  override def getFoldingState[T, ACC](
-      descriptor: FoldingStateDescriptor[T, ACC]
-  ): FoldingState[T, ACC] = find(descriptor)
+  override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
+    states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
 
   private def make(descriptor: StateDescriptor[_]): OfWindow = descriptor match {
     case value: ValueStateDescriptor[_] =>
@@ -294,17 +272,10 @@ private final class WindowMap(
 
   override def get(key: Any): Any = stored.get(at(key))
   override def put(key: Any, value: Any): Unit = stored.put(at(key), value)
-  override def putAll(all: IterableOnce[(Any, Any)]): Unit =
-    all.iterator.foreach { case (key, value) => put(key, value) }
   override def remove(key: Any): Unit = stored.remove(at(key))
   override def contains(key: Any): Boolean = stored.contains(at(key))
   override def iterator(): Iterator[MapEntry[Any, Any]] =
     stored.subIterator(first, last).map(each => MapEntry(each.getKey.key, each.getValue))
-  override def entries(): Iterable[MapEntry[Any, Any]] = new Iterable[MapEntry[Any, Any]] {
-    override def iterator: Iterator[MapEntry[Any, Any]] = WindowMap.this.iterator()
-  }
-  override def keys(): Iterable[Any] = entries().view.map(_.getKey)
-  override def values(): Iterable[Any] = entries().view.map(_.getValue)
   override def isEmpty(): Boolean = !iterator().hasNext
   override def clear(): Unit = stored.removeRange(first, last)
 }

@@ -18,7 +18,7 @@ class KeystateConnectPlugin extends RelationPlugin {
       planner: SparkConnectPlanner
   ): Optional[LogicalPlan] =
     BridgeCall.read(relation) match {
-      case Some(call) => Optional.of(call.on(PythonBridge, planner))
+      case Some(call) => Optional.of(call.on(PythonBridge.of(planner.session), planner))
       case None => Optional.empty()
     }
 }

@@ -25,9 +25,9 @@ import keystate.errors.KeystateErrors
 
 /** A client's call of a method, as JSON: `{"method": ..., "arguments": [...]}`.
   *
-  * An argument is a string, a number, a boolean, a list of arguments, or an object with one field:
-  * `session` for the client's session, or one that holds a message of Spark Connect in Base64:
-  * `relation` for a Dataset, `expression` for a Column, `function` for a pickled Python object.
+  * An argument is a string, a number, a boolean, a list of arguments, or an object with one field
+  * that holds a message of Spark Connect in Base64: `relation` for a Dataset, `expression` for a
+  * Column, `function` for a pickled Python object.
   */
 private[keystate] final class BridgeCall(method: String, arguments: Seq[JValue]) {
 
@@ -36,9 +36,10 @@ private[keystate] final class BridgeCall(method: String, arguments: Seq[JValue])
     * change something; so it is called only to execute the plan, and not to learn its schema.
     */
   def on(bridge: AnyRef, planner: SparkConnectPlanner): LogicalPlan = {
-    // The bridge has one method of each name. What it inherits is not for clients.
-    val called = bridge.getClass.getDeclaredMethods
-      .filter(m => Modifier.isPublic(m.getModifiers) && !m.isSynthetic)
+    // The bridge has one method of each name. What all objects have is not for clients.
+    val called = bridge.getClass.getMethods
+      .filter(m => !Modifier.isStatic(m.getModifiers) && !m.isSynthetic)
+      .filter(_.getDeclaringClass != classOf[Object])
       .find(m => m.getName == method && m.getParameterCount == arguments.size)
       .getOrElse(throw KeystateErrors.unknownCall(method, arguments.size))
     val isData = classOf[Dataset[_]].isAssignableFrom(called.getReturnType)
@@ -62,7 +63,7 @@ private[keystate] final class BridgeCall(method: String, arguments: Seq[JValue])
 private[keystate] object BridgeCall {
 
   /** Its number is raised when the messages change; python/keystate/_jvm/connect.py has it too. */
-  val TypeUrl = "keystate/bridge/1"
+  val TypeUrl = "keystate/bridge/2"
 
   /** The call in a relation of a client; none if it is for another plugin. */
   def read(relation: Array[Byte]): Option[BridgeCall] = {
@@ -102,7 +103,6 @@ private final class BridgeArguments(planner: SparkConnectPlanner) {
         Int.box(number.intValue)
       else Long.box(number.longValue)
     case JArray(several) => several.map(value(_, classOf[Object])).asJava
-    case JObject(List(("session", _))) => planner.session
     case JObject(List(("relation", JString(message)))) =>
       ClassicDataset.ofRows(
         planner.session,

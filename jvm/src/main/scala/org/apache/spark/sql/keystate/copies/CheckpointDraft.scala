@@ -14,6 +14,8 @@ import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
+import org.apache.spark.sql.classic.SparkSession
+
 import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
@@ -28,6 +30,7 @@ import org.apache.spark.sql.keystate.files.{
 }
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
+import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** A new checkpoint that is made from another one. It is written to a folder next to its final
   * place, and that folder is then renamed. So it appears whole, if the file system renames a folder
@@ -261,6 +264,17 @@ private[keystate] final class CheckpointDraft(
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
     if (!Concurrently.map(needed.toSeq)(log => fs.exists(new Path(root, log))).forall(identity))
       throw KeystateErrors.noBatch(batch.number, source.location)
+  }
+
+  /** Copies the commit of a micro-batch, with other ids of the version files that it names. With
+    * checkpoint format v1 it names none.
+    */
+  def copyCommit(session: SparkSession, batch: Long)(
+      ids: Map[Long, Array[Array[String]]] => Map[Long, Array[Array[String]]]
+  ): Unit = {
+    val commit = QueryLogs.commits(conf, source.root).get(batch).get
+    val changed = LogEntries.withIds(commit, commit.stateUniqueIds.map(ids))
+    QueryLogs.commits(conf, root).replace(session, batch, changed)
   }
 
   /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by

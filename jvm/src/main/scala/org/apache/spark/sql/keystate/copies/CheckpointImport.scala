@@ -30,7 +30,6 @@ private[keystate] final class CheckpointImport(
   private val conf = session.sessionState.newHadoopConf()
   private val draft = new CheckpointDraft(source, target, conf, KeystateErrors.importExists)
   private val offsets = QueryLogs.offsets(conf, source.root)
-  private val commits = QueryLogs.commits(conf, source.root)
 
   /** Returns the last committed micro-batch. */
   def run(): Long = {
@@ -55,14 +54,7 @@ private[keystate] final class CheckpointImport(
         }
       }
       val ids = copyState(batch, entry)
-      if (batch.ids.nonEmpty)
-        QueryLogs
-          .commits(conf, draft.root)
-          .replace(
-            session,
-            batch.number,
-            LogEntries.withIds(commits.get(batch.number).get, Some(ids))
-          )
+      if (batch.ids.nonEmpty) draft.copyCommit(session, batch.number)(_ => ids)
     }
     batch.number
   }

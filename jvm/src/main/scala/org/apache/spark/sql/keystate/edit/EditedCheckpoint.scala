@@ -11,8 +11,6 @@ import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.copies.{CheckpointDraft, Fork}
-import org.apache.spark.sql.keystate.files.QueryLogs
-import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
 /** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
@@ -27,9 +25,13 @@ private[keystate] final class EditedCheckpoint(
     target: Path,
     fork: Option[Fork.Identity] = None
 ) {
-  private val conf = session.sessionState.newHadoopConf()
-  private val draft =
-    new CheckpointDraft(source, target, conf, KeystateErrors.targetExists, fork = fork)
+  private val draft = new CheckpointDraft(
+    source,
+    target,
+    session.sessionState.newHadoopConf(),
+    KeystateErrors.targetExists,
+    fork = fork
+  )
 
   /** Returns the micro-batch that the copy holds.
     *
@@ -50,13 +52,8 @@ private[keystate] final class EditedCheckpoint(
       copied.foreach { case (operator, as) => draft.describe(source, operator, as) }
       draft.copyLogs(batch)
       val ids = written.map(one => one.number -> write(one, batch))
-      if (batch.ids.nonEmpty) {
-        val commit = QueryLogs.commits(conf, source.root).get(batch.number).get
-        val before = commit.stateUniqueIds.get
-        val all = copied.flatMap { case (operator, as) => before.get(operator).map(as -> _) } ++ ids
-        QueryLogs
-          .commits(conf, draft.root)
-          .replace(session, batch.number, LogEntries.withIds(commit, Some(all.toMap)))
+      if (batch.ids.nonEmpty) draft.copyCommit(session, batch.number) { before =>
+        copied.flatMap { case (operator, as) => before.get(operator).map(as -> _) }.toMap ++ ids
       }
       // Last, for they may come while all this is written.
       draft.copyRequests(batch.number, sameKeys.get)

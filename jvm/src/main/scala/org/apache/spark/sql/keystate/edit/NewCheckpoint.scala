@@ -9,7 +9,6 @@ import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
-import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Makes the checkpoint that a new query begins from, of DataFrames. Its operators and logs are those
   * of an [[EmptyQuery]] for each operator, with other version files, and without offsets.
@@ -42,11 +41,7 @@ private[keystate] final class NewCheckpoint(session: SparkSession, target: Path)
       val writer = new OperatorWriter(session, draft, batch + 1)
       val ids = writer.write(operators.head, kept = None)(first, manifests) +:
         operators.tail.map(one => started(one, partitions)(writer.write(one, kept = None)))
-      val commit = QueryLogs.commits(conf, first.root).get(batch).get
-      val all = commit.stateUniqueIds.map(_ => operators.map(_.number).zip(ids).toMap)
-      QueryLogs
-        .commits(conf, draft.root)
-        .replace(session, batch, LogEntries.withIds(commit, all))
+      draft.copyCommit(session, batch)(_ => operators.map(_.number).zip(ids).toMap)
       val entry = QueryLogs.offsets(conf, first.root).get(batch).get
       QueryLogs
         .offsets(conf, draft.root)

@@ -51,9 +51,6 @@ private[keystate] final class JvmBroadcastState(
     cursor.updated += 1
   }
 
-  override def putAll(entries: IterableOnce[(Any, Any)]): Unit =
-    entries.iterator.foreach { case (key, value) => put(key, value) }
-
   override def remove(key: Any): Unit = {
     checkWritable()
     stored.remove(userKeys.encode(key))

@@ -65,9 +65,6 @@ private[keystate] final class JvmMapState(
     cursor.updated += 1
   }
 
-  override def putAll(entries: IterableOnce[(Any, Any)]): Unit =
-    entries.iterator.foreach { case (key, value) => put(key, value) }
-
   override def remove(key: Any): Unit = removeEntry(entryKey(key))
 
   private def removeEntry(key: Array[Byte]): Unit = {
@@ -95,13 +92,9 @@ private[keystate] final class JvmMapState(
 
   override def entries(): Iterable[MapEntry[Any, Any]] = {
     check()
-    new Iterable[MapEntry[Any, Any]] {
-      override def iterator: Iterator[MapEntry[Any, Any]] = JvmMapState.this.iterator()
-    }
+    super.entries()
   }
 
-  override def keys(): Iterable[Any] = entries().view.map(_.getKey)
-  override def values(): Iterable[Any] = entries().view.map(_.getValue)
   override def iterator(): Iterator[MapEntry[Any, Any]] = range(prefix, null, reverse = false)
 
   override def isEmpty(): Boolean = {

@@ -12,26 +12,19 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import keystate.errors.KeystateErrors
 import keystate.{
   AggregateFunction,
-  AggregatingState,
   AggregatingStateDescriptor,
   FoldFunction,
-  FoldingState,
   FoldingStateDescriptor,
-  ListState,
   ListStateDescriptor,
-  MapState,
   MapStateDescriptor,
   MetricGroup,
   ReduceFunction,
-  ReducingState,
   ReducingStateDescriptor,
   RuntimeContext,
-  SortedMapState,
   SortedMapStateDescriptor,
   State,
   StateDescriptor,
   TypeInformation,
-  ValueState,
   ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
@@ -49,71 +42,40 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
   def stateOf[S <: State](descriptor: StateDescriptor[S]): S =
     states(descriptor.name).asInstanceOf[S]
 
-  private def keep[S <: State](descriptor: StateDescriptor[S])(make: => S): S = {
-    if (states.contains(descriptor.name)) throw KeystateErrors.twoStates(descriptor.name)
-    val state = make
-    states(descriptor.name) = state
-    state
-  }
-
   /** The state with this name, and its index. */
   protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int)
 
-  override def getState[T](descriptor: ValueStateDescriptor[T]): ValueState[T] =
-    keep(descriptor) {
-      value("value", descriptor, descriptor.valueType, descriptor.default)
-        .asInstanceOf[ValueState[T]]
-    }
+  override def provide[S <: State](descriptor: StateDescriptor[S]): S = {
+    if (states.contains(descriptor.name)) throw KeystateErrors.twoStates(descriptor.name)
+    states(descriptor.name) = make(descriptor)
+    stateOf(descriptor)
+  }
 
-  override def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
-    keep(descriptor) {
+  private def make(descriptor: StateDescriptor[_]): State = descriptor match {
+    case of: ValueStateDescriptor[_] => value("value", of, of.valueType, of.default)
+    case of: ReducingStateDescriptor[_] =>
       new JvmReducingState(
-        value("reducing", descriptor, descriptor.valueType),
-        descriptor.function.asInstanceOf[ReduceFunction[Any]]
-      ).asInstanceOf[ReducingState[T]]
-    }
-
-  override def getAggregatingState[IN, ACC, OUT](
-      descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
-  ): AggregatingState[IN, OUT] = keep(descriptor) {
-    new JvmAggregatingState(
-      value("aggregating", descriptor, descriptor.accumulatorType),
-      descriptor.function.asInstanceOf[AggregateFunction[Any, Any, Any]]
-    ).asInstanceOf[AggregatingState[IN, OUT]]
-  }
-
-  override def getFoldingState[T, ACC](
-      descriptor: FoldingStateDescriptor[T, ACC]
-  ): FoldingState[T, ACC] = keep(descriptor) {
-    new JvmFoldingState(
-      value("folding", descriptor, descriptor.accumulatorType, descriptor.initial),
-      descriptor.function.asInstanceOf[FoldFunction[Any, Any]]
-    ).asInstanceOf[FoldingState[T, ACC]]
-  }
-
-  override def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T] =
-    keep(descriptor) {
-      val (state, i) = declared(
-        descriptor.name,
-        DeclaredState("list", StateKind.List, descriptor, descriptor.elementType)
+        value("reducing", of, of.valueType),
+        of.function.asInstanceOf[ReduceFunction[Any]]
       )
+    case of: AggregatingStateDescriptor[_, _, _] =>
+      new JvmAggregatingState(
+        value("aggregating", of, of.accumulatorType),
+        of.function.asInstanceOf[AggregateFunction[Any, Any, Any]]
+      )
+    case of: FoldingStateDescriptor[_, _] =>
+      new JvmFoldingState(
+        value("folding", of, of.accumulatorType, of.initial),
+        of.function.asInstanceOf[FoldFunction[Any, Any]]
+      )
+    case of: ListStateDescriptor[_] =>
+      val (state, i) =
+        declared(of.name, DeclaredState("list", StateKind.List, of, of.elementType))
       new JvmListState(state.spec, i, new ObjectCodec(state.value), cursor)
-        .asInstanceOf[ListState[T]]
-    }
-
-  override def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
-    keep(descriptor) {
-      val types = (descriptor.keyType, descriptor.valueType)
-      map("map", StateKind.Map, descriptor, types).asInstanceOf[MapState[K, V]]
-    }
-
-  override def getSortedMapState[K, V](
-      descriptor: SortedMapStateDescriptor[K, V]
-  ): SortedMapState[K, V] = keep(descriptor) {
-    val types = (descriptor.keyType, descriptor.valueType)
-    val order = StoredOrder.byName(descriptor.order.name)
-    map("sorted_map", StateKind.SortedMap, descriptor, types, order)
-      .asInstanceOf[SortedMapState[K, V]]
+    case of: MapStateDescriptor[_, _] => map("map", StateKind.Map, of, (of.keyType, of.valueType))
+    case of: SortedMapStateDescriptor[_, _] =>
+      val order = StoredOrder.byName(of.order.name)
+      map("sorted_map", StateKind.SortedMap, of, (of.keyType, of.valueType), order)
   }
 
   private def value(

@@ -35,7 +35,7 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
 
 import keystate.backend.StateFamily
-import keystate.errors.{BadSettingException, KeystateErrors}
+import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
@@ -51,7 +51,7 @@ import org.apache.spark.sql.keystate.metrics.{
   SampledKeys,
   SubtaskReports
 }
-import org.apache.spark.sql.keystate.shim.{RealTimeMode, TransformWithStateShim}
+import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
 import org.apache.spark.sql.keystate.store.StoreConfig
@@ -215,7 +215,7 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     checkProvider()
-    if (inRealTime) checkRealTime()
+    if (inRealTime) RealTimeChecks.ofInputs(side, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
       spec.continuing(name => recorded.find(_.name == name))
@@ -291,7 +291,7 @@ private[keystate] class KeyedProcessExec(
         BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
           sizeWatch.check()
         }
-      if (inRealTime) checkOperators()
+      if (inRealTime) RealTimeChecks.ofOperatorsBelow(child)
       val keySchema =
         if (groupingAttributes.isEmpty) DummyKeySchema
         else DataTypeUtils.fromAttributes(keyColumns)
@@ -338,39 +338,6 @@ private[keystate] class KeyedProcessExec(
           Iterator.single(OperatorInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
         }
   }
-
-  /** Throws if this can't run in real-time mode. It is called before a stream that is broadcast is
-    * collected, which would take as long as a batch.
-    */
-  private def checkRealTime(): Unit = {
-    def refuse(what: String) = throw KeystateErrors.declaration(
-      s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
-        "trigger."
-    )
-    side.foreach {
-      case keyed: KeyedSide =>
-        refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
-      case broadcast: BroadcastSide =>
-        if (!broadcast.once) refuse("A stream that is broadcast")
-    }
-    if (order.nonEmpty) refuse("order_by")
-    // Spark would throw too, but its error says nothing of the check that is made instead.
-    RealTimeMode.Allowlist.map(key => key -> conf.getConfString(key)).foreach { case (key, value) =>
-      if (value.toBoolean)
-        throw new BadSettingException(
-          key,
-          value,
-          "unset or false with a keyed function in real-time mode, because Spark's list lacks " +
-            "Keystate's operators; Keystate checks by that list what comes before its functions"
-        )
-    }
-  }
-
-  /** Makes Spark's check for what is below this. Of the whole query Spark does not make it, see
-    * `RealTimeSession`; it knows nothing of Keystate's operators.
-    */
-  private def checkOperators(): Unit =
-    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
 
   private def tasksOf(maxParallelism: Int): OperatorTasks = {
     val byWatermark = timeMode == SparkTimeMode.EventTime()
@@ -470,21 +437,6 @@ private[keystate] class KeyedProcessExec(
   /** Digests of the broadcast states in the subtasks after this micro-batch. */
   private lazy val digests = registered(new CollectionAccumulator[BroadcastAgreement.Digest])
 
-  /** What Spark's runner measured of the tasks' Python workers, in ms. None of it for Scala, and on
-    * Spark 4.1, which does not tell the time of processing. Of a
-    * worker that is used again, Spark's "init" begins when its last task ended; so the start is what
-    * is left of the total.
-    */
-  private def workerTimes: Map[String, Long] = {
-    def ms(name: String) = pythonMetrics.get(name).fold(0L)(_.value)
-    if (ms("pythonTotalTime") <= 0 || !pythonMetrics.contains("pythonProcessingTime")) Map.empty
-    else
-      Map(
-        WorkerStart -> (ms("pythonTotalTime") - ms("pythonProcessingTime")),
-        Worker -> ms("pythonProcessingTime")
-      )
-  }
-
   /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
     if (checkBroadcast) {
@@ -506,7 +458,9 @@ private[keystate] class KeyedProcessExec(
       val left = notForgotten.value.asScala.toSet
       forgetting.tell(getStateInfo.storeVersion, getStateInfo.operatorId, left)
     }
-    workerTimes.foreach { case (name, ms) => progress.customMetrics.putIfAbsent(name, ms) }
+    WorkerTimes.of(pythonMetrics).foreach { case (name, ms) =>
+      progress.customMetrics.putIfAbsent(name, ms)
+    }
     if (reportsMetrics) {
       functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
@@ -521,8 +475,6 @@ private[keystate] object KeyedProcessExec {
   // Names in a query's progress.
   val Undeclared = "keystateUndeclaredStates"
   val HottestKey = "keystateHottestKeyPercent"
-  val WorkerStart = "keystateWorkerStartMs"
-  val Worker = "keystateWorkerMs"
 
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)

@@ -14,62 +14,50 @@ import org.apache.spark.sql.keystate.metrics.LargestMetric
   * was never initialised, and expects exactly these from each store.
   */
 private[keystate] object StoreMetrics {
-  private val loadTime =
-    StateStoreCustomTimingMetric("keystateLoadMs", "Keystate: time to load the state")
-  private val runsLoaded =
-    StateStoreCustomSumMetric("keystateRunsLoaded", "Keystate: runs read by loading the state")
-  private val commitTime =
-    StateStoreCustomTimingMetric("keystateCommitSyncMs", "Keystate: time to write the changes")
-  private val filesWritten =
-    StateStoreCustomSumMetric("keystateFilesWritten", "Keystate: files written by the commit")
-  private val bytesWritten =
-    StateStoreCustomSizeMetric("keystateBytesWritten", "Keystate: bytes written by the commit")
-  private val runs = StateStoreCustomSumMetric("keystateRuns", "Keystate: runs of the version")
-  private val runBytes =
-    StateStoreCustomSizeMetric("keystateRunBytes", "Keystate: bytes of the version's runs")
-  private val merges = StateStoreCustomSumMetric(
-    "keystateMerges",
-    "Keystate: background merges since the store was opened here"
-  )
-  private val largest =
-    LargestMetric("keystateLargestPartition", "Keystate: entries of the largest partition")
-  private val onDisk = StateStoreCustomSumMetric(
-    "keystateStoresOnDisk",
-    "Keystate: stores that have their state in RocksDB, not on the heap"
-  )
-  private val moves = StateStoreCustomSumMetric(
-    "keystateMoves",
-    "Keystate: moves between the heap and RocksDB since the store was opened here"
-  )
-  private val puts =
-    StateStoreCustomSumMetric("keystatePuts", "Keystate: files written since the last commit")
-  private val gets =
-    StateStoreCustomSumMetric("keystateGets", "Keystate: files opened since the last commit")
-  private val lists =
-    StateStoreCustomSumMetric("keystateLists", "Keystate: folders listed since the last commit")
-  // The name is Spark's. Each version is as good as a snapshot, so there is nothing to force.
-  private val forceSnapshot = StateStoreCustomSumMetric(
-    "forceSnapshotCount",
-    "Keystate: commits that Spark wanted a snapshot of"
+
+  /** @param entries
+    *   of the store
+    */
+  private final case class Reading(store: VersionedStore, entries: Long, snapshotForced: Boolean) {
+    val load = store.loadStatistics
+    val commit = store.commitStatistics
+  }
+
+  private def millis(name: String, of: String) =
+    StateStoreCustomTimingMetric(name, s"Keystate: $of")
+  private def sum(name: String, of: String) = StateStoreCustomSumMetric(name, s"Keystate: $of")
+  private def bytes(name: String, of: String) = StateStoreCustomSizeMetric(name, s"Keystate: $of")
+  private def largest(name: String, of: String) = LargestMetric(name, s"Keystate: $of")
+
+  private def isSo(flag: Boolean): Long = if (flag) 1 else 0
+
+  private val measured: Seq[(StateStoreCustomMetric, Reading => Long)] = Seq(
+    millis("keystateLoadMs", "time to load the state") -> (_.load.millis),
+    sum("keystateRunsLoaded", "runs read by loading the state") -> (_.load.runs.toLong),
+    millis("keystateCommitSyncMs", "time to write the changes") -> (_.commit.millis),
+    sum("keystateFilesWritten", "files written by the commit") -> (_.commit.filesWritten.toLong),
+    bytes("keystateBytesWritten", "bytes written by the commit") -> (_.commit.bytesWritten),
+    sum("keystateRuns", "runs of the version") -> (_.store.manifest.runs.size.toLong),
+    bytes("keystateRunBytes", "bytes of the version's runs") ->
+      (_.store.manifest.runs.map(_.bytes).sum),
+    sum("keystateMerges", "background merges since the store was opened here") ->
+      (_.store.compactions),
+    largest("keystateLargestPartition", "entries of the largest partition") -> (_.entries),
+    sum("keystateStoresOnDisk", "stores that have their state in RocksDB, not on the heap") ->
+      (reading => isSo(reading.store.isOnDisk)),
+    sum(
+      "keystateMoves",
+      "moves between the heap and RocksDB since the store was opened here"
+    ) -> (_.store.moves),
+    sum("keystatePuts", "files written since the last commit") -> (_.commit.requests.puts),
+    sum("keystateGets", "files opened since the last commit") -> (_.commit.requests.gets),
+    sum("keystateLists", "folders listed since the last commit") -> (_.commit.requests.lists),
+    // The name is Spark's. Each version is as good as a snapshot, so there is nothing to force.
+    sum("forceSnapshotCount", "commits that Spark wanted a snapshot of") ->
+      (reading => isSo(reading.snapshotForced))
   )
 
-  val all: Seq[StateStoreCustomMetric] = Seq(
-    loadTime,
-    runsLoaded,
-    commitTime,
-    filesWritten,
-    bytesWritten,
-    runs,
-    runBytes,
-    merges,
-    largest,
-    onDisk,
-    moves,
-    puts,
-    gets,
-    lists,
-    forceSnapshot
-  )
+  val all: Seq[StateStoreCustomMetric] = measured.map(_._1)
 
   /** @param entries
     *   of the store
@@ -79,24 +67,7 @@ private[keystate] object StoreMetrics {
       entries: Long,
       snapshotForced: Boolean
   ): Map[StateStoreCustomMetric, Long] = {
-    val load = store.loadStatistics
-    val commit = store.commitStatistics
-    Map(
-      loadTime -> load.millis,
-      runsLoaded -> load.runs.toLong,
-      commitTime -> commit.millis,
-      filesWritten -> commit.filesWritten.toLong,
-      bytesWritten -> commit.bytesWritten,
-      runs -> store.manifest.runs.size.toLong,
-      runBytes -> store.manifest.runs.map(_.bytes).sum,
-      merges -> store.compactions,
-      largest -> entries,
-      onDisk -> (if (store.isOnDisk) 1L else 0L),
-      moves -> store.moves,
-      puts -> commit.requests.puts,
-      gets -> commit.requests.gets,
-      lists -> commit.requests.lists,
-      forceSnapshot -> (if (snapshotForced) 1L else 0L)
-    )
+    val reading = Reading(store, entries, snapshotForced)
+    measured.map { case (metric, read) => metric -> read(reading) }.toMap
   }
 }

@@ -4,7 +4,7 @@ import java.lang.{Long => JLong}
 
 import org.apache.spark.sql.streaming.StateOperatorProgress
 
-import org.apache.spark.sql.keystate.operator.KeyedProcessExec
+import org.apache.spark.sql.keystate.operator.WorkerTimes
 
 /** Where the time of an operator's tasks went in a micro-batch, added up over all of them, in ms.
   *
@@ -25,7 +25,7 @@ private[ui] object OperatorTimes {
 
   def of(progress: StateOperatorProgress): OperatorTimes = {
     def metric(name: String) = Option[JLong](progress.customMetrics.get(name)).map(_.toLong)
-    val (start, worker) = (metric(KeyedProcessExec.WorkerStart), metric(KeyedProcessExec.Worker))
+    val (start, worker) = (metric(WorkerTimes.WorkerStart), metric(WorkerTimes.Worker))
     // The parts are rounded, each task's by itself.
     val rest = Math.max(0, progress.allUpdatesTimeMs - start.getOrElse(0L) - worker.getOrElse(0L))
     OperatorTimes(start, worker, rest + progress.allRemovalsTimeMs + progress.commitTimeMs)

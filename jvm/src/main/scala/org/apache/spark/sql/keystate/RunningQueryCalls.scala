@@ -1,0 +1,87 @@
+package org.apache.spark.sql.keystate
+
+import org.apache.hadoop.fs.Path
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, render}
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.SessionCheckpoints.numbered
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
+import org.apache.spark.sql.keystate.rescale.{QueryRescaling, RescaleRequests, StopAtShutdown}
+import org.apache.spark.sql.keystate.shim.RealTimeMode
+
+/** Calls about queries that run, and about their numbers of partitions. */
+private[keystate] trait RunningQueryCalls {
+  protected def checkpoints: SessionCheckpoints
+
+  /** Throws what the start of a running query failed with. The query itself ends with that only when
+    * its next micro-batch begins.
+    */
+  def checkStart(query: String): Unit = checkpoints.activeQuery(query).foreach { started =>
+    CheckpointOwner.check(new Path(started.resolvedCheckpointRoot))
+  }
+
+  /** Where the checkpoint of a running query is; empty if it does not run. */
+  def checkpointOf(query: String): String =
+    checkpoints.activeQuery(query).fold("")(_.resolvedCheckpointRoot)
+
+  /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
+  def stopAtShutdown(query: String, graceMillis: Long): Unit =
+    new StopAtShutdown(() => checkpoints.activeQuery(query), graceMillis).register()
+
+  /** Whether a running query is in real-time mode. */
+  def isRealTime(query: String): Boolean =
+    checkpoints.activeQuery(query).exists(started => RealTimeMode.isTrigger(started.trigger))
+
+  /** Lets a query of this driver begin no micro-batch after this one; with a negative number any.
+    * Returns false where Spark's logs are not written by Keystate, and so nothing comes of it.
+    */
+  def limitBatches(checkpoint: String, last: Long): Boolean = {
+    CheckpointOwner.limit(checkpoints.place(checkpoint), numbered(last))
+    CheckpointFiles.managesLogs(checkpoints.conf)
+  }
+
+  /** Throws if a query is running on a checkpoint, as far as that can be noticed. */
+  def checkStopped(checkpoint: String): Unit = {
+    val _ = checkpoints.stopped(checkpoint)
+  }
+
+  /** Changes a stopped query's number of partitions. Returns the number before. */
+  def rescale(checkpoint: String, partitions: Int): Int = {
+    val root = checkpoints.stopped(checkpoint)
+    val conf = checkpoints.conf
+    val files = CheckpointFiles.create(root, conf)
+    CheckpointOwner.checkFinished(root, files)
+    if (!files.exists(new Path(root, "offsets"))) throw KeystateErrors.noCheckpoint(checkpoint)
+    val rescaling = new QueryRescaling(checkpoints.session, root.toString)
+    rescaling.checkProvider()
+    val run = s"rescale to $partitions partitions"
+    CheckpointOwner.take(root, conf, run)
+    try rescaling.run(Some(partitions))
+    finally CheckpointOwner.release(root, run)
+  }
+
+  // How another process asks an elastic query for other partitions: see RescaleRequests.
+
+  def listenForRescales(checkpoint: String, isOn: Boolean): Unit = requests(checkpoint).listen(isOn)
+
+  /** As JSON: the numbers of partitions by the requests' ids. */
+  def waitingRescales(checkpoint: String): String =
+    compact(render(map2jvalue(requests(checkpoint).waiting.toMap)))
+
+  def answerRescale(checkpoint: String, id: String, answer: String): Unit =
+    requests(checkpoint).answer(id, answer)
+
+  /** The request's id; empty if nobody listens. */
+  def askRescale(checkpoint: String, partitions: Int): String =
+    requests(checkpoint).ask(partitions).getOrElse("")
+
+  /** The answer; empty if there is none yet. */
+  def rescaleAnswer(checkpoint: String, id: String): String =
+    requests(checkpoint).takeAnswer(id).getOrElse("")
+
+  def withdrawRescale(checkpoint: String, id: String): Unit = requests(checkpoint).withdraw(id)
+
+  private def requests(checkpoint: String) =
+    new RescaleRequests(checkpoints.place(checkpoint), checkpoints.conf)
+}

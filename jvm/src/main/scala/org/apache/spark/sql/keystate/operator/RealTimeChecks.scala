@@ -1,0 +1,45 @@
+package org.apache.spark.sql.keystate.operator
+
+import org.apache.spark.sql.catalyst.expressions.SortOrder
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.internal.SQLConf
+
+import keystate.errors.{BadSettingException, KeystateErrors}
+import org.apache.spark.sql.keystate.shim.RealTimeMode
+
+/** What can't be in a query in real-time mode. */
+private[operator] object RealTimeChecks {
+
+  /** Throws if an operator needs all rows of a micro-batch. It is called before a stream that is
+    * broadcast is collected, which would take as long as a batch.
+    */
+  def ofInputs(side: Option[RightSide], order: Seq[SortOrder], conf: SQLConf): Unit = {
+    def refuse(what: String) = throw KeystateErrors.declaration(
+      s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
+        "trigger."
+    )
+    side.foreach {
+      case keyed: KeyedSide =>
+        refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
+      case broadcast: BroadcastSide =>
+        if (!broadcast.once) refuse("A stream that is broadcast")
+    }
+    if (order.nonEmpty) refuse("order_by")
+    // Spark would throw too, but its error says nothing of the check that is made instead.
+    RealTimeMode.Allowlist.map(key => key -> conf.getConfString(key)).foreach { case (key, value) =>
+      if (value.toBoolean)
+        throw new BadSettingException(
+          key,
+          value,
+          "unset or false with a keyed function in real-time mode, because Spark's list lacks " +
+            "Keystate's operators; Keystate checks by that list what comes before its functions"
+        )
+    }
+  }
+
+  /** Makes Spark's check for what is below an operator. Of the whole query Spark does not make it,
+    * see `RealTimeSession`; it knows nothing of Keystate's operators.
+    */
+  def ofOperatorsBelow(child: SparkPlan): Unit =
+    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
+}

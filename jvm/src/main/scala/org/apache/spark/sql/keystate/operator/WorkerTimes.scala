@@ -1,0 +1,25 @@
+package org.apache.spark.sql.keystate.operator
+
+import org.apache.spark.sql.execution.metric.SQLMetric
+
+/** How long the tasks of a micro-batch were with their Python workers. */
+private[keystate] object WorkerTimes {
+
+  // Names in a query's progress.
+  val WorkerStart = "keystateWorkerStartMs"
+  val Worker = "keystateWorkerMs"
+
+  /** What Spark's runner measured, in ms. None of it for Scala, and on Spark 4.1, which does not tell
+    * the time of processing. Of a worker that is used again, Spark's "init" begins when its last task
+    * ended; so the start is what is left of the total.
+    */
+  def of(measured: Map[String, SQLMetric]): Map[String, Long] = {
+    def ms(name: String) = measured.get(name).fold(0L)(_.value)
+    if (ms("pythonTotalTime") <= 0 || !measured.contains("pythonProcessingTime")) Map.empty
+    else
+      Map(
+        WorkerStart -> (ms("pythonTotalTime") - ms("pythonProcessingTime")),
+        Worker -> ms("pythonProcessingTime")
+      )
+  }
+}

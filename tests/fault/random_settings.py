@@ -73,12 +73,12 @@ def draw(rng: Random, partitions: int, checkpoint_format: str) -> Opening:
 
     Args:
         rng: says all of it; each call takes as many numbers from it, whatever is here.
-        partitions: those of the start before. There are others now.
-        checkpoint_format: that of the start before. After `1` it may be `2`, and never goes back.
+        partitions: those of the start before, of which there are others now; 0 for the first start.
+        checkpoint_format: the first start has it. After `1` it may be `2`, and never goes back.
     """
     settings = {key: rng.choice(values) for key, values in SETTINGS.items()}
     goes_up, native, java = rng.random() < 0.1, rng.choice(("", "0")), rng.random()
-    settings[FORMAT_KEY] = "2" if goes_up else checkpoint_format
+    settings[FORMAT_KEY] = "2" if goes_up and partitions else checkpoint_format
     others = [number for number in range(1, 7) if number != partitions]
     environment = {"KEYSTATE_NATIVE": native} if native else {}
     if javas():

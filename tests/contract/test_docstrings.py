@@ -33,8 +33,15 @@ def python_docs() -> Iterator[tuple[str, str]]:
                 continue
             if thing.__module__.startswith("keystate"):
                 yield f"{found.name}.{name}", thing.__doc__ or ""
-                for member, method in public(vars(thing) if inspect.isclass(thing) else {}):
+                for member, method in members(thing) if inspect.isclass(thing) else ():
                     yield f"{found.name}.{name}.{member}", getattr(method, "__doc__", None) or ""
+
+
+def members(of: type) -> Iterator[tuple[str, Any]]:
+    """Those that it has from Keystate, also by a private class."""
+    for owner in of.__mro__:
+        if owner.__module__.startswith("keystate"):
+            yield from public(vars(owner))
 
 
 def public(names: Any) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -49,7 +50,8 @@ def places(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(place.split(" ")) for *_, place in batch_files.emitted(folder)}
 
 
-def is_whole(checkpoint: str) -> bool:
-    """Whether `keystate verify` finds nothing wrong with it."""
+def is_whole(checkpoint: str, **environment: str) -> bool:
+    """Whether `keystate verify` finds nothing wrong with it; it is told this besides."""
     command = [sys.executable, "-m", "keystate", "verify", checkpoint]
-    return subprocess.run(command, timeout=100).returncode == 0
+    told = {**os.environ, **environment}
+    return subprocess.run(command, timeout=100, env=told).returncode == 0

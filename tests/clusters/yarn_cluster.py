@@ -47,8 +47,16 @@ def _configure(folder: Path, settings: dict[str, str]) -> Path:
 class Yarn:
     """A cluster; its file system is that of the machine unless it is told of another one."""
 
-    def __init__(self, folder: Path, processes: contextlib.ExitStack, files: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        processes: contextlib.ExitStack,
+        files: str,
+        settings: dict[str, str],
+        java: list[str],
+    ) -> None:
         self._folder = folder
+        self._own_java = java
         self._processes = processes
         self._excluded = folder / "excluded"
         self._excluded.write_text("")
@@ -74,6 +82,7 @@ class Yarn:
             "yarn.nodemanager.localizer.cache.target-size-mb": "0",
             "yarn.nodemanager.localizer.cache.cleanup.interval-ms": "1000",
             "yarn.nodemanager.log.retain-seconds": "1",
+            **settings,
         }
         for part in ("", ".scheduler", ".resource-tracker", ".admin"):
             self._settings[f"yarn.resourcemanager{part}.address"] = f"{HOST}:{free_port()}"
@@ -150,11 +159,11 @@ class Yarn:
         self._excluded.write_text(host)
         self._run(f"{_CLIENT}.RMAdminCLI", "-refreshNodes", "-g", str(seconds), "-server")
 
-    def end_application(self) -> None:
-        """Ends the newest one, as an operator does."""
+    def end_application(self, **environment: str) -> None:
+        """Ends the newest one, as an operator does, who is told this besides."""
         apps = (self._get("apps")["apps"] or {}).get("app", [])
         newest = max(str(app["id"]) for app in apps)
-        self._run(f"{_CLIENT}.ApplicationCLI", "application", "-kill", newest)
+        self._run(f"{_CLIENT}.ApplicationCLI", "application", "-kill", newest, **environment)
 
     def put(self, file: Path, folder: str) -> None:
         """Copies a file into a folder of the cluster's file system, which is made."""
@@ -190,14 +199,15 @@ class Yarn:
                     found.append(int(folder.name))
         return found
 
-    def _run(self, *command: str) -> None:
+    def _run(self, *command: str, **environment: str) -> None:
         """Runs a command of Hadoop's to its end."""
-        subprocess.run([*self._java(self._conf), *command], check=True, timeout=100)
+        told = {**os.environ, **environment}
+        subprocess.run([*self._java(self._conf), *command], check=True, timeout=100, env=told)
 
     def _java(self, conf: Path) -> list[str]:
         path = [str(conf), *map(str, jars("yarn"))]
         temporary = f"-Djava.io.tmpdir={self._folder}"
-        return ["java", *_JAVA, temporary, "-cp", ":".join(path)]
+        return ["java", *_JAVA, *self._own_java, temporary, "-cp", ":".join(path)]
 
     def _start(self, program: str, conf: Path, name: str) -> Started:
         java = Path(shutil.which("java") or "").resolve()
@@ -218,15 +228,22 @@ class Yarn:
 
 
 @contextlib.contextmanager
-def yarn(folder: Path, files: str = "file:///") -> Iterator[Yarn]:
+def yarn(
+    folder: Path,
+    files: str = "file:///",
+    settings: dict[str, str] | None = None,
+    java: list[str] | None = None,
+) -> Iterator[Yarn]:
     """A cluster without nodes yet, whose own files are in the folder.
 
     Args:
         folder: is made.
         files: the default file system.
+        settings: of Hadoop, besides those that it has anyway.
+        java: options of its processes, but for containers.
     """
     folder.mkdir()
     with contextlib.ExitStack() as processes:
-        cluster = Yarn(folder, processes, files)
+        cluster = Yarn(folder, processes, files, settings or {}, java or [])
         processes.callback(cluster.kill_containers)
         yield cluster

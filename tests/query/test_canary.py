@@ -199,6 +199,49 @@ def test_code_that_differs(
     assert "rows/s" in str(again) and "rows/s" in again.html()
 
 
+@pytest.mark.parametrize("edited", [False, True])
+def test_the_new_code_forgets_what_the_old_forgot(
+    edited: bool, spark: Any, counting: Counting
+) -> None:
+    """A micro-batch forgot a key before its rows; the new code has an operator before the first."""
+
+    class Pass(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.seen = ctx.get_state(ValueStateDescriptor("seen", "boolean"))
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            self.seen.update(True)
+            yield row.key, row.n
+
+    def edit(editor: Any) -> None:
+        editor.add_operator(Pass(), key="key long")
+
+    def start_new(checkpoint: str) -> Any:
+        rows = counting.fed.source()
+        if edited:
+            rows = keystate.keyed(rows, "key").process(Pass(), "key long, n long")
+        counted = keystate.keyed(rows, "key").process(Count(), OUTPUT, time_mode="processing_time")
+        writer = counted.writeStream.foreachBatch(
+            lambda df, batch: counting.new.update({batch: df.collect()})
+        )
+        return writer.option("checkpointLocation", checkpoint).start()
+
+    (query,) = spark.streams.active
+    query.stop()
+    admin.forget(counting.checkpoint, key=1, spark=spark)
+    counting.feed()
+    counting.start(Count(), counting.checkpoint, counting.old, availableNow=True).awaitTermination()
+    assert dict(counting.old[6])[1] == 1
+    with keystate.canary(
+        counting.checkpoint, start_new, edit=edit if edited else None, version=6, spark=spark
+    ) as canary:
+        report = canary.compare(1, alone=0, rows=counting.rows(spark), timeout_seconds=60)
+    assert report.error is None and report.states_error is None
+    same = {"same": KEYS, "changed": 0, "added": 0, "removed": 0}
+    assert of_state(report, "count") == of_state(report, "at") == same, report
+    assert report.rows == {"old": KEYS, "new": KEYS, **same, "examples": []}
+
+
 def test_code_that_fails(spark: Any, counting: Counting) -> None:
     with keystate.canary(
         counting.checkpoint, counting.start_new(Fails()), version=2, spark=spark

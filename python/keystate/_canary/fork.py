@@ -58,6 +58,7 @@ class Fork:
         self._start_new = start_new
         self.edit = edit
         self._origins: dict[int, int] | None = None
+        self._same_keys: dict[int, int] | None = None
         self.query: Any = None
 
     def make(self, version: int | None) -> int:
@@ -69,15 +70,19 @@ class Fork:
         batch = self._copy(draft, version)
         editor = admin.edit(draft, spark=self._spark)
         self.edit(editor)
-        self._origins = editor.origins
+        self._origins, self._same_keys = editor.origins, editor.same_keys
         write_fork(editor, self.path)
         bridge.call(self._spark, "deleteFork", draft)
         return batch
 
     def keep(self, first: int, last: int) -> None:
-        """Keeps the old query's state after a batch, and what those until then began with."""
+        """Keeps the old query's state after a batch, and what those until then began with.
+
+        And which keys they forgot, for the new code's state is compared with that of the old.
+        """
         self._copy(f"{self.path}.old", last + 1)
-        bridge.call(self._spark, "keepBatches", self._checkpoint, self.path, first, last)
+        pairs = "" if self._same_keys is None else bridge.pairs(self._same_keys)
+        bridge.call(self._spark, "keepBatches", self._checkpoint, self.path, first, last, pairs)
 
     def run(self, batch: int, seconds: float) -> None:
         """Lets the new code run a batch of the old query, and no other one after it.

@@ -48,9 +48,22 @@ private[keystate] trait CopyCalls {
   def fork(checkpoint: String, path: String, version: Long): Long =
     checkpoints.reading(checkpoint)(forkAt(path).make(_, numbered(version)))
 
-  /** Keeps what the micro-batches of a checkpoint began with, for its fork. */
-  def keepBatches(checkpoint: String, fork: String, first: Long, last: Long): Unit =
-    checkpoints.reading(checkpoint)(forkAt(fork).keepBatches(_, first, last))
+  /** Keeps what the micro-batches of a checkpoint began with, for its fork.
+    *
+    * @param sameKeys
+    *   as for `edit`; empty if the fork was not edited
+    */
+  def keepBatches(
+      checkpoint: String,
+      fork: String,
+      first: Long,
+      last: Long,
+      sameKeys: String
+  ): Unit = {
+    val operators: Long => Option[Long] =
+      if (sameKeys.isEmpty) Some(_) else numbers(sameKeys).get
+    checkpoints.reading(checkpoint)(forkAt(fork).keepBatches(_, first, last, operators))
+  }
 
   /** Makes a kept micro-batch the pending one of a fork. */
   def beginBatch(fork: String, batch: Long): Unit = forkAt(fork).begin(batch)

@@ -14,6 +14,7 @@ import org.json4s.jackson.JsonMethods.parse
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs, SparkFiles}
+import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 
 /** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
   * has an id of its own, for Spark runs one query of an id at a time; and a file that tells forks from
@@ -36,11 +37,19 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     }
   }
 
-  /** Keeps what the original began micro-batches with, to begin the same ones later. The original is
-    * done with them. What its sources keep replaces what those of the fork do: it has all that both
-    * have in common.
+  /** Keeps what the original began micro-batches with, to begin the same ones later, and which keys
+    * they forgot. The original is done with them. What its sources keep replaces what those of the
+    * fork do: it has all that both have in common.
+    *
+    * @param operators
+    *   the operators whose keys are in the fork as they were, and their numbers there
     */
-  def keepBatches(original: QueryCheckpoint, first: Long, last: Long): Unit = {
+  def keepBatches(
+      original: QueryCheckpoint,
+      first: Long,
+      last: Long,
+      operators: Long => Option[Long]
+  ): Unit = {
     val log = QueryLogs.offsets(conf, original.root)
     (first to last).foreach { batch =>
       val entry = log.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, original.location))
@@ -54,6 +63,8 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
       alwaysInPlace = true
     )
     draft.copy(draft.below("sources"))
+    new CarriedRequests(new ForgetFiles(original.root, conf), first - 1, operators)
+      .writeClaims(new ForgetFiles(root, conf), batch => first <= batch && batch <= last)
   }
 
   /** Makes a kept micro-batch the pending one, for the next start to run. */

@@ -44,10 +44,14 @@ private[keystate] final class CarriedRequests(
     */
   def write(to: ForgetFiles, begun: Long): Unit = {
     requests.foreach { case (id, keys) => to.addRequest(id, renumbered(keys)) }
-    claims.filter(_.batch <= begun).foreach { claim =>
+    writeClaims(to, _ <= begun)
+  }
+
+  /** Writes what these micro-batches forget, for a copy that runs the same ones. */
+  def writeClaims(to: ForgetFiles, batches: Long => Boolean): Unit =
+    claims.filter(claim => batches(claim.batch)).foreach { claim =>
       to.claim(claim.copy(keys = renumbered(claim.keys)))
     }
-  }
 
   private def renumbered(keys: Seq[ForgottenKey]): Seq[ForgottenKey] =
     keys.flatMap(key => operators(key.operator).map(as => key.copy(operator = as)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 MAX_ENTRIES = "spark.keystate.state.maxEntries"
 MAX_BYTES = "spark.keystate.state.maxBytes"
 ON_LIMIT = "spark.keystate.state.onLimit"
+WARN_SHARE = "spark.keystate.state.warnShare"
 
 
 class Visits(KeyedProcessFunction):
@@ -99,6 +100,46 @@ def test_an_operator_above_its_limit(
         fed.run(visits(Visits()))
     settings(**{key: enough})
     assert len(fed.run(visits(Visits()))) == 50
+
+
+@pytest.fixture
+def warnings(spark: Any) -> Iterator[Callable[[], list[str]]]:
+    """What the driver's log has of limits."""
+    log4j = spark._jvm.org.apache.logging.log4j
+    logger = log4j.LogManager.getLogger("org.apache.spark.sql.keystate.size.SizeWatch")
+    level, writer = logger.getLevel(), spark._jvm.java.io.StringWriter()
+    appender = log4j.core.appender.WriterAppender.createAppender(
+        None, None, writer, "limits", False, True
+    )
+    appender.start()
+    logger.addAppender(appender)
+    logger.setLevel(log4j.Level.WARN)
+    yield lambda: writer.toString().splitlines()
+    logger.removeAppender(appender)
+    logger.setLevel(level)
+    appender.stop()
+
+
+def test_a_warning_from_a_share_on(
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+    warnings: Callable[[], list[str]],
+) -> None:
+    """Once for each start, and not before the share is reached."""
+    settings(**{MAX_ENTRIES: "20", WARN_SHARE: "0.5"})
+    fed = stream("key string, page long")
+    # A page is an entry, and so is a key's count.
+    fed.feed(rows("a", 4))
+    fed.run(visits(Visits()))
+    assert warnings() == []
+    for starts in (1, 2):
+        fed.feed(rows("a", 6, 4), rows("a", 7, 4))
+        fed.run(visits(Visits()))
+        told = warnings()
+        assert len(told) == starts, told
+        assert f"of at most 20 entries ({MAX_ENTRIES})" in told[-1]
+        assert "docs/running/budgets.md" in told[-1]
 
 
 def test_a_wrong_limit(

@@ -304,5 +304,7 @@ def test_real_time_mode_is_refused(stream: Any) -> None:
 
 def test_there_are_no_dead_letters_of_rows_that_are_computed_together() -> None:
     policy = keystate.dead_letters(OutputTag("dead", keystate.dead_letter_schema(SCHEMA)))
-    with pytest.raises(DeclarationError, match="does not support aggregates of columns"):
-        harness_of(windows(TUMBLING).aggregate(agg.count(), on_error=policy))
+    for rows in (windows(TUMBLING), keystate.keyed(rows_of(SCHEMA), "key")):
+        with pytest.raises(DeclarationError, match="does not support aggregates of columns") as e:
+            harness_of(rows.aggregate(agg.count(), on_error=policy))
+        assert e.value.code == "KEYSTATE_DECLARATION"

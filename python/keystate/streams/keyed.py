@@ -336,6 +336,7 @@ class KeyedStream(RowStream[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
+        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         """Aggregates columns of the rows of a key, without a Python call for a row.
 
@@ -349,15 +350,24 @@ class KeyedStream(RowStream[ROW]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
+            on_error: only ``"fail"``: there is no function that could fail for one row.
 
         Raises:
-            DeclarationError: there is no such column, or an aggregate does not take its type.
+            DeclarationError: there is no such column, an aggregate does not take its type, or
+                `on_error` is another one.
         """
         if not aggregates:
             raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
         rows = self._input
         plan, output = aggregate_plan(aggregates, rows.row_type, rows.key_type, rows.df.isStreaming)
-        return self._apply(plan, output, name=name, time_mode=time_mode, late_output=late_output)
+        return self._apply(
+            plan,
+            output,
+            name=name,
+            time_mode=time_mode,
+            late_output=late_output,
+            on_error=on_error,
+        )
 
 
 def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:

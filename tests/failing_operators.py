@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
 
 from keystate import (
     AggregateFunction,
+    AsyncKeyedProcessFunction,
+    KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     ListStateDescriptor,
@@ -26,6 +29,64 @@ from keystate.windows import (
 )
 
 from tests.failing import Random
+
+
+class AsyncRandom(AsyncKeyedProcessFunction):
+    """Does what rows say, with other calls between its steps."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def open(self, ctx: Any) -> None:
+        self.random.open(ctx)
+
+    async def process_element(self, value: Any, ctx: Any) -> Any:
+        for result in self.random.process_element(value, ctx):
+            await asyncio.sleep(0)
+            yield result
+
+    async def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        for result in self.random.on_timer(timestamp, ctx):
+            await asyncio.sleep(0)
+            yield result
+
+
+class Batches(KeyedBatchFunction):
+    """Changes its states, and then fails on batches with a row that is to fail."""
+
+    def __init__(self, skips: bool) -> None:
+        self.skips = skips
+
+    def open(self, ctx: Any) -> None:
+        self.value = ctx.get_state(ValueStateDescriptor("value", "long"))
+        self.row = ctx.get_state(ValueStateDescriptor("row", "a long, b array<long>"))
+
+    def process_batch(self, batch: Any, ctx: Any) -> Any:
+        fails = batch.rows["fails"].to_pylist()
+        values = self.value.value().to_pylist()
+        rows = self.row.value().to_pylist()
+        texts: list[str | None] = []
+        for i, seed in enumerate(batch.rows["seed"].to_pylist()):
+            if self.skips and fails[i]:
+                texts.append(None)
+                continue
+            of = batch.key_of_row[i]
+            values[of] = (values[of] or 0) * 7 % 1000 + seed % 100
+            rows[of] = None if seed % 5 == 0 else {"a": seed, "b": [seed % 3, values[of]]}
+            texts.append(f"{seed} {values[of]}")
+        self.value.update(values)
+        self.row.update(rows)
+        if not self.skips:
+            how = max(fails, default=0)
+            if how > 4:
+                raise ValueError("of a row")
+            if how > 2:
+                self.value.update(["no long"] * len(values))
+            if how > 0:
+                return {"k": batch.rows["k"]}  # there is no text
+        keys = batch.rows["k"].to_pylist()
+        made = [(key, text) for key, text in zip(keys, texts) if text is not None]
+        return {"k": [key for key, _ in made], "text": [text for _, text in made]}
 
 
 class Sums(AggregateFunction):

@@ -15,7 +15,6 @@ import keystate
 import numpy as np
 import pytest
 from keystate import (
-    AsyncKeyedProcessFunction,
     CheckpointedFunction,
     DeclarationError,
     FilterFunction,
@@ -39,29 +38,9 @@ from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
 from keystate.windows import window
 
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
-from tests.failing_operators import WINDOWS, Sums, Windowed
+from tests.failing_operators import WINDOWS, AsyncRandom, Sums, Windowed
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
-
-
-class AsyncRandom(AsyncKeyedProcessFunction):
-    """The same, with other calls between its steps."""
-
-    def __init__(self, seed: int, skips: bool) -> None:
-        self.random = Random(seed, skips)
-
-    def open(self, ctx: Any) -> None:
-        self.random.open(ctx)
-
-    async def process_element(self, value: Any, ctx: Any) -> Any:
-        for result in self.random.process_element(value, ctx):
-            await asyncio.sleep(0)
-            yield result
-
-    async def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        for result in self.random.on_timer(timestamp, ctx):
-            await asyncio.sleep(0)
-            yield result
 
 
 @pytest.fixture(params=["native", "plain"])
@@ -119,7 +98,7 @@ def test_fails_as_if_the_rows_never_were(either: None, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100 if os.environ.get("SLOW") else 5))
 def test_async_calls_fail_as_if_their_rows_never_were(seed: int) -> None:
-    _compare(AsyncRandom, seed)
+    _compare(lambda seed, skips: AsyncRandom(Random(seed, skips)), seed)
 
 
 def _compare(cls: Any, seed: int) -> None:

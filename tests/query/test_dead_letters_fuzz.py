@@ -17,7 +17,16 @@ from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
-from tests.failing_operators import RULES, WINDOWS, Both, Ruled, Sums, Windowed
+from tests.failing_operators import (
+    RULES,
+    WINDOWS,
+    AsyncRandom,
+    Batches,
+    Both,
+    Ruled,
+    Sums,
+    Windowed,
+)
 from tests.fuzz.query import SETTINGS
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
@@ -70,8 +79,18 @@ def windows(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
     return made.process(fn, OUTPUT, on_error=on_error)
 
 
+def async_calls(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    fn = AsyncRandom(ByEventTime(rng.randrange(1000), skips))
+    return _keyed(df).process(fn, OUTPUT, on_error=_on_error(skips))
+
+
+def batches(rng: random.Random, skips: bool, df: Any, other: Any) -> Any:
+    return _keyed(df).process_batches(Batches(skips), OUTPUT, on_error=_on_error(skips))
+
+
 BUILDS: dict[str, Build] = {
-    build.__name__: build for build in (one_input, two_inputs, broadcast, windows)
+    build.__name__: build
+    for build in (one_input, two_inputs, broadcast, windows, async_calls, batches)
 }
 
 
@@ -79,7 +98,9 @@ def query(name: str, seed: int, skips: bool, other: Any) -> Callable[[Any], Any]
     """The operator with dead letters, or without the rows that are to fail."""
 
     def build(df: Any) -> Any:
-        return BUILDS[name](random.Random(seed), skips, df, other).with_side_outputs(SIDE)
+        made = BUILDS[name](random.Random(seed), skips, df, other)
+        # Functions of batches have no other outputs than letters.
+        return made if name == "batches" else made.with_side_outputs(SIDE)
 
     return build
 

@@ -5,11 +5,13 @@ python -m bench.skew [--rows 1000000] [--keys 100000] [--reps 5]
 "combined" and "row by row" compute a key's mean, in turns in one session, over the same files; see
 docs/running/skew.md. "reduce" is the same by `reduce` with a Python function of two rows, and
 "reduce, combined" what an option of `reduce` could do: call that function before the shuffle too.
+Ratios are medians of the pairs; CPU is the time of the JVM and its workers, which differs less.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import DataFrame
 
-from bench.session import bench_session, in_turns, print_compared, write
+from bench.session import Measured, bench_session, measure, write
 
 PARTS = "key long, n long, total long"
 
@@ -76,6 +78,18 @@ def means(df: DataFrame) -> DataFrame:
     return keystate.keyed(df, "key").process(Mean(), "key long, mean double")
 
 
+def parts(df: DataFrame) -> DataFrame:
+    return df.selectExpr("key", "1L AS n", "value AS total")
+
+
+CONTENDERS = {
+    "row by row": lambda df: means(parts(df)),
+    "combined": lambda df: means(df.mapInArrow(combined, PARTS)),
+    "reduce": lambda df: totals(parts(df)),
+    "reduce, combined": lambda df: totals(parts(df).mapInArrow(reduced, PARTS)),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -86,23 +100,28 @@ def main() -> None:
     args = parser.parse_args()
     rng = np.random.default_rng(0)
     keys = np.where(rng.random(args.rows) < 0.5, 0, rng.integers(1, args.keys, args.rows))
+    took: dict[str, list[Measured]] = {name: [] for name in CONTENDERS}
     with bench_session() as (spark, work):
         table = pa.table({"key": keys, "value": rng.integers(0, 1000, args.rows)})
-        folder = str(write(work / "input", table))
-
-        def source() -> DataFrame:
-            return spark.readStream.schema("key long, value long").parquet(folder)
-
-        def parts() -> DataFrame:
-            return source().selectExpr("key", "1L AS n", "value AS total")
-
-        contenders = {
-            "combined": lambda: means(source().mapInArrow(combined, PARTS)),
-            "row by row": lambda: means(parts()),
-            "reduce": lambda: totals(parts()),
-            "reduce, combined": lambda: totals(parts().mapInArrow(reduced, PARTS)),
-        }
-        print_compared(in_turns(spark, work, contenders, args.reps), args.rows)
+        folder = write(work / "input", table)
+        for i in range(1 + args.reps):
+            for name in list(CONTENDERS)[:: 1 if i % 2 else -1]:
+                measured = measure(spark, CONTENDERS[name], folder, {})
+                if i > 0:  # the first warms up
+                    took[name].append(measured)
+    for name, base in (
+        ("combined", "row by row"),
+        ("reduce", "row by row"),
+        ("reduce, combined", "reduce"),
+    ):
+        pairs = list(zip(took[name], took[base]))
+        wall = sorted(a.seconds / b.seconds for a, b in pairs)
+        cpu = sorted(a.cpu / b.cpu for a, b in pairs)
+        print(
+            f"{name:16} / {base:10} "
+            f"time {statistics.median(wall):.2f} ({wall[0]:.2f} to {wall[-1]:.2f}), "
+            f"CPU {statistics.median(cpu):.2f} ({cpu[0]:.2f} to {cpu[-1]:.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def main(ports: str, folder: str) -> None:
     backend = keystate.EmbeddedRocksDBStateBackend()
     spark = keystate.configure(builder, state_backend=backend).getOrCreate()
     arriving = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
-    rows = arriving.withWatermark("timestamp", "1 second").selectExpr("value AS key", "timestamp")
+    # Every third row is of one hot key.
+    key = "IF(value % 3 = 0, 0, value) AS key"
+    rows = arriving.withWatermark("timestamp", "1 second").selectExpr(key, "timestamp")
 
     def start(name: str, **options: Any) -> Any:
         out = keystate.keyed(rows, "key").process(Count(), "key long, count long", **options)

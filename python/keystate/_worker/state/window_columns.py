@@ -90,13 +90,8 @@ class WindowColumns(ColumnState):
         Returns:
             Those that end, sorted by key and end.
         """
-        mine = self._of(slots)
-        for slot in self._remote.keys() & set(slots.tolist()):
-            self._scan(slot, until)
-        entries = self._merge()
-        mine = mine[entries.slots]
-        ending = mine & (entries.opens == 1) & (entries.ends - 1 <= until)
-        gone = mine & (ending | (entries.opens == 0)) & (self._cleanup_times(entries) <= until)
+        mine, ending, gone = self._due(slots, until)
+        entries = self._merged
         ended = entries.select(ending)
         removed = entries.select(ending | gone)
         self._removed.append((removed.slots, self._keys_of(removed)))
@@ -106,6 +101,25 @@ class WindowColumns(ColumnState):
         entries.opens = np.where(ending, 0, entries.opens)
         self._merged = entries.select(~gone)
         return ended
+
+    def due_timers(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of the timers of these keys' windows up to `until`."""
+        _, ending, gone = self._due(slots, until)
+        entries = self._merged
+        times = np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
+        due = ending | gone
+        return entries.slots[due], times[due]
+
+    def _due(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers, Numbers]:
+        """Which windows are of these keys, which of them end by `until`, and which are over."""
+        mine = self._of(slots)
+        for slot in self._remote.keys() & set(slots.tolist()):
+            self._scan(slot, until)
+        entries = self._merge()
+        mine = mine[entries.slots]
+        ending = mine & (entries.opens == 1) & (entries.ends - 1 <= until)
+        gone = mine & (ending | (entries.opens == 0)) & (self._cleanup_times(entries) <= until)
+        return mine, ending, gone
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         low, high = self._between(start, stop)

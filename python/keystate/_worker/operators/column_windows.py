@@ -31,10 +31,11 @@ class ColumnWindowsOperator(ColumnOperator):
 
     _context: WindowsContext
     _timers: ColumnTimers
+    _state_class: type[WindowColumns] = WindowColumns
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         windows = plan.function
-        self._open_state = lambda spec, index, cursor, _: WindowColumns(
+        self._open_state = lambda spec, index, cursor, _: self._state_class(
             spec, index, cursor, self._aggregation, windows.lateness
         )
         clock = TimeDomain.EVENT_TIME if windows.by_event_time else TimeDomain.PROCESSING_TIME
@@ -69,7 +70,9 @@ class ColumnWindowsOperator(ColumnOperator):
         ends = (first_end[:, None] - each[None, :] * slide).ravel()
         of_rows = np.repeat(np.arange(len(times)), len(each))
         taken = (ends > times[of_rows]) & (ends > gone)
-        self._take_late(rows, times, gone, of_rows[taken], results)
+        too_late = times < gone
+        too_late[of_rows[taken]] = False
+        self._take_late(rows, too_late, results)
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._aggregation.lift(rows)
         late = taken & (ends <= closed)
@@ -125,19 +128,8 @@ class ColumnWindowsOperator(ColumnOperator):
         millis = times.cast(pa.int64()).to_numpy() // 1000
         return millis, min(context.late_watermark, 2**63 - 2) + 1
 
-    def _take_late(
-        self,
-        rows: pa.RecordBatch,
-        times: Numbers,
-        gone: int,
-        taken: Numbers,
-        results: list[Any],
-    ) -> None:
+    def _take_late(self, rows: pa.RecordBatch, late: Numbers, results: list[Any]) -> None:
         """Emits or counts the rows that are too late for all of their windows."""
-        late = times < gone
-        if not late.any():
-            return
-        late[taken] = False
         count = int(np.count_nonzero(late))
         windows = self._function
         if count and windows.late_output is None:
@@ -158,6 +150,7 @@ class ColumnWindowsOperator(ColumnOperator):
         times = message.elements(Message.TIMER_TIMES).to_numpy()
         self._timers.fired(slots, domains, times)
         mine = (domains == self._domain) & ~self._timers.is_past(slots, times)
+        mine &= self._state.has_timers(slots, times)
         if not mine.any():
             return  # of a trigger that there was before a restart, or of windows that have fired
         context = self._context

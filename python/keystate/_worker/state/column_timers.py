@@ -87,7 +87,9 @@ class ColumnTimers(WorkerTimers):
         """Slots, domains, times, and whether they are set, of what changed in these slots."""
         slots, times = self._state.take_untimed(start, stop)
         set_ = [np.full(len(slots), self._domain), times, np.full(len(slots), True)]
-        taken, left = [[slots, *set_]], []
+        dead, before = self._state.take_dead_timers(start, stop)
+        lost = [dead, np.full(len(dead), self._domain), before, np.full(len(dead), False)]
+        taken, left = [lost, [slots, *set_]], []
         for fired in self._fired:
             here = (fired[0] >= start) & (fired[0] < stop)
             if here.any():

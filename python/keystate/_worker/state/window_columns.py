@@ -94,10 +94,11 @@ class WindowColumns(ColumnState):
         entries = self._merged
         ended = entries.select(ending)
         removed = entries.select(ending | gone)
-        self._removed.append((removed.slots, self._keys_of(removed)))
+        self._remove(removed)
         # Those that are kept have their timer when their time is over, also with another lateness.
         entries.timed &= ~mine | ((entries.opens == 1) & ~ending)
         entries.changed |= ending
+        entries.stored &= ~ending
         entries.opens = np.where(ending, 0, entries.opens)
         self._merged = entries.select(~gone)
         return ended
@@ -106,9 +107,21 @@ class WindowColumns(ColumnState):
         """Slots and times of the timers of these keys' windows up to `until`."""
         _, ending, gone = self._due(slots, until)
         entries = self._merged
-        times = np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
         due = ending | gone
-        return entries.slots[due], times[due]
+        return entries.slots[due], self._timer_times(entries)[due]
+
+    def has_timers(self, slots: Numbers, times: Numbers) -> Numbers:
+        """Which of these timers windows still have."""
+        return np.full(len(slots), True)
+
+    def _timer_times(self, entries: Entries) -> Numbers:
+        return np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
+
+    def _remove(self, entries: Entries) -> None:
+        """Notes that windows are gone, or have another key."""
+        known = entries.select(entries.stored)
+        if len(known):
+            self._removed.append((known.slots, self._keys_of(known)))
 
     def _due(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers, Numbers]:
         """Which windows are of these keys, which of them end by `until`, and which are over."""
@@ -126,10 +139,7 @@ class WindowColumns(ColumnState):
         (found,) = np.nonzero(~self._merged.timed[low:high])
         self._merged.timed[low:high] = True
         found += low
-        is_open = self._merged.opens[found] == 1
-        times = np.where(
-            is_open, self._merged.ends[found] - 1, self._cleanup_times(self._merged)[found]
-        )
+        times = self._timer_times(self._merged)[found]
         kept = times < _LAST
         return self._merged.slots[found][kept], times[kept]
 

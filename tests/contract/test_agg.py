@@ -115,6 +115,21 @@ def test_a_window_that_begins_in_the_micro_batch_that_ends_it(by: Any, is_late: 
     assert fired([], 2200) == ([(1000, 1)] if is_late else [])
 
 
+@pytest.mark.parametrize("by", [by_columns, by_rows])
+def test_a_window_that_ends_early_leaves_no_timer(by: Any) -> None:
+    """One that begins in the micro-batch that ends it, and fires with another window of its key."""
+    harness = harness_of(by(windows(TUMBLING)))
+
+    def fired(time: int, watermark: int) -> list[Any]:
+        emitted = harness.process_batch([("a", 1, at(time))], watermark=watermark)
+        return [row.window_start for row in emitted]
+
+    assert fired(100, 0) == []
+    assert fired(1100, 2500) == [at(0), at(1000)]
+    assert fired(2600, 3100) == []
+    assert fired(4000, 3200) == [at(2000)]
+
+
 # -- without windows -------------------------------------------------------------------------------
 
 

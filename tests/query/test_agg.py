@@ -53,9 +53,9 @@ def test_windows_as_a_function_of_rows(
 ) -> None:
     """In each micro-batch, with late rows, nulls, and restarts on other partitions."""
     settings(**{"spark.keystate.backend": backend})
-    chance = random.Random(lateness)
     # In sessions there are no first and last values.
     is_session = isinstance(assigner, EventTimeSessionWindows)
+    chance = random.Random(lateness if is_session else backend)
     left_out = {"first", "last"} if is_session else set()
 
     def build(by: Any) -> Callable[[Any], Any]:
@@ -149,31 +149,6 @@ def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> N
             "key", "session_window.*", "count(1)", "sum(value)", "max(value)"
         ),
     )
-
-
-def test_a_window_that_has_ended_is_known_in_the_next_generation(
-    stream: Any, settings: Callable[..., None]
-) -> None:
-    """The map of `a` stays with the JVM, which is asked for a window only if it is not known."""
-    settings(**SMALL, **{"spark.sql.shuffle.partitions": "1"})
-    fed = stream(SCHEMA)
-    others = [(key, 1, at(7000)) for key in "bcde"]
-    fed.feed(
-        [("a", 1, at(6000)), ("a", 1, at(7500))],
-        [("a", 1, at(1500))],  # its end is passed by the end of this one
-        [("a", 1, at(5000)), *others, ("a", 1, at(1600)), ("a", 1, at(5100))],
-    )
-
-    def build(df: Any) -> Any:
-        rows = keystate.keyed(df.withWatermark("time", "2 seconds"), "key")
-        windows = rows.window(TumblingEventTimeWindows.of(1000)).allowed_lateness(10_000)
-        return windows.aggregate(agg.count().alias("n"))
-
-    emitted = fed.run(build)
-    assert [(row.key, row.window_start, row.n) for row in emitted] == [
-        ("a", at(1000), 1),
-        ("a", at(1000), 2),
-    ]
 
 
 def test_the_state_can_be_read(spark: Any, stream: Any) -> None:

@@ -100,6 +100,7 @@ class WindowColumns(ColumnState):
         entries.changed |= ending
         entries.stored &= ~ending
         entries.opens = np.where(ending, 0, entries.opens)
+        self._know(entries.select(ending & ~gone))
         self._merged = entries.select(~gone)
         return ended
 
@@ -170,6 +171,16 @@ class WindowColumns(ColumnState):
             found = self._cursor.client.get(self.index, slot, wanted)
             if len(found):
                 self._append(self._entries(np.array([slot]), wanted, found))
+
+    def _know(self, entries: Entries) -> None:
+        """Notes windows of remote maps that got another key, so that they are not read again."""
+        if self._remote:
+            rows = zip(
+                *(a.tolist() for a in (entries.slots, entries.opens, entries.ends, entries.starts))
+            )
+            for slot, is_open, end, start in rows:
+                if slot in self._remote:
+                    self._remote[slot].add((is_open, end, start))
 
     def _scan(self, slot: int, until: int) -> None:
         """Reads the windows of a remote map that are due."""

@@ -16,7 +16,11 @@ import keystate
 import numpy as np
 import pyarrow as pa
 from keystate import Time, agg
-from keystate.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from keystate.windows import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -61,6 +65,7 @@ def main() -> None:
 
         tumbling = TumblingEventTimeWindows.of(Time.minutes(5))
         sliding = SlidingEventTimeWindows.of(Time.minutes(5), Time.minutes(1))
+        sessions = EventTimeSessionWindows.with_gap(Time.seconds(30))
         contenders: dict[str, Callable[[], DataFrame]] = {
             "W5": lambda: keystate.keyed(read(), "key").process(Statistics(), OUTPUT),
             "tumbling, SQL": lambda: sql(F.window("time", "5 minutes")),
@@ -80,6 +85,9 @@ def main() -> None:
             "sliding, SQL": lambda: sql(F.window("time", "5 minutes", "1 minute")),
             "sliding, columns": lambda: windows(sliding).aggregate(agg.count()),
             "sliding, function": lambda: windows(sliding).aggregate(Count(), "long", "n long"),
+            "sessions, SQL": lambda: sql(F.session_window("time", "30 seconds")),
+            "sessions, columns": lambda: windows(sessions).aggregate(agg.count()),
+            "sessions, function": lambda: windows(sessions).aggregate(Count(), "long", "n long"),
         }
         keys: dict[str, Callable[[], DataFrame]] = {
             "W5": contenders["W5"],

@@ -10,9 +10,22 @@ import keystate
 import pyspark.sql.functions as F
 import pytest
 from keystate import agg
-from keystate.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from keystate.windows import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 
-from tests.contract.aggregated import LATE, SCHEMA, at, batch, by_columns, by_rows, results
+from tests.contract.aggregated import (
+    AGGREGATES,
+    LATE,
+    SCHEMA,
+    at,
+    batch,
+    by_columns,
+    by_rows,
+    results,
+)
 
 #: Few rows in a message, few keys in a generation, and maps that stay with the JVM.
 SMALL = {
@@ -28,6 +41,7 @@ LARGE = dict.fromkeys(SMALL, "1000")
     [
         ("hashmap", TumblingEventTimeWindows.of(1000), 0),
         ("rocksdb", SlidingEventTimeWindows.of(1000, 400), 700),
+        ("rocksdb", EventTimeSessionWindows.with_gap(300), 400),
     ],
 )
 def test_windows_as_a_function_of_rows(
@@ -37,21 +51,35 @@ def test_windows_as_a_function_of_rows(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    """With late rows and nulls, and a restart on other partitions before each run but the first."""
+    """In each micro-batch, with late rows, nulls, and restarts on other partitions."""
     settings(**{"spark.keystate.backend": backend})
-    chance = random.Random(backend)
+    # In sessions there are no first and last values.
+    is_session = isinstance(assigner, EventTimeSessionWindows)
+    chance = random.Random(lateness if is_session else backend)
+    left_out = {"first", "last"} if is_session else set()
 
     def build(by: Any) -> Callable[[Any], Any]:
         def query(df: Any) -> Any:
             rows = keystate.keyed(df.withWatermark("time", "500 milliseconds"), "key")
             windows = rows.window(assigner).allowed_lateness(lateness)
-            return by(windows.side_output_late_data(LATE)).with_side_outputs(LATE)
+            windows = windows.side_output_late_data(LATE)
+            if by is by_columns:
+                windows = windows.aggregate(*(a for a in AGGREGATES if a.kind not in left_out))
+            else:
+                windows = by(windows)
+            return windows.with_side_outputs(LATE)
 
         return query
 
+    def shown(row: Any) -> str:
+        """Without what sessions don't have."""
+        if row.late is not None:
+            return repr(row.late)
+        return repr([value for name, value in row[0].asDict().items() if name not in left_out])
+
     fed = {by: stream(SCHEMA) for by in (by_columns, by_rows)}
-    found: dict[Any, list[Any]] = {by: [] for by in fed}
-    watermark = 2000
+    found: dict[Any, list[list[str]]] = {by: [] for by in fed}
+    late, watermark = 0, 2000
     for partitions in ("2", "3", "1"):
         settings(**{"spark.sql.shuffle.partitions": partitions})
         batches = []
@@ -61,10 +89,12 @@ def test_windows_as_a_function_of_rows(
         for by, each in fed.items():
             settings(**(SMALL if by is by_columns else LARGE))
             each.feed(*batches)
-            found[by] += each.run(build(by))
-    assert sorted(map(repr, found[by_columns])) == sorted(map(repr, found[by_rows]))
-    late = sum(row.late is not None for row in found[by_rows])
-    assert late > 10 and len(found[by_rows]) > late + 30
+            emitted = each.micro_batches(build(by)(each.source()))
+            found[by] += [sorted(map(shown, rows)) for rows in emitted]
+            late += sum(row.late is not None for rows in emitted for row in rows)
+    assert found[by_columns] == found[by_rows]
+    # Half of them each.
+    assert late > 20 and sum(map(len, found[by_rows])) > late // 2 + 30
 
 
 @pytest.mark.parametrize(("backend", "messages"), [("hashmap", {}), ("rocksdb", SMALL)])
@@ -110,6 +140,15 @@ def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> N
     tumbling = keyed.window(TumblingEventTimeWindows.of(500), event_time="time")
     same(by_columns(tumbling), windows.select("key", "window.*", *windows.columns[2:]))
     same(by_columns(keyed), rows.groupBy("key").agg(*of_sql))
+
+    gap = keyed.window(EventTimeSessionWindows.with_gap(20), event_time="time")
+    sessions = rows.groupBy("key", F.session_window("time", "20 milliseconds"))
+    same(
+        gap.aggregate(agg.count(), agg.sum("value"), agg.max("value")),
+        sessions.agg(F.count("*"), F.sum("value"), F.max("value")).select(
+            "key", "session_window.*", "count(1)", "sum(value)", "max(value)"
+        ),
+    )
 
 
 def test_the_state_can_be_read(spark: Any, stream: Any) -> None:

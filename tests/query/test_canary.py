@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import threading
 from collections.abc import Callable
@@ -323,3 +324,18 @@ def test_what_can_not_be(spark: Any, counting: Counting, tmp_path: Path) -> None
     with pytest.raises(ConfigurationError, match="KEYSTATE_QUERY_HAS_ENDED"):
         keystate.canary(query, start_new)
     assert left(counting) == []
+
+
+def test_times_are_compared_to_the_microsecond(spark: Any) -> None:
+    at = datetime.datetime(2024, 5, 1, 12, microsecond=1)
+
+    def side(*rows: tuple[int, datetime.datetime, int | None]) -> Any:
+        schema = "key int, time timestamp, ntz timestamp_ntz, m map<string, int>"
+        table = [(key, time, time, {"n": n}) for key, time, n in rows]
+        return lambda first, last: spark.createDataFrame(table, schema)
+
+    later = at.replace(microsecond=2)
+    sides = side((1, at, 1), (2, at, None)), side((1, later, 1), (2, at, None))
+    assert CanaryRows(*sides, ["key"]).compare(0, 0)["changed"] == 1
+    found = CanaryRows(*sides, ["time"]).compare(0, 0)
+    assert (found["added"], found["removed"], found["changed"]) == (1, 0, 1)

@@ -12,6 +12,13 @@ from pyspark.sql import functions as F
 #: So many keys that differ are shown.
 EXAMPLES = 5
 
+#: By default times have no more than their milliseconds, and what is null is left out.
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+
 
 @dataclass(frozen=True)
 class CanaryRows:
@@ -62,6 +69,6 @@ def _side(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Keys and rows as JSON, in which maps can be compared too."""
     others = [f"`{name}`" for name in rows.columns if name not in key]
     return rows.select(
-        F.to_json(F.struct(*[f"`{name}`" for name in key])).alias("key"),
-        (F.to_json(F.struct(*others)) if others else F.lit("{}")).alias("row"),
+        F.to_json(F.struct(*[f"`{name}`" for name in key]), _JSON).alias("key"),
+        (F.to_json(F.struct(*others), _JSON) if others else F.lit("{}")).alias("row"),
     )

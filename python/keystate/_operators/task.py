@@ -135,7 +135,7 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes_late_rows=plan.style in (Style.WINDOWS, Style.COLUMN_WINDOWS),
+        takes_late_rows=plan.style in _OF_WINDOWS,
         takes_columns=plan.style in _OF_COLUMNS,
     )
 
@@ -179,8 +179,11 @@ def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
     check_policy(policy, types)
 
 
+#: Functions of windows.
+_OF_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
+
 #: What calls them reads columns of Arrow.
-_OF_COLUMNS = (Style.BATCHES, Style.WINDOWS, Style.COLUMNS, Style.COLUMN_WINDOWS)
+_OF_COLUMNS = (Style.BATCHES, Style.COLUMNS, *_OF_WINDOWS)
 
 _NO_LETTERS_OF_COLUMNS = (
     "aggregates of columns, which are computed for many rows at once. Filter rows that don't fit "
@@ -191,6 +194,7 @@ _NO_LETTERS_OF_COLUMNS = (
 _WITHOUT_DEAD_LETTERS = {
     Style.COLUMNS: _NO_LETTERS_OF_COLUMNS,
     Style.COLUMN_WINDOWS: _NO_LETTERS_OF_COLUMNS,
+    Style.COLUMN_SESSIONS: _NO_LETTERS_OF_COLUMNS,
 }
 
 

@@ -104,6 +104,7 @@ _LATE = {
     Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
     Style.COLUMNS: ("keystate._worker.operators.column_aggregates", "ColumnAggregateOperator"),
     Style.COLUMN_WINDOWS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
+    Style.COLUMN_SESSIONS: ("keystate._worker.operators.column_sessions", "ColumnSessionsOperator"),
     Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
 }
 

@@ -166,13 +166,15 @@ class SessionWindows(MergingWindowAssigner):
     """Sessions: a row begins a window that lasts for the gap, and windows that meet are merged."""
 
     def __init__(self, gap: Duration | Gap) -> None:
+        #: The gap in ms; ``None`` if each row tells it.
+        self.gap: int | None = None
         if isinstance(gap, SessionWindowTimeGapExtractor):
             self._gap: Callable[[Any], int] | None = gap.extract
         elif callable(gap):
             self._gap = gap
         else:
             self._gap = None
-            self._millis = millis(gap, "the gap of a session")
+            self.gap = self._millis = millis(gap, "the gap of a session")
             if self._millis <= 0:
                 raise DeclarationError(
                     f"the gap of a session must be more than 0, got {self._millis} ms"

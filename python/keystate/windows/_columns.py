@@ -16,14 +16,13 @@ from keystate.errors import DeclarationError
 from keystate.functions import Function, OutputTag
 from keystate.metrics import Counter
 from keystate.runtime import RuntimeContext
-from keystate.windows._assigners import FixedWindows
+from keystate.windows._assigners import FixedWindows, WindowAssigner
 
 
-class ColumnWindowsFunction(Function):
-    """Tumbling and sliding windows with their default trigger, of aggregates of columns.
+class ColumnsOfWindows(Function):
+    """Windows with their default trigger, of aggregates of columns.
 
-    Its state is that of the same windows of functions of rows, with an accumulator of a field for
-    each aggregate.
+    Its state has an accumulator of a field for each aggregate.
 
     Args:
         assigner: says which windows a row is in.
@@ -34,16 +33,17 @@ class ColumnWindowsFunction(Function):
     """
 
     dropped: Counter
+    #: The name of the state.
+    contents: str
 
     def __init__(
         self,
-        assigner: FixedWindows,
+        assigner: WindowAssigner,
         aggregates: tuple[ColumnAggregate, ...],
         lateness: int,
         late_output: OutputTag | None,
         time_column: int | None,
     ) -> None:
-        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
         self.by_event_time = assigner.is_event_time()
         self.aggregates = aggregates
         self.lateness = lateness if self.by_event_time else 0
@@ -53,13 +53,42 @@ class ColumnWindowsFunction(Function):
     def open(self, runtime_context: RuntimeContext) -> None:
         names = ("open", "end", "start")
         accumulator = accumulator_type(self.aggregates)
-        runtime_context.get_sorted_map_state(
-            WindowMapDescriptor("window-contents", names, accumulator)
-        )
+        runtime_context.get_sorted_map_state(WindowMapDescriptor(self.contents, names, accumulator))
         self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
     def on_timer(self, *_: Any) -> None:
         """Windows always have timers; they fire many at a time, without a call for each."""
+
+
+class ColumnWindowsFunction(ColumnsOfWindows):
+    """Tumbling and sliding windows; their state is that of the same windows of functions of rows.
+
+    Args:
+        assigner: says which windows a row is in.
+        ends: the other arguments of windows.
+    """
+
+    contents = "window-contents"
+
+    def __init__(self, assigner: FixedWindows, *ends: Any) -> None:
+        super().__init__(assigner, *ends)
+        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+
+
+class ColumnSessionsFunction(ColumnsOfWindows):
+    """Sessions; their state has them with what they hold, and no other windows can go on with it.
+
+    Args:
+        assigner: tells whether they are by event time.
+        gap: the time without rows, in ms, that ends a session.
+        ends: the other arguments of windows.
+    """
+
+    contents = "session-contents"
+
+    def __init__(self, assigner: WindowAssigner, gap: int, *ends: Any) -> None:
+        super().__init__(assigner, *ends)
+        self.gap = gap
 
 
 def output_of(key_type: T.StructType, aggregates: tuple[ColumnAggregate, ...]) -> T.StructType:

@@ -93,6 +93,12 @@ class FixedWindowsFunction(WindowsFunction):
             elif is_open:
                 attempt(partial(self._fire, accumulator, results), results, (domain, end - 1))
             gone[at.window] = None
+            if end - 1 != timestamp:
+                # Not needed any more. Left, it would end windows of the next micro-batch early.
+                if domain == EVENT_TIME:
+                    ctx.delete_event_time_timer(end - 1)
+                else:
+                    ctx.delete_processing_time_timer(end - 1)
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None

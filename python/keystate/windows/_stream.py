@@ -107,7 +107,7 @@ class WindowedStream(Windowing):
         With aggregates of :mod:`keystate.agg`, as ``aggregate(agg.sum("amount"), agg.count())``, no
         Python function is called for a row. Then the output has the key columns, ``window_start``
         and ``window_end``, which are timestamps, and a column for each aggregate. They go with
-        tumbling and sliding windows and the default trigger.
+        tumbling and sliding windows, sessions of one gap, and the default trigger.
 
         Args:
             fn: the function. For windows that are merged it defines ``merge``.

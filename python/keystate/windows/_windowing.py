@@ -17,8 +17,20 @@ from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
 from keystate.windows._any import AnyWindowsFunction
-from keystate.windows._assigners import FixedWindows, MergingWindowAssigner, WindowAssigner
-from keystate.windows._columns import ColumnWindowsFunction, output_of
+from keystate.windows._assigners import (
+    EventTimeSessionWindows,
+    FixedWindows,
+    MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
+    SessionWindows,
+    WindowAssigner,
+)
+from keystate.windows._columns import (
+    ColumnSessionsFunction,
+    ColumnsOfWindows,
+    ColumnWindowsFunction,
+    output_of,
+)
 from keystate.windows._contents import (
     AggregateFold,
     Fold,
@@ -109,17 +121,21 @@ class Windowing:
         """How windows of column aggregates are computed, and what they emit."""
         resolved = resolve(aggregates, row_type)
         assigner = self._assigner
-        if not isinstance(assigner, FixedWindows):
-            raise _by_rows(type(assigner).__name__)
         if type(self._trigger) is not type(assigner.get_default_trigger()):
             raise _by_rows(f"a {type(self._trigger).__name__}")
         if self._evictor is not None:
             raise _by_rows("an evictor")
         _check_time(assigner, time_column)
-        function = ColumnWindowsFunction(
-            assigner, resolved, self._lateness, self._late_output, time_column
-        )
-        plan = FunctionPlan(function, "", Style.COLUMN_WINDOWS, on_timer="on_timer")
+        ends = (resolved, self._lateness, self._late_output, time_column)
+        function: ColumnsOfWindows
+        if isinstance(assigner, FixedWindows):
+            function = ColumnWindowsFunction(assigner, *ends)
+            style = Style.COLUMN_WINDOWS
+        else:
+            gap = _gap_for_columns(assigner, aggregates)
+            function = ColumnSessionsFunction(assigner, gap, *ends)
+            style = Style.COLUMN_SESSIONS
+        plan = FunctionPlan(function, "", style, on_timer="on_timer")
         return plan, output_of(key_type, resolved)
 
     def _process(self, fn: ProcessWindowFunction) -> WindowedRows:
@@ -199,6 +215,27 @@ def _check_time(assigner: WindowAssigner, time_column: int | None) -> None:
             "DataFrame, which has none, name the column: window(assigner, event_time=column)",
             code="KEYSTATE_NO_WATERMARK",
         )
+
+
+def _gap_for_columns(assigner: WindowAssigner, aggregates: Sequence[Any]) -> int:
+    """The gap, in ms, of sessions that can be computed by columns.
+
+    Raises:
+        DeclarationError: they can't.
+    """
+    # None of a class of the user's, which may assign windows in its own way.
+    if type(assigner) not in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
+        raise _by_rows(type(assigner).__name__)
+    assert isinstance(assigner, SessionWindows)
+    if assigner.gap is None:
+        raise _by_rows("sessions whose gap each row tells")
+    for each in aggregates:
+        if each.kind in ("first", "last"):
+            raise _by_rows(
+                f"agg.{each.kind} in sessions, where rows that bring sessions together make their "
+                "order another one"
+            )
+    return assigner.gap
 
 
 def _by_rows(what: str) -> DeclarationError:

@@ -32,6 +32,7 @@ class Style(enum.Enum):
     COLUMNS = "columns"
     #: Nothing: it tells windows and aggregates, which are computed by columns; late rows too.
     COLUMN_WINDOWS = "column_windows"
+    COLUMN_SESSIONS = "column_sessions"
     #: Row and context, many results that are awaited.
     ASYNC = "async"
 

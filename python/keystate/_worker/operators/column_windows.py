@@ -31,10 +31,11 @@ class ColumnWindowsOperator(ColumnOperator):
 
     _context: WindowsContext
     _timers: ColumnTimers
+    _state_class: type[WindowColumns] = WindowColumns
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         windows = plan.function
-        self._open_state = lambda spec, index, cursor, _: WindowColumns(
+        self._open_state = lambda spec, index, cursor, _: self._state_class(
             spec, index, cursor, self._aggregation, windows.lateness
         )
         clock = TimeDomain.EVENT_TIME if windows.by_event_time else TimeDomain.PROCESSING_TIME
@@ -69,10 +70,14 @@ class ColumnWindowsOperator(ColumnOperator):
         ends = (first_end[:, None] - each[None, :] * slide).ravel()
         of_rows = np.repeat(np.arange(len(times)), len(each))
         taken = (ends > times[of_rows]) & (ends > gone)
-        self._take_late(rows, times, gone, of_rows[taken], results)
+        too_late = times < gone
+        too_late[of_rows[taken]] = False
+        self._take_late(rows, too_late, results)
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._aggregation.lift(rows)
         late = taken & (ends <= closed)
+        if windows.lateness:
+            self._pass(of_keys[times <= closed], results)
         for chosen, add in ((late, self._add_late), (taken & ~late, self._add)):
             if chosen.all() and len(each) == 1:
                 add(of_keys, ends, parts, results)
@@ -89,10 +94,23 @@ class ColumnWindowsOperator(ColumnOperator):
     def _add_late(
         self, slots: Numbers, ends: Numbers, parts: list[pa.Array], results: list[Any]
     ) -> None:
-        # What the watermark has passed in the last micro-batch fires before its late rows.
-        before = self._state.take_due(slots, self._context.late_watermark)
         late = self._state.add_late(slots, ends, ends - self._function.size, parts)
-        results += [(0, self._of_windows(each)) for each in (before, late) if len(each)]
+        results.append((0, self._of_windows(late)))
+
+    def _pass(self, slots: Numbers, results: list[Any]) -> None:
+        """Fires what the last micro-batch's watermark has passed, before rows behind it.
+
+        The timers of these windows fire no more, as in windows of functions of rows: so one that
+        begins in this micro-batch, and whose end its watermark passes, fires in the same one.
+        """
+        until = self._context.late_watermark
+        slots = self._timers.to_pass(slots)
+        if len(slots) == 0:
+            return
+        self._timers.passed(slots, until, *self._state.due_timers(slots, until))
+        due = self._state.take_due(slots, until)
+        if len(due):
+            results.append((0, self._of_windows(due)))
 
     def _times(self, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
@@ -110,19 +128,8 @@ class ColumnWindowsOperator(ColumnOperator):
         millis = times.cast(pa.int64()).to_numpy() // 1000
         return millis, min(context.late_watermark, 2**63 - 2) + 1
 
-    def _take_late(
-        self,
-        rows: pa.RecordBatch,
-        times: Numbers,
-        gone: int,
-        taken: Numbers,
-        results: list[Any],
-    ) -> None:
+    def _take_late(self, rows: pa.RecordBatch, late: Numbers, results: list[Any]) -> None:
         """Emits or counts the rows that are too late for all of their windows."""
-        late = times < gone
-        if not late.any():
-            return
-        late[taken] = False
         count = int(np.count_nonzero(late))
         windows = self._function
         if count and windows.late_output is None:
@@ -142,9 +149,10 @@ class ColumnWindowsOperator(ColumnOperator):
         domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
         times = message.elements(Message.TIMER_TIMES).to_numpy()
         self._timers.fired(slots, domains, times)
-        mine = domains == self._domain
+        mine = (domains == self._domain) & ~self._timers.is_past(slots, times)
+        mine &= self._state.has_timers(slots, times)
         if not mine.any():
-            return  # of a trigger that there was before a restart
+            return  # of a trigger that there was before a restart, or of windows that have fired
         context = self._context
         clock = (
             context.current_watermark()

@@ -22,6 +22,7 @@ class Entries:
         parts: of their accumulators.
         changed: which of them differ from what the JVM has.
         timed: which of them have a timer.
+        stored: which of them the JVM has, maybe as they were before.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Entries:
         self.parts = parts
         self.changed = np.full(len(slots), not is_stored)
         self.timed = np.full(len(slots), is_stored)
+        self.stored = np.full(len(slots), is_stored)
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -48,18 +50,25 @@ class Entries:
         """Those of them where `mask` is true."""
         return self._like([column[mask] for column in self._columns()], self._filtered(mask))
 
+    def take(self, places: Numbers) -> Entries:
+        """Those of them at these places, in this order."""
+        chosen = pa.array(places)
+        columns = [column[places] for column in self._columns()]
+        return self._like(columns, [part.take(chosen) for part in self.parts])
+
     def _filtered(self, mask: Numbers) -> Parts:
         chosen = pa.array(mask)
         return [part.filter(chosen) for part in self.parts]
 
     def _columns(self) -> list[Numbers]:
-        return [self.slots, self.opens, self.ends, self.starts, self.changed, self.timed]
+        flags = [self.changed, self.timed, self.stored]
+        return [self.slots, self.opens, self.ends, self.starts, *flags]
 
     @staticmethod
     def _like(columns: list[Numbers], parts: Parts) -> Entries:
-        slots, opens, ends, starts, changed, timed = columns
+        slots, opens, ends, starts, changed, timed, stored = columns
         made = Entries(slots, opens, ends, starts, parts, True)
-        made.changed, made.timed = changed, timed
+        made.changed, made.timed, made.stored = changed, timed, stored
         return made
 
     @staticmethod
@@ -79,6 +88,7 @@ class Entries:
             *(groups.heads(column) for column in self._columns()[:4]),
             groups.any(self.changed),
             groups.any(self.timed),
+            groups.any(self.stored),
         ]
         return self._like(columns, aggregation.merge(groups, self.parts))
 

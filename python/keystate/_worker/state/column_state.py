@@ -41,6 +41,11 @@ class ColumnState(WorkerState):
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of the timers that entries of these slots are still to have."""
 
+    def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of the timers that entries of these slots are to lose."""
+        none = np.empty(0, np.int64)
+        return none, none
+
     def _clear(self) -> None:
         self._merged = self._none
         self._added: list[Entries] = []  # since they were merged
@@ -74,6 +79,7 @@ class ColumnState(WorkerState):
         changed = self._merged.changed.copy()
         changed[:low] = changed[high:] = False
         self._merged.changed[low:high] = False
+        self._merged.stored[low:high] = True
         return self._merged.select(changed)
 
     # -- between JVM and worker -----------------------------------------------------------------

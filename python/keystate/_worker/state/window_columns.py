@@ -90,6 +90,42 @@ class WindowColumns(ColumnState):
         Returns:
             Those that end, sorted by key and end.
         """
+        mine, ending, gone = self._due(slots, until)
+        entries = self._merged
+        ended = entries.select(ending)
+        removed = entries.select(ending | gone)
+        self._remove(removed)
+        # Those that are kept have their timer when their time is over, also with another lateness.
+        entries.timed &= ~mine | ((entries.opens == 1) & ~ending)
+        entries.changed |= ending
+        entries.stored &= ~ending
+        entries.opens = np.where(ending, 0, entries.opens)
+        self._know(entries.select(ending & ~gone))
+        self._merged = entries.select(~gone)
+        return ended
+
+    def due_timers(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of the timers of these keys' windows up to `until`."""
+        _, ending, gone = self._due(slots, until)
+        entries = self._merged
+        due = ending | gone
+        return entries.slots[due], self._timer_times(entries)[due]
+
+    def has_timers(self, slots: Numbers, times: Numbers) -> Numbers:
+        """Which of these timers windows still have."""
+        return np.full(len(slots), True)
+
+    def _timer_times(self, entries: Entries) -> Numbers:
+        return np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
+
+    def _remove(self, entries: Entries) -> None:
+        """Notes that windows are gone, or have another key."""
+        known = entries.select(entries.stored)
+        if len(known):
+            self._removed.append((known.slots, self._keys_of(known)))
+
+    def _due(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers, Numbers]:
+        """Which windows are of these keys, which of them end by `until`, and which are over."""
         mine = self._of(slots)
         for slot in self._remote.keys() & set(slots.tolist()):
             self._scan(slot, until)
@@ -97,25 +133,14 @@ class WindowColumns(ColumnState):
         mine = mine[entries.slots]
         ending = mine & (entries.opens == 1) & (entries.ends - 1 <= until)
         gone = mine & (ending | (entries.opens == 0)) & (self._cleanup_times(entries) <= until)
-        ended = entries.select(ending)
-        removed = entries.select(ending | gone)
-        self._removed.append((removed.slots, self._keys_of(removed)))
-        # Those that are kept have their timer when their time is over, also with another lateness.
-        entries.timed &= ~mine | ((entries.opens == 1) & ~ending)
-        entries.changed |= ending
-        entries.opens = np.where(ending, 0, entries.opens)
-        self._merged = entries.select(~gone)
-        return ended
+        return mine, ending, gone
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         low, high = self._between(start, stop)
         (found,) = np.nonzero(~self._merged.timed[low:high])
         self._merged.timed[low:high] = True
         found += low
-        is_open = self._merged.opens[found] == 1
-        times = np.where(
-            is_open, self._merged.ends[found] - 1, self._cleanup_times(self._merged)[found]
-        )
+        times = self._timer_times(self._merged)[found]
         kept = times < _LAST
         return self._merged.slots[found][kept], times[kept]
 
@@ -146,6 +171,16 @@ class WindowColumns(ColumnState):
             found = self._cursor.client.get(self.index, slot, wanted)
             if len(found):
                 self._append(self._entries(np.array([slot]), wanted, found))
+
+    def _know(self, entries: Entries) -> None:
+        """Notes windows of remote maps that got another key, so that they are not read again."""
+        if self._remote:
+            rows = zip(
+                *(a.tolist() for a in (entries.slots, entries.opens, entries.ends, entries.starts))
+            )
+            for slot, is_open, end, start in rows:
+                if slot in self._remote:
+                    self._remote[slot].add((is_open, end, start))
 
     def _scan(self, slot: int, until: int) -> None:
         """Reads the windows of a remote map that are due."""

@@ -152,4 +152,16 @@ private[errors] trait RestartErrors {
       "committed counts, and the other goes on from there. Only one query may run on a checkpoint: " +
       "stop one of the two before you start it again."
   )
+
+  def committedForOthers(
+      checkpoint: String,
+      batch: Long,
+      committed: Int,
+      wanted: Int
+  ): KeystateException = MixedPartitions.error(
+    s"Batch $batch of the checkpoint $checkpoint was committed with $committed partitions, and this " +
+      s"query begins the next one with $wanted: another driver has committed it after this start had " +
+      "rescaled the query. Stop the other driver, and start this query again: it then goes on from " +
+      "what was committed, with the number of partitions that it is started with."
+  )
 }

@@ -2,10 +2,12 @@ package org.apache.spark.sql.keystate.plan
 
 import org.apache.hadoop.fs.Path
 
+import org.apache.spark.sql.catalyst.plans.physical.AllTuples
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
+import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.shim.ProviderCheck
@@ -30,14 +32,31 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan =
     if (plan.conf.stateStoreProviderClass != Settings.ProviderClass) plan
     else {
-      val stateful = plan.collectFirst { case operator: StatefulOperator => operator }
+      val stateful = plan.collect { case operator: StatefulOperator => operator }
       if (stateful.nonEmpty) Settings.check(StoreConfig.in(plan.conf))
       // If the query may not go on, the micro-batch is not begun.
-      stateful
+      stateful.headOption
         .flatMap(_.stateInfo)
         .map(_.checkpointLocation)
         .filter(_.nonEmpty)
         .foreach(state => CheckpointOwner.checkBegin(new Path(state).getParent))
+      stateful.foreach(checkPartitions)
       ProviderCheck.without(plan)
     }
+
+  /** Throws if the version that an operator begins with was committed for another number of
+    * partitions: by the driver that had the checkpoint before, after this start had rescaled it.
+    * Relies on the ids in the commit log, one for each partition; an operator without keys has one,
+    * whatever the number.
+    */
+  private def checkPartitions(operator: SparkPlan with StatefulOperator): Unit = for {
+    info <- operator.stateInfo
+    ids <- info.stateStoreCkptIds
+    if ids.length != info.numPartitions && !operator.requiredChildDistribution.contains(AllTuples)
+  } throw KeystateErrors.committedForOthers(
+    new Path(info.checkpointLocation).getParent.toString,
+    info.storeVersion - 1,
+    ids.length,
+    info.numPartitions
+  )
 }

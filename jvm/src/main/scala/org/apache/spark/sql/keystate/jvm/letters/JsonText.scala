@@ -11,8 +11,7 @@ import org.apache.spark.sql.types.StructType
   */
 private[letters] final class JsonText(columns: StructType, bare: Boolean) {
   private val named = if (bare) StructType(Seq(columns.head.copy(name = "key"))) else columns
-  private val json =
-    StructsToJsonEvaluator(Map("ignoreNullFields" -> "false"), named, Some("UTC"))
+  private val json = StructsToJsonEvaluator(JsonText.Options, named, Some("UTC"))
 
   def of(row: InternalRow): String = {
     val text = json.evaluate(row).toString
@@ -21,5 +20,13 @@ private[letters] final class JsonText(columns: StructType, bare: Boolean) {
 }
 
 private object JsonText {
+
+  /** By default times have no more than their milliseconds. */
+  private val Options = Map(
+    "ignoreNullFields" -> "false",
+    "timestampFormat" -> "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat" -> "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+  )
+
   final val Before = """{"key":"""
 }

@@ -1,0 +1,85 @@
+"""Sessions of column aggregates at work in a subtask.
+
+What is late, which sessions meet, and when they fire is as for the same sessions of functions of
+rows.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.operators.column_windows import ColumnWindowsOperator
+from keystate._worker.operators.windows import NO_WATERMARK
+from keystate._worker.state.session_columns import SessionColumns
+
+
+class ColumnSessionsOperator(ColumnWindowsOperator):
+    """Sessions with one gap and their default trigger, of column aggregates."""
+
+    _state_class = SessionColumns
+
+    @property
+    def _state(self) -> SessionColumns:
+        (state,) = self._states
+        assert isinstance(state, SessionColumns)
+        return state
+
+    def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
+        if len(slots) == 0:
+            return
+        windows = self._function
+        starts, closed = self._times(rows)
+        ends = starts + windows.gap
+        gone = max(closed - windows.lateness, NO_WATERMARK)
+        of_keys = slots.to_numpy().astype(np.int64)
+        self._pass(of_keys[starts <= closed], results)
+        parts = self._aggregation.lift(rows)
+        late = ends <= closed
+        if not late.any():
+            self._state.add(of_keys, ends, starts, parts)
+            return
+        too_late = self._state.meet_none(of_keys, ends, starts, gone)
+        (left,) = np.nonzero(~too_late)
+        for chosen, is_late in _in_turns(of_keys[left], late[left]):
+            places = left[chosen]
+            mine = [part.take(pa.array(places)) for part in parts]
+            added = of_keys[places], ends[places], starts[places], mine
+            if is_late:
+                too_late[places], ended = self._state.add_late_sessions(*added, gone)
+                if len(ended):
+                    results.append((0, self._of_windows(ended)))
+            else:
+                self._state.add(*added)
+        self._take_late(rows, too_late, results)
+
+
+def _in_turns(slots: Numbers, late: Numbers) -> list[tuple[Numbers, bool]]:
+    """Rows as they are added: of each key in their order, late rows one by one.
+
+    Whether a row is late depends on the sessions that there are when it comes. Of rows that are not
+    late the order makes no difference, so all that come one after the other are added at once.
+    """
+    if len(slots) == 0:
+        return []
+    order = np.argsort(slots, kind="stable")
+    mine, is_late = slots[order], late[order]
+    is_first = np.concatenate([[True], np.diff(mine) != 0])
+    begins = is_late | np.concatenate([[False], is_late[:-1]])
+    begins[is_first] = False
+    turns = np.cumsum(begins)
+    turns -= np.repeat(turns[is_first], np.diff(np.flatnonzero(is_first), append=len(turns)))
+    taken = []
+    by_turn = np.argsort(turns, kind="stable")
+    bounds = np.searchsorted(turns[by_turn], np.arange(int(turns.max()) + 2))
+    for start, stop in pairwise(bounds):
+        here = by_turn[start:stop]
+        for value in (False, True):
+            chosen = here[is_late[here] == value]
+            if len(chosen):
+                taken.append((order[chosen], value))
+    return taken

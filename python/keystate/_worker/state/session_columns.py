@@ -1,0 +1,203 @@
+"""The contents of sessions by columns: a sorted map of the sessions of each key.
+
+Rows are added as sessions of their own. Those of a key that meet are merged, when there are enough
+of them and when the state is asked for what it has: which ones meet does not depend on when.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from keystate._worker.aggregates.computing import Parts
+from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.window_columns import WindowColumns
+
+_LAST = 2**63 - 1
+
+#: Stands among the known sessions of a remote map all of whose sessions have been read.
+_WHOLE = (-1, 0, 0)
+
+
+class SessionColumns(WindowColumns):
+    """The sessions of all keys, with their accumulators. Those of a key do not meet."""
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._dead: list[tuple[Numbers, Numbers]] = []  # slots and times of timers
+
+    # -- what the operator does -----------------------------------------------------------------
+
+    def add(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> None:
+        self._read_maps(slots)
+        self._append(Entries(slots, np.ones(len(slots), np.int64), ends, starts, parts, False))
+
+    def meet_none(self, slots: Numbers, ends: Numbers, starts: Numbers, gone: int) -> Numbers:
+        """Which of some sessions are too late in whatever order they come.
+
+        Args:
+            slots: their keys.
+            ends: their ends, in ms.
+            starts: their starts.
+            gone: sessions that end by then are gone.
+        """
+        self._read_maps(slots)
+        entries = self._merge()
+        mine = self._of(slots)[entries.slots]
+        others = int(np.count_nonzero(mine))
+        live = np.concatenate([np.full(others, True), ends > gone])
+        columns = ((entries.slots, slots), (entries.starts, starts), (entries.ends, ends))
+        order, heads = _grouped(*(np.concatenate([a[mine], b]) for a, b in columns))
+        sizes = np.diff(heads, append=len(order))
+        dead = np.empty(len(order), np.bool_)
+        dead[order] = np.repeat(~np.logical_or.reduceat(live[order], heads), sizes)
+        found: Numbers = dead[others:]
+        return found
+
+    def add_late_sessions(
+        self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, gone: int
+    ) -> tuple[Numbers, Entries]:
+        """Adds sessions whose own end has passed, of each key one.
+
+        Args:
+            slots: their keys.
+            ends: their ends, in ms.
+            starts: their starts.
+            parts: of the accumulators.
+            gone: sessions that end by then are gone.
+
+        Returns:
+            Which of them are too late: these meet none and are not added. And the sessions that the
+            others are in now, if these have ended.
+        """
+        self._read_maps(slots)
+        entries = self._merge()
+        mine = self._of(slots)[entries.slots]
+        late = Entries(slots, np.zeros(len(slots), np.int64), ends, starts, parts, False)
+        near = Entries.concat([entries.select(mine), late])
+        others = len(near) - len(late)
+        order, heads = _grouped(near.slots, near.starts, near.ends)
+        sizes = np.diff(heads, append=len(order))
+        alone = np.empty(len(near), np.bool_)
+        alone[order] = np.repeat(sizes == 1, sizes)
+        too_late: Numbers = alone[others:] & (ends <= gone)
+        near = near.select(np.concatenate([np.full(others, True), ~too_late]))
+        order, heads = _grouped(near.slots, near.starts, near.ends)
+        merged = self._sessions(near, order, heads)
+        number = np.empty(len(near), np.int64)
+        number[order] = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(order)))
+        touched = number[others:]
+        ended = merged.take(touched[merged.opens[touched] == 0])
+        together = Entries.concat([entries.select(~mine), merged])
+        self._merged = together.take(np.argsort(together.slots, kind="stable"))
+        return too_late, ended
+
+    def has_timers(self, slots: Numbers, times: Numbers) -> Numbers:
+        self._read_maps(slots)
+        entries = self._merge()
+        mine = self._of(slots)[entries.slots]
+        return _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
+
+    def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        none = np.empty(0, np.int64)
+        self._merge()
+        slots = np.concatenate([none, *(each for each, _ in self._dead)])
+        times = np.concatenate([none, *(each for _, each in self._dead)])
+        here = (slots >= start) & (slots < stop)
+        self._dead = [] if here.all() else [(slots[~here], times[~here])]
+        return slots[here], times[here]
+
+    # -- sessions that meet ---------------------------------------------------------------------
+
+    def _merge(self) -> Entries:
+        if self._added:
+            together = Entries.concat([self._merged, *self._added])
+            self._merged = self._sessions(
+                together, *_grouped(together.slots, together.starts, together.ends)
+            )
+            self._added = []
+            self._waiting = 0
+        return self._merged
+
+    def _sessions(self, entries: Entries, order: Numbers, heads: Numbers) -> Entries:
+        """One session for each group of entries, sorted by slot and start."""
+        if len(entries) == len(heads):
+            return entries.take(order)
+        sizes = np.diff(heads, append=len(order))
+        ends = np.maximum.reduceat(entries.ends[order], heads)
+        opens = np.maximum.reduceat(entries.opens[order], heads)
+        slots, starts = entries.slots[order][heads], entries.starts[order][heads]
+        parts = self._aggregation.merge(Groups(order, heads), entries.parts)
+        merged = Entries(slots, opens, ends, starts, parts, True)
+        # An entry that has become another one: the JVM is to forget it, and its timer.
+        same = np.empty(len(entries), np.bool_)
+        columns = ((entries.ends, ends), (entries.starts, starts), (entries.opens, opens))
+        same[order] = np.all([a[order] == np.repeat(b, sizes) for a, b in columns], axis=0)
+        changed = entries.changed[order]
+        merged.changed = np.logical_or.reduceat(changed, heads) | (sizes > 1)
+        merged.stored = np.logical_or.reduceat((entries.stored & same)[order], heads)
+        merged.timed = np.logical_or.reduceat((entries.timed & same)[order], heads)
+        self._remove(entries.select(entries.stored & ~same))
+        dead = entries.timed & ~same
+        if dead.any():
+            lost, times = entries.slots[dead], self._timer_times(entries)[dead]
+            kept = _are_in(lost, times, merged.slots, self._timer_times(merged))
+            self._dead.append((lost[~kept], times[~kept]))
+            # One that goes on with another's timer has it already.
+            merged.timed |= _are_in(
+                merged.slots, self._timer_times(merged), lost[kept], times[kept]
+            )
+        return merged
+
+    # -- a map that stays with the JVM ----------------------------------------------------------
+
+    def _read_maps(self, slots: Numbers) -> None:
+        if self._remote:
+            for slot in self._remote.keys() & set(slots.tolist()):
+                self._scan(slot, _LAST)
+
+    def _scan(self, slot: int, until: int) -> None:
+        """Reads all sessions of a remote map, once."""
+        known = self._remote[slot]
+        if _WHOLE not in known:
+            super()._scan(slot, _LAST)
+            known.add(_WHOLE)
+
+
+def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    """The order by slot and start, and where in it each session begins."""
+    if len(slots) == 0:
+        return np.arange(0), np.arange(0)
+    first = int(starts.min())
+    span = int(ends.max()) - first + 1
+    if span * (int(slots.max()) + 1) < _LAST:
+        code = slots * span + (starts - first)
+        order = np.argsort(code, kind="stable")
+        # Ends of a later slot are greater than all of those before it.
+        reach = np.maximum.accumulate(slots[order] * span + (ends[order] - first))
+        begins = code[order][1:] > reach[:-1]
+        begins |= np.diff(slots[order]) != 0
+    else:
+        order = np.lexsort((starts, slots))
+        begins = np.empty(len(order) - 1, np.bool_)
+        reached = int(ends[order[0]])
+        for i in range(1, len(order)):
+            is_new = slots[order[i]] != slots[order[i - 1]] or starts[order[i]] > reached
+            reached = int(ends[order[i]]) if is_new else max(reached, int(ends[order[i]]))
+            begins[i - 1] = is_new
+    return order, np.concatenate([[0], np.flatnonzero(begins) + 1])
+
+
+def _are_in(slots: Numbers, times: Numbers, of_slots: Numbers, of_times: Numbers) -> Numbers:
+    """Which of some timers are among others."""
+    if len(times) == 0 or len(of_times) == 0:
+        return np.full(len(times), False)
+    first = min(int(times.min()), int(of_times.min()))
+    span = max(int(times.max()), int(of_times.max())) - first + 1
+    if span * (max(int(slots.max()), int(of_slots.max())) + 1) < _LAST:
+        found: Numbers = np.isin(
+            slots * span + (times - first), of_slots * span + (of_times - first)
+        )
+        return found
+    others = set(zip(of_slots.tolist(), of_times.tolist()))
+    return np.array([each in others for each in zip(slots.tolist(), times.tolist())], np.bool_)

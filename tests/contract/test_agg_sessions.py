@@ -1,0 +1,116 @@
+"""Sessions of aggregates of columns: as functions of rows, in each micro-batch."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import keystate
+import pytest
+from keystate import DeclarationError, agg
+from keystate.testing import KeyedProcessHarness, rows_of
+from keystate.windows import (
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    ProcessingTimeSessionWindows,
+    PurgingTrigger,
+)
+
+from tests.contract.aggregated import AGGREGATES, LATE, SCHEMA, at, batch, by_rows
+
+#: Those whose results do not depend on the order in which sessions meet.
+CHOSEN = [each for each in AGGREGATES if each.kind not in ("first", "last")]
+NAMES = ["key", "window_start", "window_end", *(each.name for each in CHOSEN)]
+GAP = EventTimeSessionWindows.with_gap(200)
+
+
+def sessions(assigner: Any = GAP) -> Any:
+    return keystate.keyed(rows_of(SCHEMA, event_time="time"), "key").window(assigner)
+
+
+def by_columns(windows: Any) -> Any:
+    return windows.aggregate(*CHOSEN)
+
+
+def harness_of(made: Any, parallelism: int = 1) -> KeyedProcessHarness:
+    return KeyedProcessHarness.of(made, parallelism=parallelism, side_outputs=[LATE])
+
+
+def shown(rows: Any) -> list[str]:
+    return sorted(repr([row[name] for name in NAMES]) for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lateness", [0, 700])
+@pytest.mark.parametrize(
+    "assigner", [GAP, ProcessingTimeSessionWindows.with_gap(700)], ids=["by event time", "by clock"]
+)
+def test_as_a_function_of_rows(assigner: Any, lateness: int, seed: int) -> None:
+    """Late rows, nulls, and restarts with other numbers of subtasks."""
+    chance = random.Random(f"{seed} {lateness}")
+    kinds = by_columns, by_rows
+    made = [
+        by(sessions(assigner).allowed_lateness(lateness).side_output_late_data(LATE))
+        for by in kinds
+    ]
+    harnesses = [harness_of(each) for each in made]
+    fired, late, watermark = 0, 0, 2000
+    for i in range(20):
+        rows = batch(chance, watermark)
+        watermark += chance.choice([0, *(chance.randint(0, 900),) * 2])
+        parallelism = chance.randint(1, 4) if chance.random() < 0.2 else 0
+        emitted, dropped = [], []
+        for j, harness in enumerate(harnesses):
+            found = harness.process_batch(rows, watermark=watermark, processing_time=watermark)
+            emitted.append(shown(found))
+            dropped.append(sorted(map(repr, harness.side_output(LATE))))
+            if parallelism:
+                harnesses[j] = KeyedProcessHarness.restore(
+                    harness.snapshot(), made[j], parallelism=parallelism, side_outputs=[LATE]
+                )
+        assert dropped[0] == dropped[1], i
+        assert emitted[0] == emitted[1], i
+        fired, late = fired + len(found), late + len(dropped[0])
+    emitted = [
+        shown(each.process_batch([], watermark=10**6, processing_time=10**6)) for each in harnesses
+    ]
+    assert emitted[0] == emitted[1]
+    assert [each.num_keys for each in harnesses] == [0, 0]
+    assert fired > 10 and (late > 0) == assigner.is_event_time()
+
+
+def test_a_late_row_brings_a_session_back_that_has_fired() -> None:
+    harness = harness_of(sessions().allowed_lateness(1000).aggregate(agg.count().alias("n")))
+
+    def fired(times: list[int], watermark: int) -> list[tuple[Any, Any, int]]:
+        emitted = harness.process_batch([("a", 1, at(time)) for time in times], watermark=watermark)
+        return [(row.window_start, row.window_end, row.n) for row in emitted]
+
+    assert fired([1000, 1100, 1900], 0) == []
+    assert fired([], 1500) == [(at(1000), at(1300), 2)]
+    # Late, and then one that is not late and meets it.
+    assert fired([1250, 1400], 1500) == [(at(1000), at(1450), 3)]
+    assert fired([1600, 1750], 1600) == []
+    assert fired([], 2200) == [(at(1000), at(2100), 7)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "aggregate", "what"),
+    [
+        (sessions(), agg.first("value"), "agg.first in sessions"),
+        (sessions(), agg.last("value", ignore_nulls=True), "agg.last in sessions"),
+        (
+            sessions(EventTimeSessionWindows.with_dynamic_gap(lambda row: 5)),
+            agg.count(),
+            "sessions whose gap each row tells",
+        ),
+        (
+            sessions().trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+            agg.count(),
+            "a PurgingTrigger",
+        ),
+    ],
+)
+def test_what_is_computed_by_rows_only(stream: Any, aggregate: Any, what: str) -> None:
+    with pytest.raises(DeclarationError, match=f"{what}.*: give aggregate.. an AggregateFunction"):
+        stream.aggregate(aggregate)

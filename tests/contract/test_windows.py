@@ -95,6 +95,9 @@ def test_as_in_flink(case: Case, build: Callable[[Any], Any]) -> None:
             found = harness.advance_watermark(step.time)
         elif isinstance(step, Clock):
             found = harness.set_processing_time(step.time)
+        elif step.watermark is not None:
+            row = step.key, step.value, at(step.time)
+            found = harness.process_batch([row], watermark=step.watermark)
         else:
             found = harness.process((step.key, step.value, None), step.time)
         assert sorted(map(tuple, found)) == sorted(emitted), step

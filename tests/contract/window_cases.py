@@ -42,9 +42,12 @@ class Sum(AggregateFunction[Any, int, int]):
 
 
 class Row(NamedTuple):
+    """A row in a micro-batch of its own; with a watermark, that is what it ends with."""
+
     key: str
     value: int
     time: int
+    watermark: int | None = None
 
 
 class Watermark(NamedTuple):

@@ -79,8 +79,12 @@ private[keystate] final class AnyWindowsFunction(
   private def setTimer(time: Long, key: WindowKey): Unit = if (time != Long.MaxValue)
     timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
 
-  override protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit =
-    pass(of, clock, out)
+  override protected def fire(
+      of: TimeDomain,
+      timestamp: Long,
+      clock: Long,
+      out: Collector[Any]
+  ): Unit = pass(of, clock, out)
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
   private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {

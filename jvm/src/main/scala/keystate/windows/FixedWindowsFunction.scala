@@ -54,9 +54,11 @@ private[keystate] final class FixedWindowsFunction(
 
   override protected def fire(
       of: TimeDomain,
+      timestamp: Long,
       clock: Long,
       out: Collector[Any]
   ): Unit = if (of == domain) {
+    val service = at.row.timerService()
     val gone = mutable.LinkedHashSet.empty[WindowKey]
     var first = contents.first
     while (first != null && first.getKey.end - 1 <= clock) {
@@ -67,10 +69,14 @@ private[keystate] final class FixedWindowsFunction(
         attempt(key.window)(call(contents.fold.result(accumulator) :: Nil, out))
       contents.removeFirst(key)
       gone += at.window
+      // Its timer is not needed any more. Left, it would end windows of the next micro-batch early.
+      if (key.end - 1 != timestamp) {
+        if (byEventTime) service.deleteEventTimeTimer(key.end - 1)
+        else service.deleteProcessingTimeTimer(key.end - 1)
+      }
       first = contents.first
     }
     left.foreach { timers =>
-      val service = at.row.timerService()
       Iterator
         .continually(timers.pop(domain, clock, service))
         .takeWhile(_ != null)

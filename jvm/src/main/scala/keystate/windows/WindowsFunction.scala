@@ -73,11 +73,11 @@ private[keystate] abstract class WindowsFunction private[windows] (
     val clock =
       if (of == TimeDomain.EVENT_TIME) service.currentWatermark()
       else service.currentProcessingTime()
-    fire(of, math.max(timestamp, clock), out)
+    fire(of, timestamp, math.max(timestamp, clock), out)
   }
 
-  /** Called for a timer; all that are due until `clock` may fire. */
-  protected def fire(of: TimeDomain, clock: Long, out: Collector[Any]): Unit
+  /** Called for the timer at `timestamp`; all that are due until `clock` may fire. */
+  protected def fire(of: TimeDomain, timestamp: Long, clock: Long, out: Collector[Any]): Unit
 
   /** The row's event time, or if it needs none and has none, the time of the micro-batch. */
   protected def timeOf(ctx: Context): Long = {

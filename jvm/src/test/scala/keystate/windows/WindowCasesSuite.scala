@@ -112,7 +112,12 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         val (kind, arguments) = split(step)
         def time = arguments.head.values.toString.toLong
         val rows = kind match {
-          case "row" => subtask.run(Seq(Seq(bought(arguments))))
+          case "row" =>
+            val watermark = arguments.lift(3).collect { case JInt(time) => time.toLong }
+            subtask.run(
+              Seq(Seq(bought(arguments))),
+              watermark = watermark.getOrElse(subtask.currentWatermark)
+            )
           case "watermark" => subtask.run(Nil, watermark = time)
           case "clock" => subtask.run(Nil, clock = time)
           case "restart" =>

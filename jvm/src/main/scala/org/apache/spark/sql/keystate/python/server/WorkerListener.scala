@@ -73,21 +73,24 @@ private[keystate] final class WorkerListener(
       while (socket.channel.isOpen)
         try {
           accept()
-          if (pause > 0) logWarning("The state server accepts connections again")
+          if (pause > 0) warn("The state server accepts connections again", null)
           pause = 0
         } catch {
           case _: ClosedChannelException =>
           // This passes: too many files are open, so that not even a class can be loaded, or no
           // thread can be started.
           case e: Throwable =>
-            if (pause == 0) complain(e)
+            if (pause == 0) warn("The state server can't accept a connection: trying again", e)
             pause = math.min(math.max(FirstPauseMillis, 2 * pause), LongestPauseMillis)
             Thread.sleep(pause)
         }
     }
 
-    private def complain(e: Throwable): Unit =
-      try logWarning("The state server can't accept a connection: trying again", e)
+    /** One call for both warnings: a call that once could not load a class can't for ever, and when the
+      * second warning comes there may still be no descriptor for that.
+      */
+    private def warn(text: String, e: Throwable): Unit =
+      try logWarning(text, e)
       catch { case _: Throwable => } // a class can't be loaded, as above
 
     private def accept(): Unit = {

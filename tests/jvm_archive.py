@@ -42,8 +42,8 @@ def _options() -> str:
 _collector = os.environ.get("KEYSTATE_TEST_COLLECTOR", "Serial")
 #: Most code of a test runs a few times: to optimize it takes a fifth of all CPU time. The cache is
 #: as large as with the optimizer: a fifth of that throws code away and compiles it again.
-_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-OPTIONS = f"{_options()} {_COMPILER} -XX:+Use{_collector}GC"
+COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+OPTIONS = f"{_options()} {COMPILER} -XX:+Use{_collector}GC"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS
 #: Of the JVM that only writes the command line of the other one.
 os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -13,6 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests import jvm_archive
 from tests.interop.pages import PAGES, ROOT, program_of
 
 Query = Callable[..., Callable[[DataFrame], DataFrame]]
@@ -28,7 +29,8 @@ def scala_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     functions = sorted(Path(__file__).parent.glob("*.scala"))
     sources = map(str, [pages, *functions, interpreter])
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
-    compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]
+    java = ["java", *jvm_archive.COMPILER.split(), "-XX:+UseSerialGC", "-cp", jars]
+    compiler = [*java, "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]
     done = subprocess.run(
         [*compiler, "-classpath", f"{jars}:{keystate.jar_path()}", *sources],
         capture_output=True,

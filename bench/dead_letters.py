@@ -23,7 +23,7 @@ from keystate._worker.operators.keyed import KeyedOperator
 from keystate.testing import KeyedProcessHarness
 from pyspark.sql import DataFrame
 
-from bench.session import Build, Measured, bench_session, measure, write
+from bench.session import Build, bench_session, measured_in_pairs, print_pairs, write
 from bench.workloads.average import OUTPUT, W1, CountWindowAverage
 
 ROWS = "key long, value long"
@@ -107,28 +107,16 @@ def main() -> None:
         "with, side output": _way(average, letters, read=True),
         "some rows fail": _way(Failing(round(1 / args.share)), letters, read=True),
     }
-    took: dict[str, list[Measured]] = {name: [] for name in ways}
     with bench_session() as (spark, work):
         data = work / "rows"
         write(data, W1.make(int(W1.rows * args.scale), int(W1.keys * args.scale))[0])
-        for i in range(1 + args.pairs):
-            for name in list(ways)[:: 1 if i % 2 else -1]:
-                measured = measure(spark, ways[name], data, {})
-                if i > 0:  # the first warms up
-                    took[name].append(measured)
-    for name, base in (
+        took = measured_in_pairs(spark, ways, data, args.pairs)
+    compared = [
         ("with", "without"),
         ("with, side output", "without, side output"),
         ("some rows fail", "without, side output"),
-    ):
-        pairs = list(zip(took[name], took[base]))
-        wall = sorted(a.seconds / b.seconds for a, b in pairs)
-        cpu = sorted(a.cpu / b.cpu for a, b in pairs)
-        print(
-            f"{name:20} / {base:20} "
-            f"time {statistics.median(wall):.3f} ({wall[0]:.3f} to {wall[-1]:.3f}), "
-            f"CPU {statistics.median(cpu):.3f} ({cpu[0]:.3f} to {cpu[-1]:.3f})"
-        )
+    ]
+    print_pairs(took, compared)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,3 +191,34 @@ def print_compared(times: dict[str, list[float]], rows: int) -> None:
     base = next(iter(medians.values()))
     for name, median in medians.items():
         print(f"{name}: {median / rows * 1e6:.2f} µs a row ({median / base:.2f})")
+
+
+def measured_in_pairs(
+    spark: SparkSession, ways: Mapping[str, Build], folder: Path, pairs: int
+) -> dict[str, list[Measured]]:
+    """Queries over a folder, in turns there and back, after a round that warms up."""
+    took: dict[str, list[Measured]] = {name: [] for name in ways}
+    for i in range(1 + pairs):
+        for name in list(ways)[:: 1 if i % 2 else -1]:
+            measured = measure(spark, ways[name], folder, {})
+            if i > 0:
+                took[name].append(measured)
+    return took
+
+
+def print_pairs(took: Mapping[str, list[Measured]], compared: Sequence[tuple[str, str]]) -> None:
+    """Prints the medians and ranges of the pairs' ratios: of the times, and of the CPU times.
+
+    Args:
+        took: what was measured, by name.
+        compared: which ones by which, by their names.
+    """
+    for name, base in compared:
+        pairs = list(zip(took[name], took[base]))
+        wall = sorted(a.seconds / b.seconds for a, b in pairs)
+        cpu = sorted(a.cpu / b.cpu for a, b in pairs)
+        print(
+            f"{name} / {base}: "
+            f"time {statistics.median(wall):.3f} ({wall[0]:.3f} to {wall[-1]:.3f}), "
+            f"CPU {statistics.median(cpu):.3f} ({cpu[0]:.3f} to {cpu[-1]:.3f})"
+        )

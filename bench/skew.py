@@ -11,7 +11,6 @@ Ratios are medians of the pairs; CPU is the time of the JVM and its workers, whi
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ import pyarrow as pa
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import DataFrame
 
-from bench.session import Measured, bench_session, measure, write
+from bench.session import bench_session, measured_in_pairs, print_pairs, write
 
 PARTS = "key long, n long, total long"
 
@@ -100,28 +99,16 @@ def main() -> None:
     args = parser.parse_args()
     rng = np.random.default_rng(0)
     keys = np.where(rng.random(args.rows) < 0.5, 0, rng.integers(1, args.keys, args.rows))
-    took: dict[str, list[Measured]] = {name: [] for name in CONTENDERS}
     with bench_session() as (spark, work):
         table = pa.table({"key": keys, "value": rng.integers(0, 1000, args.rows)})
         folder = write(work / "input", table)
-        for i in range(1 + args.reps):
-            for name in list(CONTENDERS)[:: 1 if i % 2 else -1]:
-                measured = measure(spark, CONTENDERS[name], folder, {})
-                if i > 0:  # the first warms up
-                    took[name].append(measured)
-    for name, base in (
+        took = measured_in_pairs(spark, CONTENDERS, folder, args.reps)
+    compared = [
         ("combined", "row by row"),
         ("reduce", "row by row"),
         ("reduce, combined", "reduce"),
-    ):
-        pairs = list(zip(took[name], took[base]))
-        wall = sorted(a.seconds / b.seconds for a, b in pairs)
-        cpu = sorted(a.cpu / b.cpu for a, b in pairs)
-        print(
-            f"{name:16} / {base:10} "
-            f"time {statistics.median(wall):.2f} ({wall[0]:.2f} to {wall[-1]:.2f}), "
-            f"CPU {statistics.median(cpu):.2f} ({cpu[0]:.2f} to {cpu[-1]:.2f})"
-        )
+    ]
+    print_pairs(took, compared)
 
 
 if __name__ == "__main__":

@@ -200,19 +200,22 @@ def test_code_that_differs(
     assert "rows/s" in str(again) and "rows/s" in again.html()
 
 
+class Pass(KeyedProcessFunction):
+    """Gives its rows on, and has a state."""
+
+    def open(self, ctx: Any) -> None:
+        self.seen = ctx.get_state(ValueStateDescriptor("seen", "boolean"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.seen.update(True)
+        yield row.key, row.n
+
+
 @pytest.mark.parametrize("edited", [False, True])
 def test_the_new_code_forgets_what_the_old_forgot(
     edited: bool, spark: Any, counting: Counting
 ) -> None:
     """A micro-batch forgot a key before its rows; the new code has an operator before the first."""
-
-    class Pass(KeyedProcessFunction):
-        def open(self, ctx: Any) -> None:
-            self.seen = ctx.get_state(ValueStateDescriptor("seen", "boolean"))
-
-        def process_element(self, row: Any, ctx: Any) -> Any:
-            self.seen.update(True)
-            yield row.key, row.n
 
     def edit(editor: Any) -> None:
         editor.add_operator(Pass(), key="key long")
@@ -261,14 +264,6 @@ def test_with_changes_of_the_state(spark: Any, counting: Counting) -> None:
         def open(self, ctx: Any) -> None:
             self.count = ctx.get_state(ValueStateDescriptor("total", "long", default=0))
             self.at = ctx.get_state(ValueStateDescriptor("at", "long"))
-
-    class Pass(KeyedProcessFunction):
-        def open(self, ctx: Any) -> None:
-            self.seen = ctx.get_state(ValueStateDescriptor("seen", "boolean"))
-
-        def process_element(self, row: Any, ctx: Any) -> Any:
-            self.seen.update(True)
-            yield row.key, row.n
 
     def edit(editor: Any) -> None:
         editor.rename("count", "total", operator=0)

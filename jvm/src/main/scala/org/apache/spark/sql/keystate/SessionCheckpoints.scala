@@ -18,7 +18,8 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 
 /** Checkpoints as a session names them. */
 private[keystate] final class SessionCheckpoints(val session: ClassicSparkSession) {
-  val conf: Configuration = session.sessionState.newHadoopConf()
+  // Not all calls need it, and it is a copy of all of the session's settings.
+  lazy val conf: Configuration = session.sessionState.newHadoopConf()
 
   /** The resolved place of a checkpoint. */
   def place(checkpoint: String): Path = new Path(CheckpointFiles.qualified(checkpoint, conf))

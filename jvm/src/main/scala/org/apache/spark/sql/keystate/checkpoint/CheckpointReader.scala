@@ -15,7 +15,8 @@ import org.apache.spark.sql.keystate.spec.OwnFamilies
 /** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
   * Spark's classes, and no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
   */
-private[keystate] class CheckpointReader(conf: Configuration) {
+private[keystate] class CheckpointReader(settings: => Configuration) {
+  private lazy val conf = settings
 
   /** What is in a checkpoint. */
   def inspect(checkpoint: String): String =

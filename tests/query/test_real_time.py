@@ -68,12 +68,17 @@ def state(spark: SparkSession, folder: Path) -> dict[int, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def counting(source: Source, fn: Any, folder: Path, trigger: str) -> Any:
+    """Starts a query of the source's rows by key, which emits a number for each of them."""
+    out = keystate.keyed(source.rows(), "key").process(fn, "key long, n long")
+    return start(out, folder, trigger)
+
+
 def test_results_and_state_over_batches(
     spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
     source = Source(spark)
-    out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
-    query = start(out, tmp_path, "2 seconds")
+    query = counting(source, Count(), tmp_path, "2 seconds")
     running.append(query)
     rows = [(i * 7 % 13, i) for i in range(600)]
     for end in (200, 400, 600):
@@ -102,8 +107,7 @@ def test_a_key_is_forgotten_by_a_later_batch(
     spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
     source = Source(spark)
-    out = keystate.keyed(source.rows(), "key").process(Count(), "key long, n long")
-    query = start(out, tmp_path, "2 seconds")
+    query = counting(source, Count(), tmp_path, "2 seconds")
     running.append(query)
     source.add([(1, 0), (1, 1), (2, 0), (2, 1)])
     # A job would take the slots that a batch needs; a lookup runs none.
@@ -123,8 +127,7 @@ def test_rows_are_processed_while_the_batch_lasts(
 ) -> None:
     source = Source(spark)
     noted = tmp_path / "noted"
-    out = keystate.keyed(source.rows(), "key").process(Count(noted), "key long, n long")
-    query = start(out, tmp_path, "10 minutes")
+    query = counting(source, Count(noted), tmp_path, "10 minutes")
     running.append(query)
     for i in range(20):
         source.add([(1, i)])
@@ -157,8 +160,7 @@ class AsyncCount(AsyncKeyedProcessFunction):
 
 def test_async_functions(spark: SparkSession, running: list[Any], tmp_path: Path) -> None:
     source = Source(spark)
-    out = keystate.keyed(source.rows(), "key").process(AsyncCount(), "key long, n long")
-    query = start(out, tmp_path, "2 seconds")
+    query = counting(source, AsyncCount(), tmp_path, "2 seconds")
     running.append(query)
     rows = [(1 + i % 20, i) for i in range(400)]
     for i in range(0, 400, 100):
@@ -374,8 +376,7 @@ def test_operator_state(spark: SparkSession, running: list[Any], tmp_path: Path)
     noted = tmp_path / "noted"
 
     def run(rows: list[tuple[int, int]], source: Source, until: int) -> Any:
-        out = keystate.keyed(source.rows(), "key").process(Numbers(noted), "key long, n long")
-        query = start(out, tmp_path, "3 seconds")
+        query = counting(source, Numbers(noted), tmp_path, "3 seconds")
         running.append(query)
         source.add(rows)
         wait_for(query, lambda: [until - 1] in [line[1:] for line in lines(noted)])

@@ -19,6 +19,7 @@ KEYS = [
     *[("a", 0.0), ("a", -0.0), ("a", NAN), ("a", None), ("", 1.5), (None, -NAN), (None, None)],
     None,
 ]
+BACKEND = "spark.keystate.backend"
 #: Several messages to combine in a task, and one.
 SMALL = {"spark.sql.execution.arrow.maxRecordsPerBatch": "7"}
 LARGE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
@@ -47,20 +48,26 @@ def added(a: Any, b: Any) -> Any:
     return a.key, a.value + b.value, max(a.time, b.time), a.one
 
 
-#: For each restart: whether rows are combined, partitions, and rows in a message.
-LIVES = [(False, "2", LARGE), (True, "3", SMALL), (False, "1", SMALL), (True, "2", LARGE)]
+#: For each restart: whether rows are combined, and settings.
+LIVES: list[tuple[bool, dict[str, str]]] = [
+    (combine, {BACKEND: backend, "spark.sql.shuffle.partitions": partitions, **messages})
+    for combine, backend, partitions, messages in [
+        (False, "hashmap", "2", LARGE),
+        (True, "hashmap", "3", SMALL),
+        (False, "rocksdb", "1", SMALL),
+        (True, "rocksdb", "2", LARGE),
+    ]
+]
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_query_that_reduces_may_change_it_at_a_restart(
-    backend: str, stream: Callable[..., Any], settings: Callable[..., None]
+    stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
-    """On other partitions too. A watermark that nothing goes by is none after it."""
-    settings(**{"spark.keystate.backend": backend})
-    chance, fed = random.Random(backend), stream(SCHEMA)
+    """With other backends and partitions too. A watermark that nothing goes by is none after it."""
+    chance, fed = random.Random(1), stream(SCHEMA)
     whole: dict[str, Any] = {}
-    for combine, partitions, messages in LIVES:
-        settings(**{"spark.sql.shuffle.partitions": partitions, **messages})
+    for combine, life in LIVES:
+        settings(**life)
         batches = [[(k, v or 0, t) for k, v, t in batch(chance, 60)] for _ in range(2)]
         fed.feed(*batches)
         rows = fed.source().withWatermark("time", "1 second").withColumn("one", F.lit(1))
@@ -76,16 +83,14 @@ def test_a_query_that_reduces_may_change_it_at_a_restart(
             assert len(emitted) < len(rows) if combine else len(emitted) == len(rows)
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_query_that_aggregates_may_change_it_at_a_restart(
-    backend: str, stream: Callable[..., Any], settings: Callable[..., None]
+    stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
     """A column may be key and aggregated."""
-    settings(**{"spark.keystate.backend": backend})
-    chance, fed = random.Random(backend), stream(SCHEMA)
+    chance, fed = random.Random(1), stream(SCHEMA)
     whole: dict[str, list[Any]] = {}
-    for combine, partitions, messages in LIVES:
-        settings(**{"spark.sql.shuffle.partitions": partitions, **messages})
+    for combine, life in LIVES:
+        settings(**life)
         batches = [batch(chance, 60) for _ in range(2)]
         fed.feed(*batches)
         rows = fed.source().withColumn("a.b", F.length("key.name") % 2)
@@ -153,3 +158,17 @@ def test_functions_fail_with_the_key(spark: Any) -> None:
     out = keystate.keyed(rows, "key").reduce(lambda a, b: (a.key, a.x // b.x), combine=True)
     with pytest.raises(Exception, match=r"KEYSTATE_FUNCTION_FAILED.*ZeroDivision[\s\S]*x=0"):
         out.collect()
+
+
+def test_a_batch_is_replayed_as_it_was_combined(spark: Any, stream: Callable[..., Any]) -> None:
+    fed = stream("key string, value long")
+    fed.feed([("a", 1), ("a", 2), ("b", 3)], [("a", 4), ("a", 5)])
+    keyed = keystate.keyed(fed.source(), "key")
+    out = keyed.reduce(lambda a, b: (a.key, a.value + b.value), combine=True)
+    assert [sorted(map(tuple, rows)) for rows in fed.micro_batches(out)] == [
+        [("a", 3), ("b", 3)],
+        [("a", 12)],
+    ]
+    made = keystate.replay(out, str(fed.checkpoint), key="a", batch=1)
+    assert made.same, str(made)
+    assert [row.value for step in made for row in step.emitted] == [12]

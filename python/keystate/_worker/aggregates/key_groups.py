@@ -1,7 +1,6 @@
 """Which rows have one key: keys in columns of Arrow, grouped as Spark groups them.
 
-Keys that Spark holds different are never in one group. Those that it holds equal, but whose bytes
-differ, may be in several: 0.0 and -0.0, and the NaNs.
+So 0.0 and -0.0 are one, and all NaNs, in nested values too.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keystate._codec import offsets
 from keystate._worker.aggregates.groups import Groups, Numbers
@@ -46,11 +46,16 @@ def _numbers(column: pa.Array) -> Numbers:
         bounds = pairwise(offsets(column))
         whole = [elements[a:b].tobytes() if v else None for v, (a, b) in zip(valid, bounds)]
         return _dense(pa.array(whole, pa.binary()))
-    if pa.types.is_float64(kind):
-        return _dense(column.view(pa.int64()))
-    if pa.types.is_float32(kind):
-        return _dense(column.view(pa.int32()))
+    if pa.types.is_floating(kind):
+        column = _bits(column)
     return _dense(column)
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    """Floats as the bits of doubles, which are the same where Spark holds values equal."""
+    doubles = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.float64)
+    bits = (np.where(np.isnan(doubles), np.nan, doubles) + 0.0).view(np.int64)
+    return pa.array(bits, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _dense(values: Any) -> Numbers:

@@ -3,7 +3,7 @@
 # SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test simulate sanitize lint format bench docs docs-tables dist release-check smoke clean
+.PHONY: install venv jar jars demo quick test simulate simulate-conversation sanitize lint format bench docs docs-tables dist release-check smoke clean
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -165,6 +165,11 @@ MUTATIONS ?=
 simulate:
 	./sbt 'set engine / Test / javaOptions -= "-XX:TieredStopAtLevel=1"' \
 	  "engine/Test/runMain keystate.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
+
+# The conversation of tasks and Python workers likewise.
+simulate-conversation: venv
+	./sbt 'set jvm / Test / javaOptions -= "-XX:TieredStopAtLevel=1"' \
+	  "jvm/Test/runMain org.apache.spark.sql.keystate.python.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
 
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
 # at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.

@@ -193,6 +193,15 @@ def test_workflows_run_every_target() -> None:
     }
 
 
+def test_workflows_name_actions_by_their_commits() -> None:
+    """A tag of an action may move."""
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        used = re.findall(r"\buses: (.*)", workflow.read_text())
+        assert used
+        for action in used:
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action), workflow
+
+
 #: What a page may name in backticks as a file or module of this repository.
 PLACE = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*\.(?:py|scala|md|json|properties|c|toml|yml)")
 MODULE = re.compile(r"(?:keystate|tests|bench|examples|docs)(?:\.[a-z_]\w*)+")

@@ -32,6 +32,7 @@ class Account(KeyedProcessFunction):
         self.seconds = seconds
 
     def open(self, ctx: Any) -> None:
+        print("accounts are open", file=sys.stderr)
         self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
         self.last = ctx.get_list_state(ListStateDescriptor("last", "long"))
         self.by_kind = ctx.get_map_state(MapStateDescriptor("by_kind", "string", "long"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.stores.hdfs_cluster import Hdfs, hdfs
 #: The first one has room for an application master and an executor, the other for an executor.
 HOSTS = ["127.0.0.2", "127.0.0.3"]
 CONTAINER_MB = 1024
+AGGREGATED = {
+    "yarn.log-aggregation-enable": "true",
+    "yarn.nodemanager.remote-app-log-dir": "/logs",
+}
 #: How long a node that is told to go has.
 GRACE_S = 5
 SETTINGS = {
@@ -69,7 +74,8 @@ def test_executors_nodes_and_drivers_go(cluster: Yarn, shipment: Shipped, tmp_pa
         (executor,) = cluster.executors(stays)
         driver.kill(executor)
         driver.wait_for(lambda: bool(set(cluster.executors(stays)) - {executor}))
-        next_batch(driver, tmp_path)
+        (other,) = set(cluster.executors(stays)) - {executor}
+        driver.wait_for(lambda: accounts.at_work(tmp_path, other))
         cluster.decommission(goes, GRACE_S)
         driver.wait_for(lambda: node.exit_code is not None)
         assert goes in cluster.nodes("DECOMMISSIONED")
@@ -110,13 +116,14 @@ def test_all_in_hdfs(shipment: Shipped, tmp_path: Path) -> None:
     """HDFS is the default file system: Spark's jars, what is shipped, and the checkpoint are there.
 
     In cluster mode an executor is killed, then the driver, which YARN starts again; the application
-    is ended, and another one goes on with other partitions.
+    is ended, and another one goes on with other partitions. The logs of both are in HDFS in the
+    end, and nothing else of them is anywhere.
     """
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     expected = accounts.make_input(tmp_path, seed)
     (host, _) = HOSTS
-    with hdfs(tmp_path) as store, yarn(tmp_path / "yarn", store.url) as cluster:
+    with hdfs(tmp_path) as store, yarn(tmp_path / "yarn", store.url, AGGREGATED) as cluster:
         cluster.start_node(host, 3 * CONTAINER_MB)
         archive = spark_jars(tmp_path)
         cluster.put(archive, "/spark")
@@ -163,9 +170,26 @@ def test_all_in_hdfs(shipment: Shipped, tmp_path: Path) -> None:
         assert accounts.is_whole(f"{store.url}/checkpoint")
         assert any(path.startswith("checkpoint/state/0/") for path in store.files("checkpoint/"))
         cluster.manager.wait_for(lambda: not store.files("user/") and not cluster.left(), 60)
+        ended, finished = map(by_container, cluster.logs())
+    # Also of the executor and the driver that were killed.
+    first = [text for name, text in ended.items() if name.startswith("01_")]
+    assert len(first) >= 4 and "02_000001" in ended, ended.keys()
+    assert sum("accounts are open" in text for text in first) >= 2, first
+    driver = finished.pop("01_000001")
+    assert f"Rescaled {store.url}/checkpoint from 2 to 3 partitions" in driver, driver
+    assert any("accounts are open" in text for text in finished.values()), finished
     local = str(cluster.local)
     came_from = accounts.places(tmp_path)
     assert all(path.startswith(local) for place in came_from for path in place), came_from
+
+
+def by_container(logs: str) -> dict[str, str]:
+    """What `yarn logs` prints, by attempt and container: `01_000001` is the first driver."""
+    texts: dict[str, str] = {}
+    _, *parts = re.split(r"^Container: container_\d+_\d+_(\d+_\d+) on ", logs, flags=re.M)
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        texts[name] = texts.get(name, "") + text
+    return texts
 
 
 def batches(store: Hdfs) -> int:

@@ -20,8 +20,9 @@ from tests.stores.ports import free_port
 HOST = "127.0.0.1"
 _SERVER = "org.apache.hadoop.yarn.server"
 _CLIENT = "org.apache.hadoop.yarn.client.cli"
-#: Of the daemons, which are small.
+#: Of the daemons, which are small. That of Hadoop 3.4 makes classes by what Java closed later.
 _JAVA = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_JAVA += ["--add-opens=java.base/java.lang=ALL-UNNAMED"]
 _LOGGING = f"""log4j.rootLogger=WARN,out
 log4j.logger.{_SERVER}.nodemanager.NodeStatusUpdaterImpl=INFO
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -141,13 +142,17 @@ class Yarn:
 
     def nodes(self, state: str) -> list[str]:
         """The hosts of the nodes in a state."""
-        found = self._get(f"nodes?states={state}")["nodes"] or {}
-        return [node["nodeHostName"] for node in found.get("node", [])]
+        found = self._get("nodes", f"?states={state}")
+        return [node.get("nodeHostName") or node["nodeId"].partition(":")[0] for node in found]
 
     def applications(self) -> list[str]:
         """The states of all applications, the first one first."""
-        found = self._get("apps")["apps"] or {}
-        return [app["state"] for app in sorted(found.get("app", []), key=lambda app: app["id"])]
+        return [state for _, state in self._applications()]
+
+    def logs(self) -> list[str]:
+        """What `yarn logs` prints of each application, the first one first."""
+        command = [f"{_CLIENT}.LogsCLI", "-applicationId"]
+        return [self._run(*command, name) for name, _ in self._applications()]
 
     def decommission(self, host: str, seconds: int) -> None:
         """Tells YARN to let a node go.
@@ -161,8 +166,7 @@ class Yarn:
 
     def end_application(self, **environment: str) -> None:
         """Ends the newest one, as an operator does, who is told this besides."""
-        apps = (self._get("apps")["apps"] or {}).get("app", [])
-        newest = max(str(app["id"]) for app in apps)
+        newest, _ = self._applications()[-1]
         self._run(f"{_CLIENT}.ApplicationCLI", "application", "-kill", newest, **environment)
 
     def put(self, file: Path, folder: str) -> None:
@@ -199,10 +203,18 @@ class Yarn:
                     found.append(int(folder.name))
         return found
 
-    def _run(self, *command: str, **environment: str) -> None:
-        """Runs a command of Hadoop's to its end."""
+    def _applications(self) -> list[tuple[str, str]]:
+        """The names and states of all, the first one first."""
+        found = self._get("apps")
+        return sorted((app.get("id") or app["appId"], app["state"]) for app in found)
+
+    def _run(self, *command: str, **environment: str) -> str:
+        """Runs a command of Hadoop's to its end, and returns what it printed."""
         told = {**os.environ, **environment}
-        subprocess.run([*self._java(self._conf), *command], check=True, timeout=100, env=told)
+        run = [*self._java(self._conf), *command]
+        return subprocess.run(
+            run, check=True, timeout=100, env=told, stdout=subprocess.PIPE, text=True
+        ).stdout
 
     def _java(self, conf: Path) -> list[str]:
         path = [str(conf), *map(str, jars("yarn"))]
@@ -218,13 +230,16 @@ class Yarn:
 
     def _is_up(self) -> bool:
         with contextlib.suppress(OSError):
-            return self._get("info")["clusterInfo"]["state"] == "STARTED"
+            return self.applications() == []
         return False
 
-    def _get(self, what: str) -> dict[str, dict[str, list[dict[str, str]]]]:
-        url = f"http://{self._web}/ws/v1/cluster/{what}"
+    def _get(self, what: str, which: str = "") -> list[dict[str, str]]:
+        """What the resource manager says of `apps` or `nodes`."""
+        url = f"http://{self._web}/ws/v1/cluster/{what}{which}"
         with urllib.request.urlopen(url, timeout=20) as answer:
-            return json.load(answer)  # type: ignore[no-any-return]
+            found = json.load(answer)[what] or []
+        # Hadoop 3.4 has just the list, and other names of some fields.
+        return found[what.removesuffix("s")] if isinstance(found, dict) else found
 
 
 @contextlib.contextmanager

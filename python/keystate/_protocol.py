@@ -11,7 +11,7 @@ from typing import Any, Final
 from keystate.errors import KeystateError
 
 #: The protocol's version. The JVM says its own in a task's first message.
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class Message:

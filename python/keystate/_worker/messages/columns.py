@@ -14,6 +14,9 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, codec
 from keystate._protocol import Message
 
+#: What the JVM adds to the domain of a timer that this micro-batch has deleted.
+GONE = 2
+
 #: The type of slots, and of other small numbers.
 INTEGERS = codec(T.IntegerType())
 
@@ -43,12 +46,20 @@ class Columns:
         return codec.decode(self.elements(name).slice(index, 1))[0]
 
     def due(self) -> Iterable[tuple[int, int, int]]:
-        """Slot, domain and time of the timers that are due."""
+        """Slot, domain and time of the timers that are due, also of those that are `gone`."""
+        domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
         return zip(
             self.values(Message.TIMER_SLOTS, INTEGERS),
-            self.elements(Message.TIMER_DOMAINS).to_pylist(),
+            [domain % GONE for domain in domains],
             self.elements(Message.TIMER_TIMES).to_pylist(),
         )
+
+    def gone(self) -> list[tuple[int, int, int]]:
+        """Those of them that were deleted: they fire only if they have been set again since."""
+        domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
+        if max(domains, default=0) < GONE:
+            return []
+        return [timer for timer, domain in zip(self.due(), domains) if domain >= GONE]
 
     def bytes_of(self, name: str) -> bytes | None:
         """The value of a column that is no list."""

@@ -107,6 +107,9 @@ class PackedMessage(Columns):
         start = self._starts[Message.TIMER_SLOTS]
         return _TIMER.iter_unpack(self._data[start : start + self._timers])
 
+    def gone(self) -> list[tuple[int, int, int]]:
+        return []
+
     def control(self) -> dict[str, Any]:
         control = {Control.GENERATION: self._generation, Control.PROCESSING_TIME: self._time}
         more = self._data[self._starts[Message.CONTROL] :]

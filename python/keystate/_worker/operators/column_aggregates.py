@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Control, Message
+from keystate._protocol import Control
 from keystate._worker.aggregates.computing import Parts
 from keystate._worker.aggregates.key_groups import key_numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.columns import ColumnOperator
+from keystate._worker.operators.columns import ColumnOperator, due_arrays
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.aggregate_columns import AggregateColumns
 from keystate._worker.state.column_timers import ColumnTimers
@@ -66,11 +66,10 @@ class ColumnAggregateOperator(ColumnOperator):
         return self._aggregation.lift(rows)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
-        slots = message.elements(Message.TIMER_SLOTS).to_numpy().astype(np.int64)
+        slots, domains, times = due_arrays(message)
         if len(slots) == 0:
             return
-        domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
-        self._timers.fired(slots, domains, message.elements(Message.TIMER_TIMES).to_numpy())
+        self._timers.fired(slots, domains, times)
         results.append((0, self._made(self._state.of(slots))))
 
     def _flush(self) -> Iterator[pa.RecordBatch]:

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._protocol import Message
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.columns import ColumnOperator
+from keystate._worker.operators.columns import ColumnOperator, due_arrays
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext
 from keystate._worker.state.column_entries import Entries
@@ -143,11 +142,9 @@ class ColumnWindowsOperator(ColumnOperator):
     # -- timers ---------------------------------------------------------------------------------
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
-        slots = message.elements(Message.TIMER_SLOTS).to_numpy().astype(np.int64)
+        slots, domains, times = due_arrays(message)
         if len(slots) == 0:
             return
-        domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
-        times = message.elements(Message.TIMER_TIMES).to_numpy()
         self._timers.fired(slots, domains, times)
         mine = (domains == self._domain) & ~self._timers.is_past(slots, times)
         mine &= self._state.has_timers(slots, times)

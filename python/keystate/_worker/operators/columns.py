@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from keystate._codec import codec
-from keystate._protocol import Control
+from keystate._protocol import Control, Message
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.messages.columns import GONE, Columns
 from keystate._worker.operators.batches import ArrowKeys, BatchOperator
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.column_entries import Entries
@@ -67,3 +69,12 @@ class ColumnOperator(BatchOperator):
             for i, field in enumerate(self._outputs)
         ]
         return pa.StructArray.from_arrays(columns, fields=list(self._outputs))
+
+
+def due_arrays(message: Columns) -> tuple[Numbers, Numbers, Numbers]:
+    """Slots, domains and times of the timers that are due, without those that are gone."""
+    domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
+    there = domains < GONE
+    slots = message.elements(Message.TIMER_SLOTS).to_numpy().astype(np.int64)
+    times = message.elements(Message.TIMER_TIMES).to_numpy()
+    return slots[there], domains[there], times[there]

@@ -222,6 +222,7 @@ class KeyedOperator:
             state.load(message, old)
         if self._timers is not None:
             self._timers.load(len(carried), old)
+            self._timers.learn_gone(message.gone())
 
     def _make_context(self) -> RowContext:
         return RowContext() if self._keyed else PlainRowContext()

@@ -72,6 +72,9 @@ class ColumnTimers(WorkerTimers):
             passed[old >= 0] = self._old_passed[old[old >= 0]]
         self._passed = np.concatenate([self._passed, passed])
 
+    def learn_gone(self, timers: list[tuple[int, int, int]]) -> None:
+        """Does nothing: the state knows which timers there are."""
+
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         slots, domains, times, wanted = self._take(start, stop)
         if len(slots) == 0:

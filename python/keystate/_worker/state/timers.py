@@ -82,6 +82,18 @@ class WorkerTimers:
             self._cells += [self._old_cells[old] if old >= 0 else None for old in carried]
         self._dirty += bytes(new_keys)
 
+    def learn_gone(self, timers: list[tuple[int, int, int]]) -> None:
+        """Takes in which timers the JVM has deleted, unless more is known of them here.
+
+        Args:
+            timers: slot, domain and time of each.
+        """
+        for slot, domain, time in timers:
+            cell = self._cells[slot]
+            if cell is None:
+                cell = self._cells[slot] = TimerCell()
+            cell.setdefault((domain, time), False)
+
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         """The columns with what changed in these slots since the last call."""
         rows: list[Change] = []

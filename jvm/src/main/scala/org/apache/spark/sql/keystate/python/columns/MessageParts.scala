@@ -30,8 +30,12 @@ private[keystate] trait MessageParts {
     */
   def addKey(key: UnsafeRow, carried: Int): Unit
 
-  /** Adds a timer that fires. */
-  def addTimer(slot: Int, timer: Timer): Unit
+  /** Adds a timer that is due.
+    *
+    * @param gone
+    *   whether it was deleted in this micro-batch: it fires if the worker has set it again since
+    */
+  def addTimer(slot: Int, timer: Timer, gone: Boolean): Unit
 
   /** Empties the message for the next one. */
   def reset(): Unit
@@ -69,7 +73,8 @@ private[keystate] final class ArrowParts(
     keys.add(key)
   }
 
-  override def addTimer(slot: Int, timer: Timer): Unit = due.get.add(slot, timer)
+  override def addTimer(slot: Int, timer: Timer, gone: Boolean): Unit =
+    due.get.add(slot, timer, gone)
 
   /** Closes the columns once everything was added. */
   def finish(): Unit = {

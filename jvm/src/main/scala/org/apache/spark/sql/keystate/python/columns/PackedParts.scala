@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types._
 
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.Timer
 
 /** The parts of a message of few rows, as Spark holds them in memory. So they are copied, and not
   * converted: a message of one row in Arrow has some thirty buffers, and writing and reading them
@@ -42,9 +42,9 @@ private[keystate] final class PackedParts(values: Seq[ValueStateColumns]) extend
     keysAdded += 1
   }
 
-  override def addTimer(slot: Int, timer: Timer): Unit = {
+  override def addTimer(slot: Int, timer: Timer, gone: Boolean): Unit = {
     timers.addInt(slot)
-    timers.addInt(Timers.number(timer.domain).toInt)
+    timers.addInt(TimerColumns.domain(timer, gone))
     timers.addLong(timer.time)
   }
 

@@ -17,9 +17,9 @@ private[keystate] final class TimerColumns(list: String => ListVector) {
   private val columns = lists.map(new ValueColumn(_))
   private val holder = new GenericInternalRow(3)
 
-  def add(slot: Int, timer: Timer): Unit = {
+  def add(slot: Int, timer: Timer, gone: Boolean): Unit = {
     holder.setInt(0, slot)
-    holder.setByte(1, Timers.number(timer.domain))
+    holder.setByte(1, TimerColumns.domain(timer, gone).toByte)
     holder.setLong(2, timer.time)
     columns.zipWithIndex.foreach { case (column, i) =>
       column.writer.write(holder, i)
@@ -32,6 +32,13 @@ private[keystate] final class TimerColumns(list: String => ListVector) {
 }
 
 private[keystate] object TimerColumns {
+
+  /** What is added to the domain of a timer that is gone. */
+  private final val Gone = 2
+
+  /** A timer's domain in a message to the worker. */
+  def domain(timer: Timer, gone: Boolean): Int =
+    Timers.number(timer.domain) + (if (gone) Gone else 0)
 
   /** The columns of timers in a message to the worker. */
   val sentFields: Seq[StructField] = Seq(

@@ -147,12 +147,21 @@ private[python] final class RowSender(
     var count = 0
     while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
       val timer = dueTimers.dequeue()
-      if (lease.use(timers.get.take(timer))) {
-        timerKey.pointTo(timer.key, timer.key.length)
-        parts.addTimer(slotOf(timerKey, timer.group), timer)
-      }
+      timerKey.pointTo(timer.key, timer.key.length)
+      val gone = !lease.use(timers.get.take(timer))
+      if (!gone || mayBeSetAgain(timerKey))
+        parts.addTimer(slotOf(timerKey, timer.group), timer, gone)
       count += 1
     }
+  }
+
+  /** Whether a timer of the key that was deleted may have been set again since, for not all that the
+    * worker changed of the key was read. In real-time mode a later look finds what it has set.
+    */
+  private def mayBeSetAgain(key: UnsafeRow): Boolean = live.isEmpty && {
+    val hash = key.hashCode
+    val before = generations.previousSlots // in a batch query another thread may set it to null
+    slots.find(key, hash) >= 0 || before != null && before.find(key, hash) >= 0
   }
 
   private def slotOf(key: UnsafeRow, group: => Int): Int = {

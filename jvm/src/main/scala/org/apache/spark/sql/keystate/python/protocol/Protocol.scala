@@ -6,7 +6,7 @@ package org.apache.spark.sql.keystate.python.protocol
 private[keystate] object Protocol {
 
   /** The version of these names and their meaning. A worker with another one refuses the task. */
-  final val Version = 2
+  final val Version = 3
 
   /** Columns of a message to the worker. They are fields of its one column `message`: relies on the
     * input of Spark's map-in-arrow being one struct.

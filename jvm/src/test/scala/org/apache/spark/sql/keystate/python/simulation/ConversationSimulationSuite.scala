@@ -53,6 +53,15 @@ class ConversationSimulationSuite extends AnyFunSuite with SessionFixture {
     assert(stories.head == stories(1))
   }
 
+  // Each found something once; its test says what.
+  Seq(5051L, 5081L, 5111L, 5467L).foreach { seed =>
+    test(
+      s"seed $seed: a due timer that is deleted and set again fires, whatever was read by then"
+    ) {
+      new Simulation(seed, workers.all).run()
+    }
+  }
+
   test("a fault is found, its story is made shorter, and happens again") {
     val fault = Some(Fault.LateReply)
     val failure = Seeds.run((0L until 100L).iterator, workers.all, fault).failed.head

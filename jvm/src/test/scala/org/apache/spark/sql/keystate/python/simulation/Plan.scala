@@ -130,7 +130,16 @@ private final class Steps(random: Choices) {
 }
 
 private object Steps {
-  private val often = Seq("get", "add", "list_add", "map_fill", "sorted_fill", "timer_set")
+  private val often = Seq(
+    "get",
+    "add",
+    "list_add",
+    "map_fill",
+    "sorted_fill",
+    "timer_set",
+    "timer_set",
+    "timer_delete"
+  )
 
   val names: Seq[String] = often ++ often ++ KeyModel.steps.keys.toSeq.sorted
 }

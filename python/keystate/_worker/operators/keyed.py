@@ -157,6 +157,7 @@ class KeyedOperator:
         results: list[Any] = []
         self._guard(lambda: self._run(slots, rows, results))
         if self._timers is not None:
+            self._timers.learn_gone(message.gone())
             self._guard(lambda: self._fire(message, results))
         self._message = None
         changed = None
@@ -222,7 +223,6 @@ class KeyedOperator:
             state.load(message, old)
         if self._timers is not None:
             self._timers.load(len(carried), old)
-            self._timers.learn_gone(message.gone())
 
     def _make_context(self) -> RowContext:
         return RowContext() if self._keyed else PlainRowContext()

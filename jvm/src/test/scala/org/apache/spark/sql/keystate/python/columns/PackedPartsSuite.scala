@@ -55,7 +55,11 @@ class PackedPartsSuite extends AnyFunSuite {
       parts.addRow(0, slot = 5, row(10))
       parts.addRow(0, slot = 6, row(1000))
       assert(parts.rowCount == 2)
-      parts.addTimer(6, Timer(TimeDomain.PROCESSING_TIME, 77L, 0, Array.emptyByteArray), gone = false)
+      parts.addTimer(
+        6,
+        Timer(TimeDomain.PROCESSING_TIME, 77L, 0, Array.emptyByteArray),
+        gone = false
+      )
       val control = Array[Byte](1, 2, 3)
       val message = parts.finish(generation = 9, time = 1L << 40, control)
       def int(i: Int) = PackedBytes.intAt(message.array, i)

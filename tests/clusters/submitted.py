@@ -12,8 +12,9 @@ from tests.fault.drivers import SPARK_HOME, Started
 TO_THE_END = json.dumps({"availableNow": True})
 #: So that there is time to do something to a query before it has read all.
 SLOWLY = json.dumps({"processingTime": "4 seconds"})
-#: Small executors that can be told to go.
+#: Small executors that can be told to go. One that comes gets tasks at once.
 SETTINGS = {
+    "spark.locality.wait": "0",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.executor.memory": "512m",

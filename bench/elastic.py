@@ -15,47 +15,17 @@ import argparse
 import json
 import statistics
 import tempfile
-import threading
 import time
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import keystate
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.rescale import BACKEND, OURS, PARTITIONS, keyed
+from bench.running import Feeder, Sink
 from bench.session import PROVIDER, bench_session, configured
-
-TICK = 0.1
-BATCH = 250_000
-
-
-class Feeder(threading.Thread):
-    """Writes files of rows, at a rate."""
-
-    def __init__(self, folder: Path, keys: int, rate: int) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.keys = folder, keys
-        self.rows = int(rate * TICK)
-        self.written = 0
-        self.over = threading.Event()
-
-    def write(self, first: int, rows: int) -> None:
-        keys = [key % self.keys for key in range(first, first + rows)]
-        path = self.folder / f"_{first:012}.parquet"
-        pq.write_table(pa.table({"key": keys, "value": [1] * rows}), path)
-        path.rename(self.folder / path.name[1:])
-        self.written += rows
-
-    def run(self) -> None:
-        due = time.monotonic()
-        while not self.over.is_set():
-            self.write(self.written, self.rows)
-            due += TICK
-            time.sleep(max(0.0, due - time.monotonic()))
 
 
 def measured(
@@ -65,45 +35,32 @@ def measured(
     inputs = folder / "input"
     inputs.mkdir(parents=True)
     feeder = Feeder(inputs, keys, rate)
-    seen: list[float] = []
-    counted: dict[int, int] = {}
-
-    def take(df: Any, batch: int) -> None:
-        counted[batch] = df.count()
-        if counted[batch]:
-            seen.append(time.monotonic())
+    sink = Sink()
 
     def start() -> Any:
         rows = spark.readStream.schema("key long, value long").parquet(str(inputs))
-        writer = keyed(rows).writeStream.foreachBatch(take)
+        writer = keyed(rows).writeStream.foreachBatch(sink)
         return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
     query = keystate.elastic(start, spark=spark)
-    for first in range(0, keys, BATCH):
-        feeder.write(first, min(BATCH, keys - first))
-        query.processAllAvailable()
+    feeder.build(query)
     feeder.start()
     time.sleep(5)
-    gaps = [b - a for a, b in zip(seen[-10:], seen[-9:], strict=False)]
+    gaps = sink.gaps
     pauses, calls = [], []
     for partitions in islice(cycle((3, 2, 4, 2)), changes):
         began = time.monotonic()
         done = query.rescale(partitions)
-        calls.append(time.monotonic() - began)
-        assert done.after == partitions
         ended = time.monotonic()
-        while seen[-1] < ended:
-            time.sleep(0.01)
-        # The first row after it is the first that came once the query had been told to stop.
-        after = next(i for i, at in enumerate(seen) if at > ended - calls[-1] and i)
-        window = [i for i in range(after - 1, len(seen) - 1) if seen[i] < ended]
-        pauses.append(max(seen[i + 1] - seen[i] for i in window))
+        calls.append(ended - began)
+        assert done.after == partitions
+        pauses.append(sink.pause(began, ended))
         time.sleep(2)
     feeder.over.set()
     feeder.join()
     query.processAllAvailable()
     query.stop()
-    assert sum(counted.values()) == feeder.written, (sum(counted.values()), feeder.written)
+    assert sink.rows == feeder.written, (sink.rows, feeder.written)
     return {"gap_s": gaps, "pause_s": pauses, "rescale_s": calls}
 
 

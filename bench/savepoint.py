@@ -29,9 +29,9 @@ import keystate
 from keystate import admin
 from pyspark.sql import SparkSession
 
-from bench.elastic import BATCH, Feeder
 from bench.object_store import DELAY, RENAMES
 from bench.rescale import BACKEND, OURS, PARTITIONS, keyed
+from bench.running import Feeder
 from bench.session import PROVIDER, bench_session, configured
 from tests.fault.faults import classes_jar
 
@@ -61,9 +61,7 @@ def measured(
     rows = spark.readStream.schema("key long, value long").parquet(str(inputs))
     writer = keyed(rows).writeStream.foreachBatch(take)
     query = writer.option("checkpointLocation", place("checkpoint")).start()
-    for first in range(0, keys, BATCH):
-        feeder.write(first, min(BATCH, keys - first))
-        query.processAllAvailable()
+    feeder.build(query)
     feeder.start()
     time.sleep(5)
 

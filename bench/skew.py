@@ -2,25 +2,25 @@
 
 python -m bench.skew [--rows 1000000] [--keys 100000] [--reps 5]
 
-"combined" and "row by row" compute a key's mean, in turns in one session, over the same files; see
-docs/running/skew.md. "reduce" is the same by `reduce` with a Python function of two rows, and
-"reduce, combined" what an option of `reduce` could do: call that function before the shuffle too.
-Ratios are medians of the pairs; CPU is the time of the JVM and its workers, which differs less.
+All compute sums of a key's values, in turns in one session, over the same files: `reduce` with a
+Python function of two rows, `aggregate` of columns, each with `combine=True` too, and a function of
+rows, whose input is combined by hand as in docs/running/skew.md. Ratios are medians of the pairs;
+CPU is the time of the JVM and its workers, which differs less.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keystate
 import numpy as np
 import pyarrow as pa
-from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate import KeyedProcessFunction, ValueStateDescriptor, agg
 from pyspark.sql import DataFrame
 
-from bench.session import bench_session, measured_in_pairs, print_pairs, write
+from bench.session import Build, bench_session, measured_in_pairs, print_pairs, write
 
 PARTS = "key long, n long, total long"
 
@@ -52,25 +52,13 @@ def added(a: Any, b: Any) -> tuple[int, int, int]:
     return a.key, a.n + b.n, a.total + b.total
 
 
-def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row for each key of a batch, by the function of two rows."""
-    for batch in batches:
-        parts: dict[int, Row] = {}
-        for row in map(Row._make, zip(*(column.to_pylist() for column in batch.columns))):
-            before = parts.get(row.key)
-            parts[row.key] = row if before is None else Row._make(added(before, row))
-        columns = [pa.array(column, pa.int64()) for column in zip(*parts.values())]
-        yield pa.RecordBatch.from_arrays(columns, names=list(Row._fields))
+def reduced(df: DataFrame, combine: bool) -> DataFrame:
+    return keystate.keyed(parts(df), "key").reduce(added, combine=combine)
 
 
-class Row(NamedTuple):
-    key: int
-    n: int
-    total: int
-
-
-def totals(df: DataFrame) -> DataFrame:
-    return keystate.keyed(df, "key").reduce(added)
+def aggregated(df: DataFrame, combine: bool) -> DataFrame:
+    sums = agg.count().alias("n"), agg.sum("value").alias("total")
+    return keystate.keyed(df, "key").aggregate(*sums, combine=combine)
 
 
 def means(df: DataFrame) -> DataFrame:
@@ -81,12 +69,20 @@ def parts(df: DataFrame) -> DataFrame:
     return df.selectExpr("key", "1L AS n", "value AS total")
 
 
-CONTENDERS = {
+CONTENDERS: dict[str, Build] = {
     "row by row": lambda df: means(parts(df)),
-    "combined": lambda df: means(df.mapInArrow(combined, PARTS)),
-    "reduce": lambda df: totals(parts(df)),
-    "reduce, combined": lambda df: totals(parts(df).mapInArrow(reduced, PARTS)),
+    "by hand": lambda df: means(df.mapInArrow(combined, PARTS)),
+    "reduce": lambda df: reduced(df, False),
+    "reduce, combine": lambda df: reduced(df, True),
+    "aggregate": lambda df: aggregated(df, False),
+    "aggregate, combine": lambda df: aggregated(df, True),
 }
+
+COMPARED = [
+    ("by hand", "row by row"),
+    ("reduce, combine", "reduce"),
+    ("aggregate, combine", "aggregate"),
+]
 
 
 def main() -> None:
@@ -103,12 +99,7 @@ def main() -> None:
         table = pa.table({"key": keys, "value": rng.integers(0, 1000, args.rows)})
         folder = write(work / "input", table)
         took = measured_in_pairs(spark, CONTENDERS, folder, args.reps)
-    compared = [
-        ("combined", "row by row"),
-        ("reduce", "row by row"),
-        ("reduce, combined", "reduce"),
-    ]
-    print_pairs(took, compared)
+    print_pairs(took, COMPARED)
 
 
 if __name__ == "__main__":

@@ -425,7 +425,7 @@ def test_operations_and_side_outputs(
     assert lines(tmp_path / "big" / "out")[0] == [1]
 
 
-@pytest.mark.parametrize("what", ["a function in Python", "a join of streams"])
+@pytest.mark.parametrize("what", ["a function in Python", "a join of streams", "combine=True"])
 def test_a_plan_that_waits_for_all_of_its_input_is_refused(
     what: str, spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
@@ -433,9 +433,13 @@ def test_a_plan_that_waits_for_all_of_its_input_is_refused(
     rows = Source(spark).rows()
     if what == "a join of streams":
         rows = rows.join(Source(spark).rows("key long, y long"), "key")
-    else:
+    elif what == "a function in Python":
         rows = rows.withColumn("y", F.udf(lambda x: x, "long")("x"))
-    out = keystate.keyed(rows, "key").process(Count(), "key long, n long")
+    stream = keystate.keyed(rows, "key")
+    if what == "combine=True":
+        out = stream.reduce(lambda a, b: (a.key, a.x + b.x), combine=True)
+    else:
+        out = stream.process(Count(), "key long, n long")
     query = start(out, tmp_path, "1 second")
     running.append(query)
     with pytest.raises(Exception, match="OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import types as T
@@ -11,21 +10,25 @@ from keystate._spec import check_distinct
 from keystate._worker.aggregates.declared import (
     ColumnAggregate,
     accumulator_type,
-    resolve,
     result_fields,
 )
 from keystate._worker.calls.plan import FunctionPlan, Style
-from keystate.agg import Aggregate
 from keystate.functions import Function
 from keystate.runtime import RuntimeContext
 from keystate.state import ValueStateDescriptor
 
 
 class ColumnAggregateFunction(Function):
-    """Aggregates of the columns of a key, with an accumulator in a value state."""
+    """Aggregates of the columns of a key, with an accumulator in a value state.
 
-    def __init__(self, aggregates: tuple[ColumnAggregate, ...]) -> None:
+    Attributes:
+        aggregates: what they are.
+        combined: whether the last columns of a row are their accumulators.
+    """
+
+    def __init__(self, aggregates: tuple[ColumnAggregate, ...], combined: bool) -> None:
         self.aggregates = aggregates
+        self.combined = combined
 
     def open(self, runtime_context: RuntimeContext) -> None:
         accumulator = accumulator_type(self.aggregates)
@@ -36,16 +39,15 @@ class ColumnAggregateFunction(Function):
 
 
 def aggregate_plan(
-    aggregates: Sequence[Aggregate], rows: T.StructType, keys: T.StructType, streaming: bool
+    aggregates: tuple[ColumnAggregate, ...], keys: T.StructType, streaming: bool, combined: bool
 ) -> tuple[FunctionPlan, T.StructType]:
     """How aggregates of the columns of a key are computed, and what they emit.
 
     Raises:
-        DeclarationError: there is no such column, or an aggregate does not take its type.
+        DeclarationError: two columns of that have one name.
     """
-    resolved = resolve(aggregates, rows)
-    on_timer = "" if streaming else "on_timer"
-    plan = FunctionPlan(ColumnAggregateFunction(resolved), "", Style.COLUMNS, on_timer=on_timer)
-    output = T.StructType([*keys.fields, *result_fields(resolved)])
+    function = ColumnAggregateFunction(aggregates, combined)
+    plan = FunctionPlan(function, "", Style.COLUMNS, on_timer="" if streaming else "on_timer")
+    output = T.StructType([*keys.fields, *result_fields(aggregates)])
     check_distinct(output, "the output of aggregate()")
     return plan, output

@@ -7,8 +7,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.messages.results import row_test
-from keystate.errors import OutputTypeError
+from keystate._worker.reduction import reduction
 from keystate.functions import KeyedProcessFunction
 from keystate.runtime import RuntimeContext
 from keystate.state import ValueStateDescriptor
@@ -20,26 +19,16 @@ class RollingReduce(KeyedProcessFunction):
     def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
         self._plan = plan
         self._row_type = row_type
-        self._bare = len(row_type.fields) == 1
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._plan.open(runtime_context)
-        self._reduce = self._plan.call()
+        self._reduce = reduction(self._plan, self._row_type)
         descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
         self._result = runtime_context.get_state(descriptor)
-        self._is_row = row_test(self._row_type)
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         result = self._result.value()
-        if result is None:
-            result = value
-        else:
-            result = self._reduce(result, value)
-            if result is None:
-                raise OutputTypeError("reduce() returned None, where it must return a row")
-            if self._bare and not self._is_row(result):
-                result = (result,)
-        self._result.update(result)
+        self._result.update(value if result is None else self._reduce(result, value))
         return [self._result.value()]
 
     def close(self) -> None:

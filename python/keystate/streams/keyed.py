@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, overload
@@ -10,12 +11,15 @@ from pyspark.sql import Column, DataFrame, Row
 
 from keystate._jvm import bridge
 from keystate._operators.aggregated import aggregate_plan
+from keystate._operators.combined import combined_columns, combined_rows, combining_keys
 from keystate._operators.declared import Input, Right, Side, same_types
 from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
 from keystate._operators.reduce import LastReduce, RollingReduce
+from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
+from keystate._worker.aggregates.declared import resolve
 from keystate._worker.calls.plan import Style
 from keystate.agg import Aggregate
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
@@ -114,6 +118,7 @@ class KeyedStream(RowStream[ROW]):
         if row_type is not None:
             names, shape = typed_rows(df.schema, row_type)
             df = df if names == df.columns else df.select(*(df[name] for name in names))
+        self._cols = cols
         super().__init__(Input(df, _columns(df, cols), _columns(df, order), shape, max_parallelism))
 
     def process(
@@ -305,6 +310,7 @@ class KeyedStream(RowStream[ROW]):
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
         on_error: OnError = "fail",
+        combine: bool = False,
     ) -> ResultDataFrame:
         """Combines the rows of a key, two at a time.
 
@@ -317,11 +323,26 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
+            combine: whether the rows of a key become one already before the shuffle, in each batch
+                of Arrow. The function is called there too: a stream emits a result for each of
+                these, and no longer for every row. It must be associative, and take rows that were
+                read by different tasks in any order. The key columns, which are told by their
+                names, stay those of the rows, whatever it returns. The state is the same, so a
+                query may change this at a restart. Needs NumPy in the workers.
+
+        Raises:
+            DeclarationError: with `combine`, what needs rows one by one: a watermark, unless
+                `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`, `on_error`,
+                ``order_by``, keys that are expressions, or a function with ``open`` or ``close``.
         """
         plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
-        df = self._input.df
+        stream: KeyedStream[Any] = self
+        if combine:
+            keys = self._combining_keys(time_mode, late_output, on_error)
+            stream = self._of(combined_rows(plan, self._input, keys))
+        df = stream._input.df
         reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema)
-        return self.process(
+        return stream.process(
             reducer,
             df.schema,
             name=name,
@@ -337,6 +358,7 @@ class KeyedStream(RowStream[ROW]):
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
         on_error: OnError = "fail",
+        combine: bool = False,
     ) -> ResultDataFrame:
         """Aggregates columns of the rows of a key, without a Python call for a row.
 
@@ -351,16 +373,27 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: only ``"fail"``: there is no function that could fail for one row.
+            combine: whether the aggregates of each batch of Arrow are computed before the shuffle
+                already, and put together after it. What is emitted stays the same, but for the
+                order in which floats are summed. Key columns are told by their names. The state is
+                the same, so a query may change this at a restart.
 
         Raises:
             DeclarationError: there is no such column, an aggregate does not take its type, or
-                `on_error` is another one.
+                `on_error` is another one; or, with `combine`, what needs rows one by one: a
+                watermark, unless `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`
+                or ``order_by``; or keys that are expressions.
         """
         if not aggregates:
             raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
         rows = self._input
-        plan, output = aggregate_plan(aggregates, rows.row_type, rows.key_type, rows.df.isStreaming)
-        return self._apply(
+        resolved = resolve(aggregates, rows.row_type)
+        keys = self._combining_keys(time_mode, late_output, on_error) if combine else []
+        # The harness gives rows one by one.
+        combined = combine and not isinstance(rows.df, SchemaRows)
+        plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
+        stream = self._of(combined_columns(resolved, rows, keys)) if combined else self
+        return stream._apply(
             plan,
             output,
             name=name,
@@ -368,6 +401,18 @@ class KeyedStream(RowStream[ROW]):
             late_output=late_output,
             on_error=on_error,
         )
+
+    def _combining_keys(
+        self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
+    ) -> list[str]:
+        mode = time_mode or self._time_mode
+        return combining_keys(self._input, self._cols, mode, late_output, on_error)
+
+    def _of(self, rows: Input) -> KeyedStream[Any]:
+        """Such a stream of other rows."""
+        stream = copy.copy(self)
+        stream._input = rows
+        return stream
 
 
 def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:

@@ -177,7 +177,11 @@ class Aggregation:
 
     def unpack(self, stored: pa.Array) -> Parts:
         """The parts of stored accumulators."""
-        fields = zip(self._computations, stored.flatten())
+        return self.unpack_columns(stored.flatten())
+
+    def unpack_columns(self, stored: Parts) -> Parts:
+        """The parts of stored accumulators, of which each has a column."""
+        fields = zip(self._computations, stored)
         return [part for each, field in fields for part in each.unpack(field)]
 
     def _split(self, parts: Parts) -> list[Parts]:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._protocol import Control, Message
+from keystate._worker.aggregates.computing import Parts
+from keystate._worker.aggregates.key_groups import key_numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator
@@ -56,7 +58,12 @@ class ColumnAggregateOperator(ColumnOperator):
 
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots):
-            self._state.add(slots.to_numpy().astype(np.int64), self._aggregation.lift(rows))
+            self._state.add(slots.to_numpy().astype(np.int64), self._lift(rows))
+
+    def _lift(self, rows: pa.RecordBatch) -> Parts:
+        if self._function.combined:
+            return self._aggregation.unpack_columns(rows.columns[-len(self._function.aggregates) :])
+        return self._aggregation.lift(rows)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots = message.elements(Message.TIMER_SLOTS).to_numpy().astype(np.int64)
@@ -86,19 +93,7 @@ def _last_of_each_key(emitted: list[tuple[pa.Array, pa.Array]]) -> pa.Array:
         return emitted[0][1] if emitted else pa.array([])
     keys = pa.concat_arrays([key for key, _ in emitted])
     rows = pa.concat_arrays([row for _, row in emitted])
-    names = [str(i) for i in range(keys.type.num_fields)]
-    columns = [_comparable(column) for column in keys.flatten()]
-    table = pa.table([*columns, pa.array(np.arange(len(rows)))], [*names, "place"])
-    last = table.group_by(names, use_threads=False).aggregate([("place", "max")])
-    return rows.take(last["place_max"].combine_chunks())
-
-
-def _comparable(column: pa.Array) -> pa.Array:
-    """A key's column as Arrow groups it, with each NaN the same, and nested values as text."""
-    if pa.types.is_float64(column.type):
-        return column.view(pa.int64())
-    if pa.types.is_float32(column.type):
-        return column.view(pa.int32())
-    if pa.types.is_nested(column.type):
-        return pa.array([None if each is None else repr(each) for each in column.to_pylist()])
-    return column
+    numbers = key_numbers(keys.flatten())
+    last = np.zeros(numbers.max() + 1, np.int64)
+    last[numbers] = np.arange(len(rows))  # where a number comes again, NumPy keeps the last
+    return rows.take(pa.array(last))

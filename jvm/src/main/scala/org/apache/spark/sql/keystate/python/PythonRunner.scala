@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.ArrowColumnVector
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.operator.{
@@ -36,7 +36,7 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
 
 /** Runs a Python function in a worker that belongs to the task. */
-private[keystate] final class PythonRunner(
+private[keystate] class PythonRunner(
     udf: PythonUDF,
     conf: SQLConf,
     metrics: Map[String, SQLMetric]
@@ -220,9 +220,18 @@ private[keystate] final class PythonRunner(
       input: Iterator[InternalRow],
       context: OperatorTaskContext
   ): Iterator[InternalRow] =
+    answers(schema, conversation, input, context)
+      .flatMap(answer => received(Conversation.columns(answer), conversation, context))
+
+  /** The worker's answers to the messages of a conversation, each valid until the next. */
+  protected def answers(
+      schema: StructType,
+      conversation: Conversation,
+      input: Iterator[InternalRow],
+      context: OperatorTaskContext
+  ): Iterator[ColumnarBatch] =
     new ConversationRunner(function, schema, conversation)
       .compute(input, context.task.partitionId(), context.task)
-      .flatMap(answer => received(Conversation.columns(answer), conversation, context))
 
   /** Runs a conversation in real-time mode. */
   private def converseLive(

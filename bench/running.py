@@ -1,0 +1,80 @@
+"""A query that runs while something is done to it: its rows, and what a sink sees of them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TICK = 0.1
+BATCH = 250_000
+
+
+class Feeder(threading.Thread):
+    """Writes files of rows, at a rate."""
+
+    def __init__(self, folder: Path, keys: int, rate: int) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.keys = folder, keys
+        self.rows = int(rate * TICK)
+        self.written = 0
+        self.over = threading.Event()
+
+    def write(self, first: int, rows: int) -> None:
+        keys = [key % self.keys for key in range(first, first + rows)]
+        path = self.folder / f"_{first:012}.parquet"
+        pq.write_table(pa.table({"key": keys, "value": [1] * rows}), path)
+        path.rename(self.folder / path.name[1:])
+        self.written += rows
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self.over.is_set():
+            self.write(self.written, self.rows)
+            due += TICK
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def build(self, query: Any) -> None:
+        """Writes a row of each key, and waits until the query has them."""
+        for first in range(0, self.keys, BATCH):
+            self.write(first, min(BATCH, self.keys - first))
+            query.processAllAvailable()
+
+
+class Sink:
+    """When rows came out, and how many in which micro-batch."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.counted: dict[int, int] = {}
+
+    def __call__(self, df: Any, batch: int) -> None:
+        self.counted[batch] = df.count()
+        if self.counted[batch]:
+            self.seen.append(time.monotonic())
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counted.values())
+
+    @property
+    def gaps(self) -> list[float]:
+        """Of the last ten micro-batches, in seconds."""
+        last = self.seen[-11:]
+        return [b - a for a, b in itertools.pairwise(last)]
+
+    def pause(self, began: float, ended: float) -> float:
+        """The longest time without rows, in seconds, from the last ones before something began.
+
+        Waits for the first ones after it ended.
+        """
+        while self.seen[-1] < ended:
+            time.sleep(0.01)
+        after = next(i for i, at in enumerate(self.seen) if at > began and i)
+        window = [i for i in range(after - 1, len(self.seen) - 1) if self.seen[i] < ended]
+        return max(self.seen[i + 1] - self.seen[i] for i in window)

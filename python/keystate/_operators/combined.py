@@ -1,0 +1,162 @@
+"""``combine=True``: a stream whose rows become fewer before the shuffle.
+
+In each batch of Arrow the rows of a key become one. So a hot key sends a row for each batch, and
+not all of its rows, to the one task that has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
+
+from keystate._operators.declared import Input
+from keystate._operators.pickling import pickled
+from keystate._operators.schema_rows import SchemaRows
+from keystate._spec import DELAY_KEY, check_columns
+from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_type
+from keystate._worker.calls.plan import FunctionPlan
+from keystate.errors import DeclarationError
+from keystate.functions import Function, OutputTag
+from keystate.row_errors import OnError
+
+
+@dataclasses.dataclass(frozen=True)
+class CombiningTask:
+    """What ``mapInArrow`` calls. Only then its class is loaded, which needs NumPy.
+
+    Attributes:
+        name: of the class, in ``keystate._worker.combining``.
+        arguments: what it is made with.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = getattr(import_module("keystate._worker.combining"), self.name)(*self.arguments)
+        made: Iterator[pa.RecordBatch] = task(batches)
+        return made
+
+
+def combining_keys(
+    rows: Input,
+    cols: Sequence[str | Column],
+    time_mode: str,
+    late_output: OutputTag | None,
+    on_error: OnError,
+) -> list[str]:
+    """The key columns of a stream whose rows may be combined.
+
+    Args:
+        rows: the stream.
+        cols: its key columns, as the user gave them.
+        time_mode: which clock the operator goes by.
+        late_output: where late rows were to go.
+        on_error: what was to become of a row that fails.
+
+    Raises:
+        DeclarationError: something needs rows one by one, or a key is no column by its name.
+    """
+    df, names = rows.df, rows.row_type.names
+    marked = [field.name for field in rows.row_type.fields if DELAY_KEY in field.metadata]
+    if late_output is not None:
+        raise _refusal("late_output", "late rows would be in one with others", "leave it out")
+    if df.isStreaming and marked and time_mode in ("auto", "event_time"):
+        raise _refusal(
+            f"the watermark by the column '{marked[0]}'",
+            "late rows would be in one with others, and not be dropped",
+            "with time_mode='none' late rows are taken as others are",
+        )
+    if on_error != "fail":
+        raise _refusal("on_error", "a row that fails takes others with it", "leave it out")
+    if rows.order:
+        raise _refusal("order_by", "a row that others are in has no place in it", "leave it out")
+    known = {**{_quoted(name): name for name in names}, **{n: n for n in names if "." not in n}}
+    for col in cols:
+        if not isinstance(col, str) or col not in known:
+            raise DeclarationError(
+                f"combine=True needs the key columns by their names, {names}, got {col!r}: add "
+                "another key to the DataFrame with withColumn first"
+            )
+    return [known[col] for col in cols if isinstance(col, str)]
+
+
+def _refusal(what: str, why: str, instead: str) -> DeclarationError:
+    return DeclarationError(f"combine=True does not go together with {what}: {why}; {instead}")
+
+
+def combined_rows(plan: FunctionPlan, rows: Input, keys: Sequence[str]) -> Input:
+    """The rows of a stream, reduced before the shuffle.
+
+    Args:
+        plan: how the function of two rows is called.
+        rows: the stream. The harness's rows come one by one, and stay as they are.
+        keys: its key columns.
+
+    Raises:
+        DeclarationError: the function has more than a ``reduce``.
+    """
+    fn = plan.function
+    for method in ("open", "close"):
+        own = getattr(type(fn), method, None)
+        if own is not None and own is not getattr(Function, method):
+            raise DeclarationError(
+                f"combine=True calls reduce() before the shuffle, where there is no subtask: "
+                f"{type(fn).__name__} has a method {method}(); leave out one of them"
+            )
+    if isinstance(rows.df, SchemaRows):
+        return rows
+    check_columns(rows.row_type, "the input")
+    places = tuple(rows.row_type.names.index(key) for key in keys)
+    task = CombiningTask("CombineRows", (pickled(plan, fn), rows.row_type, rows.shape, places))
+    return _combined(rows, rows.df, task, rows.row_type, keys)
+
+
+def combined_columns(
+    aggregates: tuple[ColumnAggregate, ...], rows: Input, keys: Sequence[str]
+) -> Input:
+    """The accumulators of the columns of a stream, made before the shuffle.
+
+    Args:
+        aggregates: what they are, of the stream's rows.
+        rows: the stream.
+        keys: its key columns.
+    """
+    names = rows.row_type.names
+    read = sorted({each.column for each in aggregates if each.column is not None})
+    place = {column: len(keys) + i for i, column in enumerate(read)}
+    placed = tuple(
+        each if each.column is None else dataclasses.replace(each, column=place[each.column])
+        for each in aggregates
+    )
+    task = CombiningTask("CombineColumns", (placed, len(keys)))
+    accumulators = accumulator_type(aggregates).fields
+    parts = [T.StructField(f"_aggregate{i}", f.dataType) for i, f in enumerate(accumulators)]
+    made = T.StructType([*(rows.row_type[key] for key in keys), *parts])
+    needed = [*keys, *(names[column] for column in read)]
+    df = rows.df.select(*(rows.df[_quoted(name)] for name in needed))
+    return _combined(dataclasses.replace(rows, shape=None), df, task, made, keys)
+
+
+def _combined(
+    rows: Input, df: DataFrame, task: CombiningTask, made: T.StructType, keys: Sequence[str]
+) -> Input:
+    # Names that mapInArrow finds; and a watermark does not pass through it.
+    plain = df.toDF(*(f"_{i}" for i in range(len(df.columns))))
+    fields = [T.StructField(f.name, f.dataType, f.nullable, _unmarked(f)) for f in made.fields]
+    combined = plain.mapInArrow(task, T.StructType(fields))
+    return dataclasses.replace(rows, df=combined, keys=[combined[_quoted(key)] for key in keys])
+
+
+def _unmarked(field: T.StructField) -> dict[str, Any]:
+    return {key: value for key, value in field.metadata.items() if key != DELAY_KEY}
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -50,15 +50,6 @@ def places(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(place.split(" ")) for *_, place in batch_files.emitted(folder)}
 
 
-def at_work(folder: Path, executor: int) -> bool:
-    """Whether an executor, named by its process, has computed rows that were emitted.
-
-    Spark 4.1 breaks executors that are handed another one's shuffle files while they start.
-    """
-    home = os.readlink(f"/proc/{executor}/cwd")
-    return any(interpreter.startswith(f"{home}/") for interpreter, _ in places(folder))
-
-
 def is_whole(checkpoint: str, **environment: str) -> bool:
     """Whether `keystate verify` finds nothing wrong with it; it is told this besides."""
     command = [sys.executable, "-m", "keystate", "verify", checkpoint]

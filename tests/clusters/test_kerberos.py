@@ -102,7 +102,8 @@ def test_tokens_end_and_executors_and_drivers_go(shipment: Shipped, tmp_path: Pa
                 go_on()
             with query(3, TO_THE_END) as submit:
                 assert submit.wait(500) == 0, submit.log
-            assert cluster.applications() == ["KILLED", "FINISHED"]
+            ended = cluster.applications(KRB5CCNAME=str(store.ticket))
+            assert ended == ["KILLED", "FINISHED"]
             assert accounts.emitted(tmp_path) == expected
             ticket = {"KRB5CCNAME": str(store.ticket), "JAVA_TOOL_OPTIONS": kerberos}
             checkpoint = f"{store.url}{CHECKPOINT}"

@@ -74,8 +74,7 @@ def test_executors_nodes_and_drivers_go(cluster: Yarn, shipment: Shipped, tmp_pa
         (executor,) = cluster.executors(stays)
         driver.kill(executor)
         driver.wait_for(lambda: bool(set(cluster.executors(stays)) - {executor}))
-        (other,) = set(cluster.executors(stays)) - {executor}
-        driver.wait_for(lambda: accounts.at_work(tmp_path, other))
+        next_batch(driver, tmp_path)
         cluster.decommission(goes, GRACE_S)
         driver.wait_for(lambda: node.exit_code is not None)
         assert goes in cluster.nodes("DECOMMISSIONED")

@@ -11,6 +11,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from tests.fault.drivers import SPARK_HOME, Started
@@ -142,12 +143,13 @@ class Yarn:
 
     def nodes(self, state: str) -> list[str]:
         """The hosts of the nodes in a state."""
-        found = self._get("nodes", f"?states={state}")
-        return [node.get("nodeHostName") or node["nodeId"].partition(":")[0] for node in found]
+        found = self._get(f"nodes?states={state}")["nodes"] or {}
+        nodes = found.get("node", []) if isinstance(found, dict) else found
+        return [node.get("nodeHostName") or node["nodeId"].partition(":")[0] for node in nodes]
 
-    def applications(self) -> list[str]:
-        """The states of all applications, the first one first."""
-        return [state for _, state in self._applications()]
+    def applications(self, **environment: str) -> list[str]:
+        """The states of all applications, the first one first; the command is told this besides."""
+        return [state for _, state in self._applications(**environment)]
 
     def logs(self) -> list[str]:
         """What `yarn logs` prints of each application, the first one first."""
@@ -166,7 +168,7 @@ class Yarn:
 
     def end_application(self, **environment: str) -> None:
         """Ends the newest one, as an operator does, who is told this besides."""
-        newest, _ = self._applications()[-1]
+        newest, _ = self._applications(**environment)[-1]
         self._run(f"{_CLIENT}.ApplicationCLI", "application", "-kill", newest, **environment)
 
     def put(self, file: Path, folder: str) -> None:
@@ -203,10 +205,12 @@ class Yarn:
                     found.append(int(folder.name))
         return found
 
-    def _applications(self) -> list[tuple[str, str]]:
+    def _applications(self, **environment: str) -> list[tuple[str, str]]:
         """The names and states of all, the first one first."""
-        found = self._get("apps")
-        return sorted((app.get("id") or app["appId"], app["state"]) for app in found)
+        command = [f"{_CLIENT}.ApplicationCLI", "application", "-list", "-appStates", "ALL"]
+        listed = self._run(*command, **environment).splitlines()
+        rows = [line.split("\t") for line in listed if line.startswith("application_")]
+        return sorted((row[0].strip(), row[5].strip()) for row in rows)
 
     def _run(self, *command: str, **environment: str) -> str:
         """Runs a command of Hadoop's to its end, and returns what it printed."""
@@ -230,16 +234,15 @@ class Yarn:
 
     def _is_up(self) -> bool:
         with contextlib.suppress(OSError):
-            return self.applications() == []
+            said = self._get("info")
+            return bool(said.get("clusterInfo", said)["state"] == "STARTED")
         return False
 
-    def _get(self, what: str, which: str = "") -> list[dict[str, str]]:
-        """What the resource manager says of `apps` or `nodes`."""
-        url = f"http://{self._web}/ws/v1/cluster/{what}{which}"
+    def _get(self, what: str) -> dict[str, Any]:
+        """What the resource manager says. That of Hadoop 3.4 leaves out names, and applications."""
+        url = f"http://{self._web}/ws/v1/cluster/{what}"
         with urllib.request.urlopen(url, timeout=20) as answer:
-            found = json.load(answer)[what] or []
-        # Hadoop 3.4 has just the list, and other names of some fields.
-        return found[what.removesuffix("s")] if isinstance(found, dict) else found
+            return json.load(answer)  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

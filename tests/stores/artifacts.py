@@ -13,6 +13,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # Spark brings these itself.
 OWN = ("slf4j-api", "commons-logging", "netty-")
+#: The release of Spark's Kafka source on Maven Central that is nearest to the installed Spark.
+KAFKA_SOURCE = {"spark": "4.1.3" if pyspark.__version__.startswith("4.1.") else "4.2.0"}
 
 
 def hadoop_version() -> str:

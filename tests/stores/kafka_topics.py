@@ -15,7 +15,7 @@ import keystate
 from keystate import admin
 
 from tests.fault import sessions
-from tests.stores.artifacts import jars_for_spark
+from tests.stores.artifacts import KAFKA_SOURCE, jars_for_spark
 
 ROUNDS, ROWS, KEYS = 20, 500, 50
 
@@ -23,7 +23,8 @@ ROUNDS, ROWS, KEYS = 20, 500, 50
 def main() -> None:
     servers, place = sys.argv[1:]
     folder = Path(place)
-    builder = sessions.builder("local[2]", 2).config("spark.jars", jars_for_spark("kafka-spark"))
+    source = jars_for_spark("kafka-spark", **KAFKA_SOURCE)
+    builder = sessions.builder("local[2]", 2).config("spark.jars", source)
     spark = keystate.configure(builder).getOrCreate()
     for number in range(ROUNDS):
         first = number * ROWS

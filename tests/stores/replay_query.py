@@ -22,7 +22,7 @@ from tests.fault import sessions
 from tests.fault.sessions import error
 from tests.query.replayed import Totals
 from tests.stores import lakes
-from tests.stores.artifacts import jars_for_spark
+from tests.stores.artifacts import KAFKA_SOURCE, jars_for_spark
 
 ROUNDS, ROWS, KEYS = 6, 60, 7
 RECORDS = "org.apache.kafka.clients.admin.RecordsToDelete"
@@ -32,7 +32,7 @@ class Topic:
     """A topic with two partitions, of which a micro-batch reads a part of a round."""
 
     jars = ("kafka-spark",)
-    properties: ClassVar[dict[str, str]] = {}
+    properties: ClassVar = KAFKA_SOURCE
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         self._spark = spark

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fault.drivers import Started
 from tests.stores import kafka_topics as feed
-from tests.stores.artifacts import ROOT, jars_for_spark
+from tests.stores.artifacts import KAFKA_SOURCE, ROOT, jars_for_spark
 from tests.stores.kafka_broker import kafka
 
 
@@ -23,7 +23,7 @@ def test_killed_and_rescaled(tmp_path: Path) -> None:
     (tmp_path / "rounds").write_text("0")
     checkpoint = tmp_path / "checkpoint"
     settings = {
-        "spark.jars": jars_for_spark("kafka-spark"),
+        "spark.jars": jars_for_spark("kafka-spark", **KAFKA_SOURCE),
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
     }

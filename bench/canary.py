@@ -12,10 +12,6 @@ row once.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +21,7 @@ import keystate
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import SparkSession
 
-from bench.rescale import BACKEND, OURS, PARTITIONS
-from bench.running import Feeder, Sink
-from bench.session import PROVIDER, bench_session, configured
+from bench.running import Feeder, Sink, arguments, tell
 
 NAMES = ("count", "total")
 
@@ -89,30 +83,17 @@ def measured(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser = arguments(__doc__)
     parser.add_argument("--promotions", type=int, default=6)
-    parser.add_argument("--rate", type=int, default=1000, help="rows a second")
-    parser.add_argument("--backend", default="auto")
     parser.add_argument("--edit", action="store_true", help="the new code needs a changed state")
-    parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
     args = parser.parse_args()
-    settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
-    with (
-        bench_session({}) as (spark, _),
-        tempfile.TemporaryDirectory() as folder,
-        configured(spark, settings),
-    ):
-        measured(spark, Path(folder) / "warm-up", 10_000, 2, args.rate, args.edit)
-        found = measured(
-            spark, Path(folder) / "query", args.keys, args.promotions, args.rate, args.edit
-        )
-    for name, values in found.items():
-        print(f"{name:10} median {statistics.median(values):.2f}, most {max(values):.2f} s")
-    if args.out:
-        args.out.write_text(json.dumps(found, indent=1))
+
+    def run(
+        spark: SparkSession, folder: Path, keys: int, promotions: int
+    ) -> dict[str, list[float]]:
+        return measured(spark, folder, keys, promotions, args.rate, args.edit)
+
+    tell(args, args.promotions, run)
 
 
 if __name__ == "__main__":

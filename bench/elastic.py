@@ -11,10 +11,6 @@ What came out is checked: each row once.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import tempfile
 import time
 from itertools import cycle, islice
 from pathlib import Path
@@ -23,14 +19,13 @@ from typing import Any
 import keystate
 from pyspark.sql import SparkSession
 
-from bench.rescale import BACKEND, OURS, PARTITIONS, keyed
-from bench.running import Feeder, Sink
-from bench.session import PROVIDER, bench_session, configured
+from bench.rescale import keyed
+from bench.running import Feeder, Sink, arguments, tell
 
 
 def measured(
     spark: SparkSession, folder: Path, keys: int, changes: int, rate: int
-) -> dict[str, Any]:
+) -> dict[str, list[float]]:
     """The pauses of a query."""
     inputs = folder / "input"
     inputs.mkdir(parents=True)
@@ -65,27 +60,14 @@ def measured(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser = arguments(__doc__)
     parser.add_argument("--changes", type=int, default=10)
-    parser.add_argument("--rate", type=int, default=1000, help="rows a second")
-    parser.add_argument("--backend", default="auto")
-    parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
     args = parser.parse_args()
-    settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
-    with (
-        bench_session({}) as (spark, _),
-        tempfile.TemporaryDirectory() as folder,
-        configured(spark, settings),
-    ):
-        measured(spark, Path(folder) / "warm-up", 10_000, 2, args.rate)
-        found = measured(spark, Path(folder) / "query", args.keys, args.changes, args.rate)
-    for name, values in found.items():
-        print(f"{name:10} median {statistics.median(values):.2f}, most {max(values):.2f} s")
-    if args.out:
-        args.out.write_text(json.dumps(found, indent=1))
+
+    def run(spark: SparkSession, folder: Path, keys: int, changes: int) -> dict[str, list[float]]:
+        return measured(spark, folder, keys, changes, args.rate)
+
+    tell(args, args.changes, run)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import json
+import statistics
+import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from bench.rescale import BACKEND, OURS, PARTITIONS
+from bench.session import PROVIDER, bench_session, configured
 
 TICK = 0.1
 BATCH = 250_000
@@ -78,3 +87,41 @@ class Sink:
         after = next(i for i, at in enumerate(self.seen) if at > began and i)
         window = [i for i in range(after - 1, len(self.seen) - 1) if self.seen[i] < ended]
         return max(self.seen[i + 1] - self.seen[i] for i in window)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What each benchmark of such a query is told."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rate", type=int, default=1000, help="rows a second")
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
+    return parser
+
+
+def tell(
+    args: argparse.Namespace,
+    times: int,
+    measured: Callable[[SparkSession, Path, int, int], dict[str, list[float]]],
+) -> None:
+    """Measures a query, after a small one that warms up, and prints medians.
+
+    Args:
+        args: of `arguments`.
+        times: how often something is done to the query.
+        measured: takes the session, a folder to make, keys and times; returns seconds.
+    """
+    settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
+    with (
+        bench_session({}) as (spark, _),
+        tempfile.TemporaryDirectory() as folder,
+        configured(spark, settings),
+    ):
+        measured(spark, Path(folder) / "warm-up", 10_000, 2)
+        found = measured(spark, Path(folder) / "query", args.keys, times)
+    for name, values in found.items():
+        print(f"{name:10} median {statistics.median(values):.2f}, most {max(values):.2f} s")
+    if args.out:
+        args.out.write_text(json.dumps(found, indent=1))

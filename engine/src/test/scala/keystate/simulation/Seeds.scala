@@ -53,6 +53,11 @@ object Seeds {
     Attempt(simulation, failure)
   }
 
+  /** Fewer events with which a seed fails in the same way. */
+  def shorter(failure: Failure, mutation: Option[Mutation], mostRuns: Int): Failure =
+    new Shrinking(failure, mostRuns)(only => attempt(failure.seed, mutation, Some(only)).failure)
+      .run()
+
   /** Runs the seeds until so many have failed. */
   def run(
       seeds: Iterator[Long],

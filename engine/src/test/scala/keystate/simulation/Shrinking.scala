@@ -11,8 +11,12 @@ import scala.annotation.tailrec
   *   with all of its events
   * @param mostRuns
   *   how many runs to spend
+  * @param again
+  *   runs the seed with some of its events
   */
-final class Shrinking(failure: Seeds.Failure, mutation: Option[Mutation], mostRuns: Int) {
+final class Shrinking(failure: Seeds.Failure, mostRuns: Int)(
+    again: Set[Int] => Option[Seeds.Failure]
+) {
   private var runs = 0
 
   /** The shortest failure found. */
@@ -47,10 +51,7 @@ final class Shrinking(failure: Seeds.Failure, mutation: Option[Mutation], mostRu
     if (runs >= mostRuns) None
     else {
       runs += 1
-      Seeds
-        .attempt(failure.seed, mutation, Some(events.toSet))
-        .failure
-        .filter(kindOf(_) == expected)
+      again(events.toSet).filter(kindOf(_) == expected)
     }
 
   /** What went wrong, without numbers and names of files. */

@@ -32,7 +32,7 @@ object Simulate {
     val report = Seeds.run((from until from + count).iterator, mostFailures = 20)
     val seconds = (System.nanoTime - start) / 1e9
     report.failed.headOption.foreach { failure =>
-      tell(new Shrinking(failure, None, MostRuns).run())
+      tell(Seeds.shorter(failure, None, MostRuns))
     }
     report.reached.foreach { case (kind, times) => println(f"$times%12d $kind") }
     report.failed.foreach(failure => println(s"seed ${failure.seed}: ${failure.cause}"))
@@ -55,7 +55,7 @@ object Simulate {
       val report = Seeds.run((from until from + count).iterator, Some(mutation))
       report.failed.headOption match {
         case Some(failure) =>
-          val short = new Shrinking(failure, Some(mutation), MostRuns).run()
+          val short = Seeds.shorter(failure, Some(mutation), MostRuns)
           val events = short.only.fold(failure.events)(_.size)
           println(
             s"| ${mutation.text} | ${report.seeds} | ${failure.events} to $events | " +

@@ -95,7 +95,7 @@ class SimulationSuite extends AnyFunSuite {
   test("a failure's story is made shorter, and happens again") {
     val mutation = Some(Mutation.RunsComeLater)
     val failure = Seeds.run((0L until 100L).iterator, mutation).failed.head
-    val short = new Shrinking(failure, mutation, mostRuns = 50).run()
+    val short = Seeds.shorter(failure, mutation, mostRuns = 50)
     assert(short.only.exists(_.size < failure.events / 3))
     assert(short.story.length < failure.story.length)
     val again = Seeds.attempt(failure.seed, mutation, short.only).failure

@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.python.simulation
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.SessionFixture
+import keystate.simulation.Shrinking
 
 /** Seeds of the conversation between tasks and workers; `make simulate-conversation` runs more. */
 class ConversationSimulationSuite extends AnyFunSuite with SessionFixture {
@@ -66,7 +67,7 @@ class ConversationSimulationSuite extends AnyFunSuite with SessionFixture {
     val fault = Some(Fault.LateReply)
     val failure = Seeds.run((0L until 100L).iterator, workers.all, fault).failed.head
     def again(only: Set[Int]) = Seeds.attempt(failure.seed, workers.all, fault, Some(only))._2
-    val short = Shrinking(failure, mostRuns = 10)(again)
+    val short = new Shrinking(failure, mostRuns = 10)(again).run()
     assert(short.only.exists(_.size < failure.events))
     assert(again(short.only.get).map(_.story).contains(short.story))
   }

@@ -3,6 +3,8 @@ package org.apache.spark.sql.keystate.python.simulation
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
+import keystate.simulation.Seeds.Failure
+
 /** Runs many seeds. */
 private[simulation] object Seeds {
 
@@ -13,21 +15,6 @@ private[simulation] object Seeds {
       seeds: Long,
       reached: collection.Map[String, Long],
       failed: Seq[Failure]
-  )
-
-  /** A seed in whose run something did not hold.
-    *
-    * @param events
-    *   how many there were
-    * @param only
-    *   those that happened, if some were left out
-    */
-  final case class Failure(
-      seed: Long,
-      cause: Throwable,
-      story: String,
-      events: Int,
-      only: Option[Set[Int]]
   )
 
   def attempt(

@@ -6,6 +6,9 @@ import scala.util.Using
 
 import org.apache.spark.sql.SparkSession
 
+import keystate.simulation.Seeds.Failure
+import keystate.simulation.Shrinking
+
 /** `make simulate-conversation`: runs seeds, tells the story of the first that fails, and what all of
   * them reached.
   *
@@ -46,13 +49,13 @@ private[simulation] object Simulate {
       report.failed.isEmpty
   }
 
-  private def shorter(failure: Seeds.Failure, workers: Workers, fault: Option[Fault]) =
-    Shrinking(failure, MostRuns) { only =>
+  private def shorter(failure: Failure, workers: Workers, fault: Option[Fault]) =
+    new Shrinking(failure, MostRuns)(only =>
       Seeds.attempt(failure.seed, workers.all, fault, Some(only))._2
-    }
+    ).run()
 
   /** The story of a failure, and the test that repeats it. */
-  private def tell(failure: Seeds.Failure, workers: Workers, fault: Option[Fault]): Unit = {
+  private def tell(failure: Failure, workers: Workers, fault: Option[Fault]): Unit = {
     val short = shorter(failure, workers, fault)
     println(short.story)
     short.cause.printStackTrace(System.out)

@@ -21,7 +21,7 @@ import keystate
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from pyspark.sql import SparkSession
 
-from bench.running import Feeder, Sink, arguments, tell
+from bench.running import Feeder, Sink, arguments, end, tell
 
 NAMES = ("count", "total")
 
@@ -74,11 +74,7 @@ def measured(
         found["promote_s"].append(ended - began)
         found["pause_s"].append(sink.pause(began, ended))
         time.sleep(2)
-    feeder.over.set()
-    feeder.join()
-    query.processAllAvailable()
-    query.stop()
-    assert sink.rows == feeder.written, (sink.rows, feeder.written)
+    end(query, feeder, sink)
     return found
 
 

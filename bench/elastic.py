@@ -20,7 +20,7 @@ import keystate
 from pyspark.sql import SparkSession
 
 from bench.rescale import keyed
-from bench.running import Feeder, Sink, arguments, tell
+from bench.running import Feeder, Sink, arguments, end, tell
 
 
 def measured(
@@ -51,11 +51,7 @@ def measured(
         assert done.after == partitions
         pauses.append(sink.pause(began, ended))
         time.sleep(2)
-    feeder.over.set()
-    feeder.join()
-    query.processAllAvailable()
-    query.stop()
-    assert sink.rows == feeder.written, (sink.rows, feeder.written)
+    end(query, feeder, sink)
     return {"gap_s": gaps, "pause_s": pauses, "rescale_s": calls}
 
 

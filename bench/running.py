@@ -48,6 +48,10 @@ class Feeder(threading.Thread):
             due += TICK
             time.sleep(max(0.0, due - time.monotonic()))
 
+    def end(self) -> None:
+        self.over.set()
+        self.join()
+
     def build(self, query: Any) -> None:
         """Writes a row of each key, and waits until the query has them."""
         for first in range(0, self.keys, BATCH):
@@ -87,6 +91,14 @@ class Sink:
         after = next(i for i, at in enumerate(self.seen) if at > began and i)
         window = [i for i in range(after - 1, len(self.seen) - 1) if self.seen[i] < ended]
         return max(self.seen[i + 1] - self.seen[i] for i in window)
+
+
+def end(query: Any, feeder: Feeder, sink: Sink) -> None:
+    """Ends a query once it has all rows, and checks that each came out once."""
+    feeder.end()
+    query.processAllAvailable()
+    query.stop()
+    assert sink.rows == feeder.written, (sink.rows, feeder.written)
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

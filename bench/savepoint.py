@@ -105,8 +105,7 @@ def measured(
     )
     found["batch_again_ms"] = batches(nothing)
     found["batch_copy_ms"] = batches(lambda over: savepoints("copy", False, 0.0, over))
-    feeder.over.set()
-    feeder.join()
+    feeder.end()
     keystate.stop_at_border(query)
     # The last one is looked at, and what it was made from is deleted.
     batch = admin.savepoint(place("checkpoint"), place("last"), by_reference=True, spark=spark)

@@ -1,12 +1,15 @@
 """How long a running query pauses when its partitions change: python -m bench.elastic.
 
-[--keys 1000000] [--changes 10] [--rate 1000] [--backend auto] [--out FILE]
+[--keys 1000000] [--changes 10] [--rate 1000] [--backend auto] [--store] [--delay 30] [--out FILE]
 
 A query builds its state in batches over two partitions; then files with a tenth of a second's rows
 come ten times a second, and the query is rescaled to 3, 2, 4, 2, ... partitions while it runs.
 A pause is the time from the last row before a change until the first row after it, as a sink sees
 them. Beside it: the time between two micro-batches without a change, and how long `rescale` took.
 What came out is checked: each row once.
+
+With --store the checkpoint is in a store of the tests that waits so many ms at each request.
+Compile the Scala tests first: ./sbt Test/compile.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ import keystate
 from pyspark.sql import SparkSession
 
 from bench.rescale import keyed
-from bench.running import Feeder, Sink, arguments, end, tell
+from bench.running import Feeder, Sink, add_store, arguments, end, scheme, tell
 
 
 def measured(
-    spark: SparkSession, folder: Path, keys: int, changes: int, rate: int
+    spark: SparkSession, folder: Path, scheme: str, keys: int, changes: int, rate: int
 ) -> dict[str, list[float]]:
     """The pauses of a query."""
     inputs = folder / "input"
@@ -35,7 +38,7 @@ def measured(
     def start() -> Any:
         rows = spark.readStream.schema("key long, value long").parquet(str(inputs))
         writer = keyed(rows).writeStream.foreachBatch(sink)
-        return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+        return writer.option("checkpointLocation", f"{scheme}{folder / 'checkpoint'}").start()
 
     query = keystate.elastic(start, spark=spark)
     feeder.build(query)
@@ -58,10 +61,11 @@ def measured(
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--changes", type=int, default=10)
+    add_store(parser)
     args = parser.parse_args()
 
     def run(spark: SparkSession, folder: Path, keys: int, changes: int) -> dict[str, list[float]]:
-        return measured(spark, folder, keys, changes, args.rate)
+        return measured(spark, folder, scheme(args), keys, changes, args.rate)
 
     tell(args, args.changes, run)
 

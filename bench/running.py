@@ -9,7 +9,8 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from bench.object_store import DELAY, RENAMES
 from bench.rescale import BACKEND, OURS, PARTITIONS
 from bench.session import PROVIDER, bench_session, configured
+from tests.fault.faults import classes_jar
 
 TICK = 0.1
 BATCH = 250_000
@@ -113,6 +116,38 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Checkpoints may be in a store of the tests, where each request takes a while."""
+    parser.add_argument("--store", action="store_true", help="in a store that waits")
+    parser.add_argument("--delay", type=int, default=30, help="how long, in ms")
+
+
+def scheme(args: argparse.Namespace) -> str:
+    """Of the places of checkpoints."""
+    return "objects://" if getattr(args, "store", False) else ""
+
+
+@contextmanager
+def session_of(args: argparse.Namespace, folder: Path) -> Iterator[SparkSession]:
+    """A session in which queries run as the arguments say.
+
+    Args:
+        args: of `arguments`, maybe with those of `add_store`.
+        folder: where to put the store's classes.
+    """
+    extra = {}
+    settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
+    if scheme(args):
+        extra = {
+            "spark.driver.extraClassPath": str(classes_jar(folder)),
+            "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
+            "spark.hadoop.fs.objects.impl.disable.cache": "true",
+        }
+        settings |= {DELAY: str(args.delay), RENAMES: "false"}
+    with bench_session(extra) as (spark, _), configured(spark, settings):
+        yield spark
+
+
 def tell(
     args: argparse.Namespace,
     times: int,
@@ -125,12 +160,7 @@ def tell(
         times: how often something is done to the query.
         measured: takes the session, a folder to make, keys and times; returns seconds.
     """
-    settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
-    with (
-        bench_session({}) as (spark, _),
-        tempfile.TemporaryDirectory() as folder,
-        configured(spark, settings),
-    ):
+    with tempfile.TemporaryDirectory() as folder, session_of(args, Path(folder)) as spark:
         measured(spark, Path(folder) / "warm-up", 10_000, 2)
         found = measured(spark, Path(folder) / "query", args.keys, times)
     for name, values in found.items():

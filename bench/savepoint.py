@@ -15,7 +15,6 @@ the Scala tests first: ./sbt Test/compile.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
@@ -29,11 +28,8 @@ import keystate
 from keystate import admin
 from pyspark.sql import SparkSession
 
-from bench.object_store import DELAY, RENAMES
-from bench.rescale import BACKEND, OURS, PARTITIONS, keyed
-from bench.running import Feeder
-from bench.session import PROVIDER, bench_session, configured
-from tests.fault.faults import classes_jar
+from bench.rescale import keyed
+from bench.running import Feeder, add_store, arguments, scheme, session_of
 
 EVERY = 2.0
 
@@ -119,32 +115,15 @@ def measured(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--rate", type=int, default=1000, help="rows a second")
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--backend", default="auto")
-    parser.add_argument("--store", action="store_true", help="in a store that waits")
-    parser.add_argument("--delay", type=int, default=30, help="how long, in ms")
-    parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
+    add_store(parser)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        jar = str(classes_jar(folder)) if args.store else ""
-        extra, settings = {}, {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
-        if args.store:
-            extra = {
-                "spark.driver.extraClassPath": jar,
-                "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
-                "spark.hadoop.fs.objects.impl.disable.cache": "true",
-            }
-            settings |= {DELAY: str(args.delay), RENAMES: "false"}
-        scheme = "objects://" if args.store else ""
-        with bench_session(extra) as (spark, _), configured(spark, settings):
-            measured(spark, folder / "warm-up", scheme, 10_000, args.rate, 3)
-            found = measured(spark, folder / "query", scheme, args.keys, args.rate, args.seconds)
+        folder, at = Path(place), scheme(args)
+        with session_of(args, folder) as spark:
+            measured(spark, folder / "warm-up", at, 10_000, args.rate, 3)
+            found = measured(spark, folder / "query", at, args.keys, args.rate, args.seconds)
     for name, values in found.items():
         middle = statistics.median(values)
         print(f"{name:22} {len(values):3} times, median {middle:.2f}, most {max(values):.2f}")

@@ -25,6 +25,9 @@ os.environ["TZ"] = os.environ.get("KEYSTATE_TEST_TZ", "UTC")
 time.tzset()
 
 
+#: How long what a query has in memory stays there for its next start.
+KEEP_SECONDS = "spark.keystate.restart.keepSeconds"
+
 #: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
 WITH_SPARK = {"clusters", "connect", "fault", "golden", "interop", "rescale", "stores"}
 
@@ -66,6 +69,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.session.timeZone": "Europe/Berlin",
+        # A start reads the checkpoint's files, unless a test wants it otherwise.
+        KEEP_SECONDS: "0",
     }.items():
         builder = builder.config(key, value)
     builder = builder.config(*jvm_archive.DAEMON)

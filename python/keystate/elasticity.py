@@ -18,7 +18,7 @@ from keystate._rescale_requests import RescaleListener
 from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
-from keystate.stopping import stop_with_savepoint, wait_for_border
+from keystate.stopping import held_at_border, stop_with_savepoint
 
 log = logging.getLogger("keystate")
 
@@ -279,15 +279,15 @@ class ElasticQuery:
                     "use keystate.rescale on its checkpoint",
                     code="KEYSTATE_QUERY_HAS_ENDED",
                 )
-            wait_for_border(self._query, border_seconds)
-            before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
-            batch = -1 if self.lastProgress is None else self.lastProgress.batchId
-            if partitions == before:
-                return Rescale(before, before, reason, batch, 0.0)
-            began = time.monotonic()
             old = self._query
-            self._changing = True
-            old.stop()
+            with held_at_border(self._spark, old, border_seconds):
+                before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
+                batch = -1 if self.lastProgress is None else self.lastProgress.batchId
+                if partitions == before:
+                    return Rescale(before, before, reason, batch, 0.0)
+                began = time.monotonic()
+                self._changing = True
+                old.stop()
             self._earlier = [*self._earlier, *old.recentProgress][-100:]
             error: Exception | None = None
             try:

@@ -6,6 +6,8 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,21 +16,33 @@ from keystate._jvm import bridge
 
 log = logging.getLogger("keystate")
 
+# Of a call that waits: in between Python can be interrupted.
+_SLICE_MILLIS = 500
 
-def stop_at_border(query: Any, *, border_seconds: float = 60.0) -> bool:
-    """Stops a query when the micro-batch that runs has ended.
 
-    A micro-batch that is cut off, or is just about to begin, runs at the next start under its id.
+def stop_at_border(
+    query: Any, *, border_seconds: float = 60.0, spark: SparkSession | None = None
+) -> bool:
+    """Stops a query when the micro-batch that runs has ended, before the next one begins.
+
+    In real-time mode, and where another checkpoint file manager than Keystate's writes the query's
+    logs, the next one may have begun. A micro-batch that is cut off runs at the next start under
+    its id.
 
     Args:
         query: a ``StreamingQuery``, or what :func:`keystate.elastic` gave.
         border_seconds: how long to wait for the end of the micro-batch. After that it is cut off.
+        spark: the session; by default the active one.
 
     Returns:
         Whether the micro-batch ended in time.
+
+    Raises:
+        ConfigurationError: there is no active session.
     """
-    ended = wait_for_border(query, border_seconds)
-    query.stop()
+    session = bridge.session_or_active(spark, "keystate.stop_at_border")
+    with held_at_border(session, query, border_seconds) as ended:
+        query.stop()
     return ended
 
 
@@ -60,7 +74,7 @@ def stop_with_savepoint(
     session = bridge.session_or_active(spark, "keystate.stop_with_savepoint")
     instead = "use keystate.admin.savepoint on its checkpoint"
     checkpoint = bridge.checkpoint_of_running(session, query, instead)
-    stop_at_border(query, border_seconds=border_seconds)
+    stop_at_border(query, border_seconds=border_seconds, spark=session)
     batch: int = bridge.call(session, "savepoint", checkpoint, path, None, by_reference)
     return batch
 
@@ -69,28 +83,26 @@ class _Sigterm:
     """What is to be stopped when the process is told to end."""
 
     def __init__(self) -> None:
-        self._queries: list[tuple[Any, float]] = []
+        self._queries: list[tuple[Any, float, SparkSession]] = []
         self._threads: list[threading.Thread] = []
 
-    def add(self, query: Any, grace_seconds: float) -> None:
+    def add(self, query: Any, grace_seconds: float, spark: SparkSession) -> None:
         if not self._queries:
             signal.signal(signal.SIGTERM, self._end)
-        self._queries.append((query, grace_seconds))
+        self._queries.append((query, grace_seconds, spark))
 
     def _end(self, *_: Any) -> None:
         # In threads of their own: this one may be in the middle of a call of the JVM.
-        for query, grace_seconds in self._queries:
-            thread = threading.Thread(
-                target=self._stop, args=(query, grace_seconds), name="keystate-sigterm"
-            )
+        for stopped in self._queries:
+            thread = threading.Thread(target=self._stop, args=stopped, name="keystate-sigterm")
             thread.start()
             self._threads.append(thread)
         self._queries = []
 
     @staticmethod
-    def _stop(query: Any, grace_seconds: float) -> None:
+    def _stop(query: Any, grace_seconds: float, spark: SparkSession) -> None:
         log.info("SIGTERM: query %s ends after its micro-batch", query.name or query.id)
-        if not stop_at_border(query, border_seconds=grace_seconds):
+        if not stop_at_border(query, border_seconds=grace_seconds, spark=spark):
             log.warning(
                 "Query %s did not end its micro-batch within %g s; it runs again at the next start",
                 query.name or query.id,
@@ -127,20 +139,35 @@ def stop_on_sigterm(
     if grace_seconds < 0:
         raise ValueError(f"grace_seconds must not be negative, got {grace_seconds}")
     bridge.call(session, "stopAtShutdown", str(query.id), round(grace_seconds * 1000))
-    _sigterm.add(query, grace_seconds)
+    _sigterm.add(query, grace_seconds, session)
 
 
-def wait_for_border(query: Any, seconds: float) -> bool:
-    """Until a micro-batch has just ended, or none runs; false when the time is over before that."""
-    ended = _last_batch(query)
+@contextmanager
+def held_at_border(spark: SparkSession, query: Any, seconds: float) -> Iterator[bool]:
+    """While it lasts a query begins no micro-batch, where that can be.
+
+    Args:
+        spark: the session.
+        query: as for :func:`keystate.stop_at_border`.
+        seconds: how long to wait for the end of the micro-batch that runs.
+
+    Yields:
+        Whether that has ended.
+    """
     deadline = time.monotonic() + seconds
-    while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == ended:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    name = str(query.id)
+    checkpoint = bridge.checkpoint_of(spark, name) if query.isActive else ""
 
+    def hold() -> bool:
+        millis = max(0, min(_SLICE_MILLIS, round((deadline - time.monotonic()) * 1000)))
+        held: bool = bridge.call(spark, "holdAtBorder", name, millis)
+        return held
 
-def _last_batch(query: Any) -> tuple[str, int] | None:
-    progress = query.lastProgress
-    return None if progress is None else (progress.timestamp, progress.batchId)
+    try:
+        ended = not checkpoint or hold()
+        while not ended and time.monotonic() < deadline:
+            ended = hold()
+        yield ended
+    finally:
+        if checkpoint:
+            bridge.call(spark, "letGo", checkpoint)

@@ -17,6 +17,7 @@ WRONG = [
     ("spark.keystate.worker.inlineEntries", "abc", "a whole number from 0 on"),
     ("spark.keystate.maxParallelism", "40000", "a whole number from 1 to 32768"),
     ("spark.keystate.broadcast.check", "maybe", "'true' or 'false'"),
+    ("spark.keystate.restart.keepSeconds", "1m", "a whole number from 0 on"),
     ("spark.keystate.lockTimeoutMs", "1s", "a whole number from 1 on"),
 ]
 

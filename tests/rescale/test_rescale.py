@@ -19,7 +19,7 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
-from tests.conftest import Stream
+from tests.conftest import KEEP_SECONDS, Stream
 
 FORMATS = ["1", "2"]
 GROUPS = 16
@@ -81,16 +81,59 @@ class Expected:
 
 
 @pytest.mark.parametrize("checkpoint_format", FORMATS)
+@pytest.mark.parametrize("keep_seconds", ["0", "60"])
 def test_up_and_down_at_restarts(
-    checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
+    keep_seconds: str,
+    checkpoint_format: str,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
 ) -> None:
-    settings(**{FORMAT_KEY: checkpoint_format})
+    settings(**{FORMAT_KEY: checkpoint_format, KEEP_SECONDS: keep_seconds})
     fed, expected = stream("key string, x long"), Expected()
     for i, partitions in enumerate([2, 4, 3, 3, 16, 1, 5]):
         settings(**{"spark.sql.shuffle.partitions": str(partitions)})
         batch = rows(i)
         fed.feed(batch)
         expected.check(batch, fed.run(history), partitions)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "auto"])
+def test_goes_on_with_what_is_in_memory(
+    backend: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """Files of runs that are gone are not missed, unless nothing was to stay in memory."""
+    settings(**{KEEP_SECONDS: "60", "spark.keystate.backend": backend})
+    fed, expected = stream("key string, x long"), Expected()
+
+    def run_files() -> list[Path]:
+        state = fed.checkpoint / "state"
+        return [path for path in state.rglob("*") if path.suffix in (".lz4", ".run")]
+
+    def run(seed: int, partitions: int) -> None:
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        batch = rows(seed, count=4_000, keys=2_000)
+        fed.feed(batch)
+        expected.check(batch, fed.run(history), partitions)
+
+    run(0, 2)
+    for seed, partitions in ((1, 3), (2, 1), (3, 2)):
+        gone = run_files()
+        assert gone, list((fed.checkpoint / "state").rglob("*"))
+        kept = fed.checkpoint.parent / "kept"
+        shutil.copytree(fed.checkpoint, kept)
+        for path in gone:
+            path.unlink()
+        run(seed, partitions)
+        # Else the first maintenance might look for them.
+        for path in gone:
+            shutil.copy(kept / path.relative_to(fed.checkpoint), path)
+        shutil.rmtree(kept)
+    settings(**{KEEP_SECONDS: "0"})
+    run(4, 2)
+    for path in run_files():
+        path.unlink()
+    with pytest.raises(StreamingQueryException, match="KEYSTATE_MISSING"):
+        run(5, 3)
 
 
 def test_a_query_of_another_session(spark: Any, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Promotion:
             # What an earlier promotion left that was cut off. Of another checkpoint it fails here.
             bridge.call(self._spark, "deleteFork", self._to)
         if old is not None and old.isActive:
-            stop_at_border(old, border_seconds=border_seconds)
+            stop_at_border(old, border_seconds=border_seconds, spark=self._spark)
         bridge.call(self._spark, "checkStopped", self._checkpoint)
         self._is_stopped = True
         place = self._checkpoint

@@ -169,6 +169,25 @@ trait LoadsOnDemand { self: KeyedStateBackend =>
   def loadOnDemand(family: Int, source: GroupSource): Unit
 }
 
+/** The entries of one family in one key group, in the memory of a backend. */
+trait GroupEntries
+
+/** A backend with entries in memory that another one of its kind can go on with, which spares it a
+  * load.
+  */
+trait HandsOver { self: KeyedStateBackend =>
+
+  /** Gives away what it has of these groups, with the family and group of each: all but what it
+    * has not loaded. No transaction may be open, and nothing but `close` may follow.
+    */
+  def handOver(groups: KeyGroupRange): Map[(Int, Int), GroupEntries]
+
+  /** Takes over all entries of a family in a group. It comes before anything else is done with the
+    * group.
+    */
+  def takeOver(family: Int, group: Int, entries: GroupEntries): Unit
+}
+
 /** Entries of one family that a backend can ask for. The backend closes it when it is closed. */
 trait GroupSource extends AutoCloseable {
 

@@ -9,7 +9,7 @@ import keystate.backend.{
   StateFamily
 }
 import keystate.keygroup.KeyGroupRange
-import keystate.version.{FileSource, InlineSource, Manifest}
+import keystate.version.{FileSource, InlineSource, Manifest, Run}
 
 /** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
   * begins without reading every entry, and what is never asked for takes no memory.
@@ -20,6 +20,8 @@ import keystate.version.{FileSource, InlineSource, Manifest}
   *
   * @param pieceEntries
   *   how many entries a piece has at least, if its state has as many
+  * @param isThere
+  *   whether the backend has all entries of a family and key group already
   * @param explained
   *   makes a better error of what a backend throws at entries that its states can't have
   */
@@ -27,6 +29,7 @@ private[checkpoint] final class OnDemandLoad(
     manifest: Manifest,
     runs: Seq[LocalRun],
     pieceEntries: Long,
+    isThere: (Int, Int) => Boolean,
     explained: Throwable => Throwable
 ) {
   private var piecesLeft = 0
@@ -43,8 +46,10 @@ private[checkpoint] final class OnDemandLoad(
       else (Nil, manifest.families)
     val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
     val operator = manifest.partitioning.operatorGroup
-    move(loader, now.map(_.id).toSet, manifest.partitioning.readGroups)
-    move(loader, later.map(_.id).toSet, KeyGroupRange(operator, operator))
+    now.map(_.id).groupBy(missing).foreach { case (ranges, families) =>
+      ranges.foreach(move(loader, families.toSet, _))
+    }
+    move(loader, (now ++ later).map(_.id).toSet, KeyGroupRange(operator, operator))
     later.foreach { family =>
       val source = new Source(family.id)
       piecesLeft += source.pieces.size
@@ -53,6 +58,10 @@ private[checkpoint] final class OnDemandLoad(
     if (piecesLeft == 0) closeRuns()
   }
 
+  /** The key groups of a family that are to be loaded. */
+  private def missing(family: Int): Seq[KeyGroupRange] =
+    OnDemandLoad.missing(manifest.partitioning.groups, isThere(family, _))
+
   private def closeRuns(): Unit = runs.foreach(_.close())
 
   private def move(sink: ChangeSink, families: Set[Int], groups: KeyGroupRange): Unit =
@@ -60,7 +69,7 @@ private[checkpoint] final class OnDemandLoad(
 
   private final class Source(family: Int) extends GroupSource {
     override val pieces: Seq[KeyGroupRange] =
-      OnDemandLoad.pieces(manifest.partitioning.groups, pieceEntries, count)
+      missing(family).flatMap(OnDemandLoad.pieces(_, pieceEntries, count))
 
     override def count(group: Int): Long = manifest.count(family, group).get
 
@@ -84,9 +93,11 @@ private[checkpoint] object OnDemandLoad {
   /** How many pieces a state has at most: a run without an index is read again for each. */
   final val MostPieces = 64
 
-  /** Whether any state of the version can be loaded so. An SST file is not read in pieces. */
-  def isPossible(manifest: Manifest): Boolean = manifest.families.exists(canWait(manifest, _)) &&
-    manifest.runs.forall(_.source match {
+  /** Whether any state of the version can be loaded so, from these of its runs. An SST file is not
+    * read in pieces.
+    */
+  def isPossible(manifest: Manifest, runs: Seq[Run]): Boolean =
+    manifest.families.exists(canWait(manifest, _)) && runs.forall(_.source match {
       case FileSource(path) => RunFiles.isSectioned(path)
       case _: InlineSource => true
     })
@@ -94,6 +105,14 @@ private[checkpoint] object OnDemandLoad {
   private def canWait(manifest: Manifest, family: StateFamily): Boolean =
     family.layout != Layout.Ordered &&
       manifest.count(family.id, manifest.partitioning.groups.first).isDefined
+
+  /** The groups that are not there, as ranges. */
+  def missing(groups: KeyGroupRange, isThere: Int => Boolean): Seq[KeyGroupRange] =
+    (groups.first to groups.last).filterNot(isThere).foldLeft(Vector.empty[KeyGroupRange]) {
+      case (before :+ KeyGroupRange(first, last), group) if last + 1 == group =>
+        before :+ KeyGroupRange(first, group)
+      case (ranges, group) => ranges :+ KeyGroupRange(group, group)
+    }
 
   /** Divides groups into pieces with enough entries each, at most `MostPieces`; the last one may
     * have fewer.

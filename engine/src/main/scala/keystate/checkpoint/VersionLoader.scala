@@ -5,8 +5,11 @@ import java.nio.BufferUnderflowException
 import scala.collection.mutable
 
 import org.rocksdb.RocksDBException
+import org.slf4j.LoggerFactory
 
 import keystate.backend.{
+  ChangeSink,
+  HandsOver,
   KeyedStateBackend,
   LoadsOnDemand,
   RestoredRun,
@@ -16,40 +19,71 @@ import keystate.backend.{
 }
 import keystate.errors.CorruptFileException
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation}
+import keystate.inheritance.Inheritance
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{Manifest, Run, VersionFile}
 
 /** Loads a version into a new backend, in the way that the backend can best: it takes over run
-  * files, asks for key groups when it needs them, or gets every entry.
+  * files, asks for key groups when it needs them, or gets every entry. What other stores left in
+  * memory is not loaded; of runs that have nothing else not even the files are fetched.
   */
 private[checkpoint] final class VersionLoader(
     location: StoreLocation,
     storage: CheckpointStorage,
     files: RunFiles,
-    settings: StoreSettings
+    settings: StoreSettings,
+    inheritance: Inheritance
 ) {
+
+  import VersionLoader._
 
   /** Returns what loads the rest when the backend asks for it; None if all is loaded. */
   def into(backend: KeyedStateBackend, manifest: Manifest): Option[OnDemandLoad] =
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.partitioning.readGroups))
+      val inherited = inherit(backend, manifest)
+      val needed = runs.filter(isNeeded(manifest, _, inherited))
       val later = backend match {
         case fromFiles: RestoresFromFiles =>
           restore(manifest, runs, fromFiles)
           None
         case onDemand: LoadsOnDemand
-            if runs.map(_.bytes).sum > settings.onDemandBytes && OnDemandLoad.isPossible(
-              manifest
-            ) =>
-          Some(loadOnDemand(manifest, runs, onDemand))
+            if OnDemandLoad.isPossible(manifest, needed) &&
+              (inherited.nonEmpty || needed.map(_.bytes).sum > settings.onDemandBytes) =>
+          Some(loadOnDemand(manifest, needed, onDemand, inherited))
         case other =>
-          load(manifest, runs, other)
+          load(manifest, needed, other, inherited)
           None
       }
       backend.changesCommitted()
       later
     } catch { case e: Throwable => throw explained(manifest, e) }
+
+  /** Gives the backend what it can inherit; returns the families and groups of that. */
+  private def inherit(backend: KeyedStateBackend, manifest: Manifest): Set[(Int, Int)] =
+    backend match {
+      case heir: HandsOver =>
+        val entries = inheritance.inherit(manifest)
+        entries.foreach { case ((family, group), own) => heir.takeOver(family, group, own) }
+        if (entries.nonEmpty)
+          log.info(
+            "{} goes on with what is in memory of {} of its key groups",
+            location: Any,
+            entries.keysIterator.map(_._2).distinct.size
+          )
+        entries.keySet
+      case _ => Set.empty
+    }
+
+  /** Whether a run has anything that is not inherited. */
+  private def isNeeded(manifest: Manifest, run: Run, inherited: Set[(Int, Int)]): Boolean =
+    inherited.isEmpty || run.groups.contains(manifest.partitioning.operatorGroup) || {
+      val own = run.groups.intersection(manifest.partitioning.groups)
+      manifest.families.exists(family =>
+        (own.first to own.last).exists(group => !inherited((family.id, group)))
+      )
+    }
 
   /** A better error for what a backend throws at entries that its states can't have, even though
     * all checksums are right.
@@ -68,8 +102,14 @@ private[checkpoint] final class VersionLoader(
     case _ => error
   }
 
-  private def load(manifest: Manifest, runs: Seq[Run], backend: KeyedStateBackend): Unit = {
-    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
+  private def load(
+      manifest: Manifest,
+      runs: Seq[Run],
+      backend: KeyedStateBackend,
+      inherited: Set[(Int, Int)]
+  ): Unit = {
+    val all = backend.loader(manifest.count(_, _).getOrElse(0L))
+    val loader = if (inherited.isEmpty) all else new Others(all, inherited)
     fetch(manifest, runs)(files.read)(_.close()) { cursor =>
       try cursor.moveTo(loader)
       finally cursor.close()
@@ -79,13 +119,20 @@ private[checkpoint] final class VersionLoader(
   private def loadOnDemand(
       manifest: Manifest,
       runs: Seq[Run],
-      backend: KeyedStateBackend with LoadsOnDemand
+      backend: KeyedStateBackend with LoadsOnDemand,
+      inherited: Set[(Int, Int)]
   ): OnDemandLoad = {
     val local = mutable.Buffer.empty[LocalRun]
     try {
       fetch(manifest, runs)(files.keep)(_.close())(local += _)
       val load =
-        new OnDemandLoad(manifest, local.toSeq, settings.pieceEntries, explained(manifest, _))
+        new OnDemandLoad(
+          manifest,
+          local.toSeq,
+          settings.pieceEntries,
+          (family, group) => inherited((family, group)),
+          explained(manifest, _)
+        )
       load.into(backend)
       load
     } catch {
@@ -133,4 +180,24 @@ private[checkpoint] final class VersionLoader(
       ()
     case RunEntries(changes) => changes.close()
   }
+}
+
+private object VersionLoader {
+
+  /** Leaves out the entries of some families and groups. */
+  private final class Others(sink: ChangeSink, without: Set[(Int, Int)]) extends ChangeSink {
+    override def add(
+        family: Int,
+        group: Int,
+        key: Array[Byte],
+        keyStart: Int,
+        keyLength: Int,
+        value: Array[Byte],
+        valueStart: Int,
+        valueLength: Int
+    ): Unit = if (!without((family, group)))
+      sink.add(family, group, key, keyStart, keyLength, value, valueStart, valueLength)
+  }
+
+  private val log = LoggerFactory.getLogger(classOf[VersionLoader])
 }

@@ -7,6 +7,7 @@ import org.slf4j.LoggerFactory
 import keystate.backend.{
   Change,
   ChangeSink,
+  HandsOver,
   KeyedStateBackend,
   Layout,
   MoveNeeded,
@@ -29,6 +30,7 @@ import keystate.files.{
   RequestCounts,
   StoreLocation
 }
+import keystate.inheritance.Inheritance
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{
   EntryCounts,
@@ -65,7 +67,8 @@ final class VersionedStore(
     checkpoint: CheckpointStorage,
     settings: StoreSettings,
     backends: StateBackendFactory,
-    local: LocalFolder
+    local: LocalFolder,
+    inheritance: Inheritance = Inheritance.None
 ) extends AutoCloseable {
   import VersionedStore._
 
@@ -106,7 +109,7 @@ final class VersionedStore(
   @volatile private var writer = newWriter(asSst = false)
   private val files = new RunFiles(location, storage, local)
   private val inlineRuns = new InlineRuns(files, settings.inlineBytes)
-  private val loader = new VersionLoader(location, storage, files, settings)
+  private val loader = new VersionLoader(location, storage, files, settings, inheritance)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
 
@@ -362,10 +365,23 @@ final class VersionedStore(
   /** Makes a running `maintain`, and every later one, end soon. May be called in any thread. */
   def cancelMaintenance(): Unit = compaction.cancel()
 
+  /** Unloads the store, and leaves what it has in memory to those that are opened next. What was not
+    * committed is undone.
+    */
+  def leave(): Unit = if (isLoaded)
+    try
+      current.present match {
+        case heap: HandsOver =>
+          rollback()
+          inheritance.leave(manifest, heap.handOver(manifest.partitioning.groups))
+        case _ =>
+      }
+    finally unload()
+
   override def close(): Unit = {
     cancelMaintenance()
-    unload()
-    local.close()
+    try leave()
+    finally local.close()
   }
 
   private def current: Loaded = {

@@ -76,6 +76,7 @@ object Settings {
   val WarnShare: Setting[Double] = of("spark.keystate.state.warnShare")
   val OnLimit: Setting[String] = of("spark.keystate.state.onLimit")
   val SyncFiles: Setting[Boolean] = of("spark.keystate.checkpoint.sync")
+  val KeepSeconds: Setting[Int] = of("spark.keystate.restart.keepSeconds")
   val LockTimeoutMs: Setting[Int] = of("spark.keystate.lockTimeoutMs")
   val Parallelism: Setting[Int] = of("spark.keystate.parallelism")
 

@@ -37,6 +37,7 @@ class SettingsSuite extends AnyFunSuite {
       "state.warnShare" -> Seq("0", "1", "80"),
       "state.onLimit" -> Seq("stop"),
       "checkpoint.sync" -> Seq("yes"),
+      "restart.keepSeconds" -> Seq("-1", "1m"),
       "lockTimeoutMs" -> Seq("0", "1m"),
       "parallelism" -> Seq("0")
     )

@@ -23,6 +23,9 @@ object Mutation {
   case object NotLoadedAgain extends Mutation("a task goes on from whatever is loaded")
   case object SucceedsAnyway extends Mutation("a task whose commit failed is a success")
 
+  case object InheritsAnyVersion
+      extends Mutation("a store inherits what is in memory of any version")
+
   // Of savepoints.
   case object TrustsReferences extends Mutation("a reference is not looked after")
 
@@ -46,6 +49,7 @@ object Mutation {
     KeepsFewer,
     NotLoadedAgain,
     SucceedsAnyway,
+    InheritsAnyVersion,
     TrustsReferences,
     NeverLooks,
     LooksTooFar,

@@ -25,7 +25,8 @@ final class Simulation(
   val world = new World(
     new Choices(seed, only),
     kinds(Math.floorMod(seed, kinds.size.toLong).toInt),
-    mutation
+    mutation,
+    inherits = Set(2, 5)(Math.floorMod(seed, 7L).toInt)
   )
   import world.{random, scheduler, storage, story}
 

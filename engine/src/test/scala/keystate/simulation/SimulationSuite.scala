@@ -41,6 +41,8 @@ class SimulationSuite extends AnyFunSuite {
     "runs on local, synced",
     "runs on objects",
     "savepoint dies",
+    "state in memory is inherited",
+    "state in memory is inherited after a rescale",
     "stores are on disk",
     "the format changes",
     "the power fails",

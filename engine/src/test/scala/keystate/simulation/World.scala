@@ -7,11 +7,14 @@ import java.util.UUID
 
 import scala.collection.mutable
 
+import keystate.backend.GroupEntries
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
 import keystate.checkpoint.{StoreSettings, VersionedStore}
 import keystate.errors.KeystateException
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
+import keystate.inheritance.{Inheritance, LeftGroups}
+import keystate.version.Manifest
 
 /** What a query is started with.
   *
@@ -30,8 +33,18 @@ final case class QuerySettings(
     isOnDisk: Boolean = false
 )
 
-/** A cluster with its storage, made by a seed. */
-final class World(val random: Choices, val kind: StorageKind, mutation: Option[Mutation]) {
+/** A cluster with its storage, made by a seed.
+  *
+  * @param inherits
+  *   whether stores leave what they have in memory to those that are opened next: all executors are
+  *   one JVM for that
+  */
+final class World(
+    val random: Choices,
+    val kind: StorageKind,
+    mutation: Option[Mutation],
+    inherits: Boolean
+) {
   val story = new Story
   val maxParallelism: Int = 4 + random.nextInt(5)
   val longestTick: Int = Seq(2, 50, 2000)(random.nextInt(3))
@@ -85,10 +98,35 @@ final class World(val random: Choices, val kind: StorageKind, mutation: Option[M
         parallelism = Some(partitions)
       ),
       if (settings.isOnDisk) World.onDisk else World.onHeap,
-      new LocalFolder(() => World.scratch())
+      new LocalFolder(() => World.scratch()),
+      if (inherits) inheritance else Inheritance.None
     )
     stores += store
     store
+  }
+
+  private object inheritance extends Inheritance {
+    private val left = new LeftGroups
+    private var last: Option[Manifest] = None
+
+    override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit = {
+      left.leave("checkpoint", manifest, entries)
+      last = Some(manifest)
+    }
+
+    override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = {
+      val wanted =
+        if (has(Mutation.InheritsAnyVersion)) manifest.copy(runs = last.fold(manifest.runs)(_.runs))
+        else manifest
+      val found = left.inherit("checkpoint", wanted)
+      if (found.nonEmpty)
+        story.reach(
+          if (manifest.partitioning.rescaledAt.contains(manifest.version))
+            "state in memory is inherited after a rescale"
+          else "state in memory is inherited"
+        )
+      found
+    }
   }
 
   private val stores = mutable.ArrayBuffer.empty[VersionedStore]

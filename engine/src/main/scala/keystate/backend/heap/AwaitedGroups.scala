@@ -33,11 +33,13 @@ private[heap] final class AwaitedGroups(
 
   def isEmpty: Boolean = piecesLeft == 0
 
+  def has(group: Int): Boolean = pieces(group) != null
+
   /** How many entries are not loaded. */
   def count: Long = left
 
   /** How many of them are in this group. */
-  def count(group: Int): Long = if (pieces(group) == null) 0 else source.count(group)
+  def count(group: Int): Long = if (has(group)) source.count(group) else 0
 
   /** The tables of all groups that are loaded together with this one, by group, as far as they have
     * entries. None if it is not awaited. After an error all of them are awaited as before.

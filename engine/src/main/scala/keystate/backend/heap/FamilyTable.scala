@@ -75,6 +75,16 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
   def loadOnDemand(source: GroupSource, guard: LoadGuard): Unit = awaited =
     new AwaitedGroups(family, source, groups.length, guard)
 
+  /** Gives away the entries of a group; None if they are not loaded. */
+  def handOver(group: Int): Option[KeyGroupTable] =
+    Option.when(awaited == null || !awaited.has(group)) {
+      val table = groups(group)
+      groups(group) = null
+      if (table == null) KeyGroupTable(family.layout, expected = 0) else table
+    }
+
+  def takeOver(group: Int, table: KeyGroupTable): Unit = groups(group) = table
+
   /** The group's table; null if it has no entries. */
   private def loadedTable(group: Int): KeyGroupTable = {
     val table = groups(group)

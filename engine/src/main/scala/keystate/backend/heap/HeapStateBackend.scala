@@ -6,11 +6,14 @@ import keystate.backend.{
   ChangeSink,
   EntryIterator,
   FamilyTables,
+  GroupEntries,
   GroupSource,
+  HandsOver,
   KeyedStateBackend,
   LoadsOnDemand,
   StateFamily
 }
+import keystate.keygroup.KeyGroupRange
 
 /** State on the JVM's heap: a hash table or sorted map per state and key group, over byte arrays.
   *
@@ -19,7 +22,8 @@ import keystate.backend.{
   */
 final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadGuard)
     extends KeyedStateBackend
-    with LoadsOnDemand {
+    with LoadsOnDemand
+    with HandsOver {
 
   def this(maxParallelism: Int) = this(maxParallelism, LoadGuard.None)
 
@@ -83,6 +87,20 @@ final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadG
       source,
       (bytes, entries) => guard.loading(memoryUsed + bytes, entriesHeld + entries)
     )
+  }
+
+  override def handOver(groups: KeyGroupRange): Map[(Int, Int), GroupEntries] = {
+    val entries = for {
+      table <- tables.all
+      group <- groups.first to groups.last
+      own <- table.handOver(group)
+    } yield (table.family.id, group) -> own
+    entries.toMap
+  }
+
+  override def takeOver(family: Int, group: Int, entries: GroupEntries): Unit = entries match {
+    case table: KeyGroupTable => tables(family).takeOver(group, table)
+    case other => throw new IllegalArgumentException(s"${other.getClass} is of another backend")
   }
 
   override def scan(

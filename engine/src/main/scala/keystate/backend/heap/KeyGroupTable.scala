@@ -1,11 +1,11 @@
 package keystate.backend.heap
 
-import keystate.backend.{ChangeSink, EntryIterator, Layout}
+import keystate.backend.{ChangeSink, EntryIterator, GroupEntries, Layout}
 
 /** The entries of one key group of one family, and what the open transaction changed of them. One
   * thread at a time. Arrays that are handed in or out must not be changed afterwards.
   */
-private[heap] abstract class KeyGroupTable {
+private[heap] abstract class KeyGroupTable extends GroupEntries {
 
   /** The value; null when there is none. */
   def get(key: Array[Byte]): Array[Byte]

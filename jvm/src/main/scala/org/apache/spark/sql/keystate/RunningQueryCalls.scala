@@ -7,7 +7,12 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.SessionCheckpoints.numbered
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
-import org.apache.spark.sql.keystate.rescale.{QueryRescaling, RescaleRequests, StopAtShutdown}
+import org.apache.spark.sql.keystate.rescale.{
+  AtBorder,
+  QueryRescaling,
+  RescaleRequests,
+  StopAtShutdown
+}
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
 /** Calls about queries that run, and about their numbers of partitions. */
@@ -24,6 +29,14 @@ private[keystate] trait RunningQueryCalls {
   /** Where the checkpoint of a running query is; empty if it does not run. */
   def checkpointOf(query: String): String =
     checkpoints.activeQuery(query).fold("")(_.resolvedCheckpointRoot)
+
+  /** Waits until the micro-batch of a query has ended, or for so many ms, and lets no other one
+    * begin until `letGo`. Returns whether none runs now.
+    */
+  def holdAtBorder(query: String, millis: Long): Boolean =
+    checkpoints.activeQuery(query).forall(AtBorder.hold(_, millis))
+
+  def letGo(checkpoint: String): Unit = AtBorder.letGo(checkpoint)
 
   /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
   def stopAtShutdown(query: String, graceMillis: Long): Unit =

@@ -176,9 +176,35 @@ private[keystate] object CheckpointOwner extends Logging {
     limits.notifyAll()
   }
 
+  private val onHold = ConcurrentHashMap.newKeySet[Path]
+  private val waiting = ConcurrentHashMap.newKeySet[Path]
+
+  /** Lets a query of this driver begin no micro-batch until `letGo`: it waits as with `limit`. */
+  def hold(checkpoint: Path): Unit = {
+    onHold.add(checkpoint)
+    ()
+  }
+
+  def letGo(checkpoint: Path): Unit = limits.synchronized {
+    onHold.remove(checkpoint)
+    limits.notifyAll()
+  }
+
+  /** Whether a query waits to begin a micro-batch. */
+  def isWaiting(checkpoint: Path): Boolean = waiting.contains(checkpoint)
+
   private def awaitLimit(checkpoint: Path, batch: Long): Unit =
-    if (!limits.isEmpty) limits.synchronized {
-      while (Option(limits.get(checkpoint)).exists(_ < batch)) limits.wait()
+    if (!limits.isEmpty || !onHold.isEmpty) limits.synchronized {
+      def mayBegin = !onHold.contains(checkpoint) &&
+        Option(limits.get(checkpoint)).forall(batch <= _)
+      if (!mayBegin)
+        try {
+          waiting.add(checkpoint)
+          while (!mayBegin) limits.wait()
+        } finally {
+          waiting.remove(checkpoint)
+          ()
+        }
     }
 
   /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.

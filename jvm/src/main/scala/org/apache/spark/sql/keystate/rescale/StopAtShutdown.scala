@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate.rescale
 
-import scala.annotation.tailrec
-
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.util.ShutdownHookManager
@@ -27,22 +25,8 @@ private[keystate] final class StopAtShutdown(
   }
 
   private def stop(query: StreamExecution): Unit = {
-    awaitBorder(query, lastBatch(query), System.nanoTime + graceMillis * 1000000)
+    if (!AtBorder.hold(query, graceMillis))
+      logWarning(s"${query.id} did not end its micro-batch within $graceMillis ms")
     query.stop()
   }
-
-  @tailrec private def awaitBorder(
-      query: StreamExecution,
-      ended: Option[String],
-      deadline: Long
-  ): Unit =
-    if (query.isActive && query.status.isTriggerActive && lastBatch(query) == ended)
-      if (System.nanoTime < deadline) {
-        Thread.sleep(10)
-        awaitBorder(query, ended, deadline)
-      } else logWarning(s"${query.id} did not end its micro-batch within $graceMillis ms")
-
-  /** Tells micro-batches apart. */
-  private def lastBatch(query: StreamExecution): Option[String] =
-    Option(query.lastProgress).map(progress => s"${progress.batchId} ${progress.timestamp}")
 }

@@ -47,6 +47,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   private var snapshotReported: Option[Long] = None
   private[keystate] var lock: StoreLock = _
   private[keystate] var versions: VersionedStore = _
+  private var inheritance: StoreInheritance = _
   private[keystate] val subtask = new SubtaskScope
 
   // By column family, which is defined once in a provider's life, not for each version.
@@ -80,6 +81,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     val config = new StoreConfig(storeConfs, hadoopConf)
     val name = s"keystate-${stateStoreId.operatorId}-${stateStoreId.partitionId}"
     lock = new StoreLock(stateStoreId, config.lockTimeoutMillis)
+    inheritance = new StoreInheritance(stateStoreId, runId, config.keepSeconds, leave)
     versions = new VersionedStore(
       StoreLocation(stateStoreId.operatorId, stateStoreId.partitionId, stateStoreId.storeName),
       new SparkCheckpointStorage(
@@ -93,7 +95,8 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
           Option(SparkEnv.get).fold(new SparkConf)(_.conf),
           name
         )
-      )
+      ),
+      inheritance
     )
     defineCodec(
       StateStore.DEFAULT_COL_FAMILY_NAME,
@@ -173,7 +176,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   override def doMaintenance(): Unit = if (!lock.isClosed)
     try {
       // Else one that no task comes to would keep its part of the heap.
-      lock.ifFree(versions.moveIfDue())
+      val _ = lock.ifFree(versions.moveIfDue())
       versions.maintain()
     } catch {
       // Spark unloads a provider whose maintenance fails. But loaded state is worth more than a
@@ -185,8 +188,19 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     versions.cancelMaintenance()
     if (lock.close())
       try subtask.close()
-      finally versions.close()
+      finally
+        try versions.close()
+        finally inheritance.end()
   }
+
+  /** For a store of a later run. */
+  private def leave(waitMillis: Long): Boolean =
+    try lock.ifFree(versions.leave(), waitMillis)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"$storeId could not leave what it has in memory", e)
+        true
+    }
 
   /** Between two transactions. A move that fails costs no more than a load of the version. */
   private[keystate] def moveIfDue(): Unit =
@@ -306,7 +320,9 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     catch { case NonFatal(e) => logDebug(s"Could not report version $version of $storeId", e) }
 
   private def providerId: StateStoreProviderId =
-    StateStoreProviderId(storeId, UUID.fromString(hadoopConf.get(StreamExecution.RUN_ID_KEY)))
+    StateStoreProviderId(storeId, runId)
+
+  private def runId: UUID = UUID.fromString(hadoopConf.get(StreamExecution.RUN_ID_KEY))
 
   private[keystate] def validateRows(key: UnsafeRow, value: UnsafeRow): Unit =
     if (!useColumnFamilies)

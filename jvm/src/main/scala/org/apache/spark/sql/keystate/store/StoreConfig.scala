@@ -39,6 +39,9 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
 
   val lockTimeoutMillis: Long = Settings.LockTimeoutMs.of(text).toLong
 
+  /** How long what a closed store has in memory stays there, in seconds. */
+  val keepSeconds: Int = Settings.KeepSeconds.of(text)
+
   private def withPrefix(prefix: String): Map[String, String] =
     hadoopConf.getPropsWithPrefix(prefix).asScala.toMap
 

@@ -28,12 +28,18 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
     take()
   }
 
-  /** Does the work as the owner, unless there is one. */
-  def ifFree(work: => Unit): Unit =
-    synchronized(Option.when(!closed && owner.isEmpty)(take())).foreach { stamp =>
+  /** Does the work as the owner. False if there is one for longer than so many ms. */
+  def ifFree(work: => Unit, waitMillis: Long = 0): Boolean = {
+    val stamp = synchronized {
+      awaitFree(waitMillis)
+      Option.when(!closed && owner.isEmpty)(take())
+    }
+    stamp.foreach { stamp =>
       try work
       finally release(stamp)
     }
+    stamp.isDefined
+  }
 
   private def take(): Long = {
     owner = Some(AcquiredThreadInfo())
@@ -68,10 +74,16 @@ private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
   }
 
   private def await(operation: String): Unit = {
+    val waited = awaitFree(timeoutMillis)
+    owner.foreach(holder => throw inUse(operation, holder, waited))
+  }
+
+  /** Returns how long it has waited. */
+  private def awaitFree(millis: Long): Long = {
     val start = System.nanoTime
     def waited: Long = NANOSECONDS.toMillis(System.nanoTime - start)
-    while (owner.isDefined && waited < timeoutMillis) wait(timeoutMillis - waited)
-    owner.foreach(holder => throw inUse(operation, holder, waited))
+    while (owner.isDefined && waited < millis) wait(millis - waited)
+    waited
   }
 
   private def inUse(operation: String, holder: AcquiredThreadInfo, waited: Long) = {

@@ -1,0 +1,25 @@
+package keystate.inheritance
+
+import keystate.backend.GroupEntries
+import keystate.version.Manifest
+
+/** Where a store leaves its entries when it is closed, and finds what others left. Entries are told
+  * apart by family id and key group.
+  */
+trait Inheritance {
+
+  /** Entries of this version that are in memory. They belong to the caller alone from now on. */
+  def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries]
+
+  /** Takes entries of this version, which nobody uses any more. */
+  def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit
+}
+
+object Inheritance {
+
+  /** Nothing is left, and so nothing is found. */
+  object None extends Inheritance {
+    override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = Map.empty
+    override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit = ()
+  }
+}

@@ -1,0 +1,6 @@
+package keystate
+
+/** What closed stores leave in memory for stores of the same state that are opened next, in the same
+  * JVM. Not public.
+  */
+package object inheritance

@@ -112,6 +112,12 @@ def settings(spark: SparkSession) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
+def keeps_memory(settings: Callable[..., None]) -> None:
+    """A start goes on with what the last run has in memory, as it does unless told otherwise."""
+    settings(**{KEEP_SECONDS: "60"})
+
+
+@pytest.fixture
 def short_batches(settings: Callable[..., None]) -> None:
     """For real-time mode. A batch's stages run at the same time, on the session's two cores."""
     settings(**{MIN_DURATION: "100", "spark.sql.shuffle.partitions": "1"})

@@ -15,6 +15,8 @@ from pyspark.errors import StreamingQueryException
 
 from tests.query.test_canary import Count, Counting, Fails, left
 
+pytestmark = pytest.mark.usefixtures("keeps_memory")
+
 
 class Renamed(Count):
     def open(self, ctx: Any) -> None:

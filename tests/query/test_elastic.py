@@ -88,6 +88,7 @@ def elastic(spark: Any, counting: Counting) -> Iterator[Callable[..., ElasticQue
         query.stop()
 
 
+@pytest.mark.usefixtures("keeps_memory")
 def test_partitions_change_while_rows_come(
     spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:
@@ -255,6 +256,7 @@ def test_an_error_of_the_function_ends_it(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.usefixtures("keeps_memory")
 def test_it_follows_the_load(
     dry_run: bool, counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:

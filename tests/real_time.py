@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -96,3 +99,18 @@ def wait_for(query: Any, condition: Callable[[], bool], seconds: float = 120) ->
         assert query.exception() is None, query.exception()
         assert time.monotonic() < deadline, query.status
         time.sleep(0.02)
+
+
+def told_by(module: str, folder: Path) -> Any:
+    """What a program with a session of its own prints last, as JSON."""
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(folder)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.real_time import needs_real_time
+from tests.real_time import needs_real_time, told_by
 
 pytestmark = [needs_real_time, pytest.mark.spark]
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_three_stages(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.query.real_time_plans_query", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    told = told_by("tests.query.real_time_plans_query", tmp_path)
+    assert told == {
         "dropDuplicates, then a function": [[1, 1], [2, 1], [3, 1]],
         # The sums of key 1 are 1, 4 and 9.
         "an aggregation, then a function": [[1, 4], [3, 4], [1, 9]],

@@ -64,19 +64,29 @@ private object LeftGroups {
   ) {
     def isEmpty: Boolean = Option(kept.get).forall(_.isEmpty)
 
+    /** What is of use for another version. The rest of its groups is of use to nobody. */
     def take(other: Manifest): Map[(Int, Int), GroupEntries] =
-      Option(kept.get).fold(Map.empty[(Int, Int), GroupEntries]) { entries =>
-        val families = manifest.families
-          .filter(family => other.families.exists(isSame(family, _)))
-          .map(_.id)
-        val taken = for {
-          group <- other.partitioning.groups.first to other.partitioning.groups.last
-          if manifest.partitioning.groups.contains(group) && haveSameRuns(other, group)
-          family <- families
-          found <- entries.remove((family, group))
-        } yield (family, group) -> found
-        taken.toMap
+      Option(kept.get).filter(_ => mayHave(other)).fold(Map.empty[(Int, Int), GroupEntries]) {
+        entries =>
+          val common = manifest.partitioning.groups.intersection(other.partitioning.groups)
+          val families = manifest.families
+            .filter(family => other.families.exists(isSame(family, _)))
+            .map(_.id)
+          val taken = for {
+            group <- common.first to common.last
+            isWanted = haveSameRuns(other, group)
+            family <- families
+            found <- entries.remove((family, group)) if isWanted
+          } yield (family, group) -> found
+          taken.toMap
       }
+
+    /** Where keys go to partitions by hash, each partition has keys of all groups. */
+    private def mayHave(other: Manifest): Boolean = {
+      val (own, its) = (manifest.partitioning, other.partitioning)
+      own.groups.intersects(its.groups) &&
+      (its.parallelism.isDefined || own.partition == its.partition)
+    }
 
     private def haveSameRuns(other: Manifest, group: Int): Boolean = {
       val (own, others) = (runsOf(manifest, group), runsOf(other, group))

@@ -85,6 +85,7 @@ private[keystate] object BridgeCall {
 
   private def json(value: Any): String = compact(render(value match {
     case text: String => JString(text)
+    case flag: Boolean => JBool(flag)
     case number: Int => JInt(number)
     case number: Long => JInt(number)
     case null => JNull // of a method that returns nothing

@@ -85,7 +85,6 @@ class LeftGroupsSuite extends AnyFunSuite with StoreFixture {
       val expected = all(stores)
       stores.foreach(_.close())
       val newIds = if (partitions == 2) ids.last else rescale(storage, 2, ids.last, partitions)
-      storage.runBytesRead.set(0)
       storage.before = (operation, path) =>
         if (operation == "open" && storage.isRun(path)) throw new AssertionError(s"read $path")
       val next = (0 until partitions).map(i => open(storage, i, partitions, 2, newIds(i)))

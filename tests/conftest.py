@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from keystate._codec import struct_codec
+from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from tests import jvm_archive  # first of all, it makes the folder for temporary files
+from tests.drawn import DRAW
 from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.
@@ -30,6 +32,10 @@ KEEP_SECONDS = "spark.keystate.restart.keepSeconds"
 
 #: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
 WITH_SPARK = {"clusters", "connect", "fault", "golden", "interop", "rescale", "stores"}
+
+
+def pytest_report_header() -> str:
+    return f"KEYSTATE_DRAW={DRAW}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -48,6 +54,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or item.path.parent.name in WITH_SPARK:
             item.add_marker("spark")
+
+
+def keep_names(kind: type) -> None:
+    """Keeps the classes and packages that were looked up in the JVM.
+
+    For each part of a name py4j looks for a class in all of Spark's jars, and again each time: that
+    took a twentieth of the CPU time of queries.
+    """
+    look_up = kind.__getattr__
+
+    def kept(self: Any, name: str) -> Any:
+        found = look_up(self, name)
+        # What is not there yet is a package to py4j too.
+        if isinstance(found, JavaClass) or name.islower():
+            self.__dict__[name] = found
+        return found
+
+    kind.__getattr__ = kept
+
+
+keep_names(JVMView)
+keep_names(JavaPackage)
 
 
 @pytest.fixture(scope="session")

@@ -265,7 +265,9 @@ def _is_on_class_path() -> bool:
     from py4j.protocol import Py4JJavaError  # a client of Spark Connect may be without it
 
     try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
+        # With the whole name: for each part of one py4j looks through all of Spark's jars.
+        thread = getattr(jvm, "java.lang.Thread").currentThread()
+        thread.getContextClassLoader().loadClass(EXTENSION)
     except Py4JJavaError:
         return False
     return True

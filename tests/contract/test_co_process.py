@@ -31,6 +31,7 @@ from tests.contract.co_process_cases import (
     two,
     watermarks,
 )
+from tests.drawn import drawn
 from tests.two_streams import TwoStreams
 
 
@@ -76,7 +77,10 @@ def build(case: Case) -> Callable[[Any, Any], Any]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "checkpoint_format"), [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "2")]
+    ("backend", "checkpoint_format"),
+    drawn(
+        "two inputs", [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "1"), ("rocksdb", "2")], 2
+    ),
 )
 @pytest.mark.parametrize("name", CASES)
 def test_query(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import keystate
@@ -16,9 +17,11 @@ from keystate._types.ordering import sort_key
 from keystate.testing import KeyedProcessHarness
 
 from tests.contract.key_orders import ORDERS, TYPES, random_keys, ranked
+from tests.drawn import drawn
 
 STEPS = "key long, step string"
 PROBLEMS = "problem string"
+BACKENDS = [keystate.HashMapStateBackend(), keystate.EmbeddedRocksDBStateBackend()]
 
 
 @pytest.fixture(params=["America/New_York", "Australia/Lord_Howe"])
@@ -122,9 +125,8 @@ def test_order_in_the_harness(zone: None) -> None:
             assert harness.process_batch([(1, step)]) == [], function.seed
 
 
-@pytest.mark.parametrize("inline", ["10000", "0"])
 @pytest.mark.parametrize(
-    "backend", [keystate.HashMapStateBackend(), keystate.EmbeddedRocksDBStateBackend()]
+    ("backend", "inline"), drawn("order in a query", product(BACKENDS, ["10000", "0"]), 2)
 )
 def test_order_in_a_query(
     backend: Any, inline: str, stream: Callable[..., Any], settings: Callable[..., None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +20,11 @@ from tests.contract.window_cases import (
     table,
 )
 from tests.contract.window_rules import ASSIGNERS, RULES, program
+from tests.drawn import drawn
 
 pytestmark = pytest.mark.long
 
 BUILDS = [by_aggregate, by_list, by_reduce]
-SLOW = bool(os.environ.get("SLOW"))
 
 
 def check(case: Case, build: Callable[[Any], Any], back: bool = False) -> None:
@@ -53,11 +52,9 @@ def check(case: Case, build: Callable[[Any], Any], back: bool = False) -> None:
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("name", ASSIGNERS)
 def test_every_pair_of_rules(name: str, build: Callable[[Any], Any]) -> None:
-    chosen = 3 * list(ASSIGNERS).index(name) + BUILDS.index(build)
     pairs = [(before, after) for before in RULES for after in RULES]
-    for number, pair in enumerate(pairs):
-        if number % 9 == chosen or SLOW:
-            check(case_of(program(name, pair, "pair")), build)
+    for pair in drawn(f"rules of {name} {build.__name__}", pairs, 16):
+        check(case_of(program(name, pair, "pair")), build)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +71,6 @@ def test_there_and_back(name: str) -> None:
     # A continuous trigger that comes back may make up for the times between.
     others = [rules for rules in RULES if rules.trigger != "continuous"]
     pairs = [(rules, each) for rules in others for each in RULES if rules.lateness == each.lateness]
-    for number, (rules, between) in enumerate(pairs):
-        if number % 3 == list(ASSIGNERS).index(name) or SLOW:
-            case = case_of(program(name, [rules, between, rules], "back"))
-            check(case, BUILDS[number // 3 % 3], back=True)
+    for rules, between in drawn(f"there and back, {name}", pairs, len(pairs) // 9):
+        case = case_of(program(name, [rules, between, rules], "back"))
+        check(case, BUILDS[(RULES.index(rules) + RULES.index(between)) % 3], back=True)

@@ -57,6 +57,7 @@ from tests.contract.window_cases import (
     by_list,
     by_reduce,
 )
+from tests.drawn import drawn
 
 INPUT = "key string, value long, time timestamp"
 LATE = OutputTag("late", INPUT)
@@ -144,7 +145,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", drawn("rows of windows", range(5), 2))
 @pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.long

@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
 from tests.fault import batch_files
 from tests.fault import functions_query as query
 from tests.fault.drivers import committed, kill_midway
 
 KILLS = 3 if os.environ.get("SLOW") else 1
-SLOW = pytest.mark.skipif("SLOW" not in os.environ, reason="the same on more; set SLOW=1")
+CASES = [
+    ("windows", "hashmap", "2"),
+    ("windows", "rocksdb", "1"),
+    ("windows", "rocksdb", "2"),
+    ("async", "rocksdb", "2"),
+    ("async", "hashmap", "1"),
+]
 
 
 def check_windows(told: list[tuple[Any, ...]]) -> None:
@@ -39,14 +46,7 @@ CHECKS = {"windows": check_windows, "async": check_async}
 
 
 @pytest.mark.parametrize(
-    ("kind", "backend", "checkpoint_format"),
-    [
-        ("windows", "hashmap", "2"),
-        pytest.param("windows", "rocksdb", "1", marks=SLOW),
-        pytest.param("windows", "rocksdb", "2", marks=SLOW),
-        ("async", "rocksdb", "2"),
-        pytest.param("async", "hashmap", "1", marks=SLOW),
-    ],
+    ("kind", "backend", "checkpoint_format"), drawn("functions that are killed", CASES, 1)
 )
 def test_killed_drivers_and_a_rescale(
     kind: str,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 
+from tests.drawn import drawn
 from tests.fault import batch_files
 from tests.fault import restart_query as query
 from tests.fault.drivers import CLUSTER, Driver, committed
@@ -30,12 +30,10 @@ STORE_MOVES = {
     "amid a move at a load": ("open", 2, r"state/0/0/1-[^/]*\.lz4$"),
 }
 
-CASES = [("1", "rocksdb"), ("2", "auto")]
-if os.environ.get("SLOW"):
-    CASES += [("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")]
+CASES = [("1", "rocksdb"), ("2", "auto"), ("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")]
 
 
-@pytest.mark.parametrize(("checkpoint_format", "backend"), CASES)
+@pytest.mark.parametrize(("checkpoint_format", "backend"), drawn("kill points", CASES, 1))
 def test_killed_at_each_step(checkpoint_format: str, backend: str, tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

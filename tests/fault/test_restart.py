@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
 from tests.fault import batch_files
 from tests.fault import restart_query as query
 from tests.fault.drivers import Driver, committed, kill_midway
@@ -21,18 +22,16 @@ from tests.fault.drivers import Driver, committed, kill_midway
 TO_THE_END = json.dumps({"availableNow": True})
 ENDLESS = json.dumps({"processingTime": "0 seconds"})
 
-LONG = pytest.mark.skipif("not os.environ.get('SLOW')", reason="long; set SLOW=1")
-# With kills at any moment: at known steps of a commit format 1 is killed in test_kill_points.py.
-KILLED = [pytest.param("1", marks=LONG), "2"]
+FORMATS = ["1", "2"]
 
 
-@pytest.fixture(params=["1", "2"])
+@pytest.fixture(params=drawn("stops", FORMATS, 1))
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
     settings(**{FORMAT_KEY: request.param})
     return str(request.param)
 
 
-@pytest.mark.parametrize("checkpoint_format", KILLED, indirect=True)
+@pytest.mark.parametrize("checkpoint_format", drawn("kills", FORMATS, 1), indirect=True)
 def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """JVM and workers die too."""
     seed = random.randrange(10**9)
@@ -68,7 +67,7 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     assert batch_files.emitted(tmp_path) == expected
 
 
-@pytest.mark.parametrize("checkpoint_format", KILLED, indirect=True)
+@pytest.mark.parametrize("checkpoint_format", drawn("two queries", FORMATS, 1), indirect=True)
 def test_two_queries_on_one_checkpoint(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """The driver that was first ends before it takes a file; the other goes on."""
     expected = query.make_input(tmp_path, seed=1)

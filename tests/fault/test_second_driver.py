@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from keystate import admin
 from keystate.errors import CheckpointError
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
 from tests.fault import batch_files
 from tests.fault import second_driver_query as query
 from tests.fault import second_source_query as source
@@ -93,9 +93,7 @@ def test_second_driver_with_other_partitions(
         Case(tmp_path / "fenced", "1", "keyed", "sink", True, (4,)),
         Case(tmp_path / "fenced2", "2", "keyed", "sink", True, (3,)),
     ]
-    if "SLOW" not in os.environ:
-        few = ("keyed", "spark2", "operator", "saved", "fenced2")
-        cases = [case for case in cases if case.folder.name in few]
+    cases = drawn("second drivers", cases, 4)
     arguments = [case.argument for case in cases]
     for case in cases:
         case.folder.mkdir()
@@ -135,7 +133,7 @@ def test_second_driver_with_other_partitions(
         query.feed(case.folder, 2)
         settings(**{FORMAT_KEY: case.version})
         before = case.folder.rename(tmp_path / f"{case.folder.name} before")
-        for partitions in case.restarts if "SLOW" in os.environ else case.restarts[:1]:
+        for partitions in drawn(f"restart after {case.folder.name}", case.restarts, 1):
             # In its own place: the file source's log has absolute paths.
             shutil.rmtree(case.folder, ignore_errors=True)
             shutil.copytree(before, case.folder)
@@ -204,15 +202,7 @@ def rescale_and_savepoint(folder: Path) -> None:
     assert keystate.rescale(checkpoint, 3) == 4
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(
-            "1", marks=pytest.mark.skipif("SLOW" not in os.environ, reason="long; set SLOW=1")
-        ),
-        "2",
-    ],
-)
+@pytest.mark.parametrize("version", drawn("two drivers with a source", ["1", "2"], 1))
 def test_two_drivers_with_a_source(
     version: str, spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from keystate import admin
 
+from tests.drawn import drawn
 from tests.fault import state_writer_query as query
 from tests.fault.drivers import Driver
 
 
 @pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param(
-            "hashmap",
-            marks=pytest.mark.skipif("not os.environ.get('SLOW')", reason="long; set SLOW=1"),
-        ),
-        "rocksdb",
-    ],
+    ("operators", "backend"),
+    drawn("state writer", product([1, 3], ["hashmap", "rocksdb"]), 1),
 )
-@pytest.mark.parametrize("operators", [1, 3])
 def test_killed_while_it_writes(
     operators: int,
     backend: str,

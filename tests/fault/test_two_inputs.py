@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
 from tests.fault import batch_files
 from tests.fault import two_inputs_query as query
 from tests.fault.drivers import committed, kill_midway
@@ -17,14 +18,7 @@ from tests.fault.drivers import committed, kill_midway
 
 @pytest.mark.parametrize(
     ("backend", "checkpoint_format"),
-    [
-        ("hashmap", "2"),
-        pytest.param(
-            "rocksdb",
-            "1",
-            marks=pytest.mark.skipif("not os.environ.get('SLOW')", reason="long; set SLOW=1"),
-        ),
-    ],
+    drawn("two inputs that are killed", [("hashmap", "2"), ("rocksdb", "1")], 1),
 )
 def test_killed_drivers_and_rescales(
     backend: str,

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import keystate
@@ -21,10 +22,12 @@ from keystate import (
 from pyspark.errors import StreamingQueryException
 
 from tests.all_states import INPUT, OUTPUT, Overlapping, Plain
+from tests.drawn import drawn
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "small"), drawn("overlap", product(["hashmap", "rocksdb"], [False, True]), 2)
+)
 def test_results_are_as_without_overlap(
     backend: str, small: bool, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:

@@ -24,6 +24,8 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
+from tests.drawn import drawn
+
 HEAP, ROCKSDB = HashMapStateBackend(), EmbeddedRocksDBStateBackend(memory_mb=32)
 #: No state fits on the heap, so each store moves in its first micro-batch.
 AUTO = AutoStateBackend(1e-9, ROCKSDB)
@@ -69,7 +71,7 @@ class Model:
         return key, before, list(everything), sorted(ordered.items())
 
 
-@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+@pytest.mark.parametrize("checkpoint_format", drawn("other backends", ["1", "2"], 1))
 def test_a_query_changes_its_backend_and_its_parallelism(
     checkpoint_format: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:

@@ -19,6 +19,8 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.errors import PythonException, StreamingQueryException
 
+from tests.drawn import drawn
+
 RULES = MapStateDescriptor("rules", "string", "factor long, note string")
 LOG = MapStateDescriptor("log", "long", "string")
 TOTAL = ValueStateDescriptor("total", "long", default=0)
@@ -121,7 +123,8 @@ def without_subtask(emitted: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_format", "backend"), [("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")]
+    ("checkpoint_format", "backend"),
+    drawn("broadcast state", [("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")], 2),
 )
 def test_restarts_and_rescales(
     spark: Any, pair: Any, checkpoint_format: str, backend: str, settings: Callable[..., None]

@@ -21,6 +21,8 @@ from keystate import (
 )
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
+
 KEYS = 6
 OUTPUT = "key long, count long"
 
@@ -150,7 +152,7 @@ def test_the_same_code_agrees(spark: Any, counting: Counting) -> None:
     counting.check()
 
 
-@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+@pytest.mark.parametrize("checkpoint_format", drawn("code that differs", ["1", "2"], 1))
 def test_code_that_differs(
     checkpoint_format: str,
     spark: Any,

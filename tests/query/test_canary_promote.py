@@ -13,6 +13,7 @@ from keystate._canary import promotion
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
+from tests.drawn import drawn
 from tests.query.test_canary import Count, Counting, Fails, left
 
 pytestmark = pytest.mark.usefixtures("keeps_memory")
@@ -128,7 +129,7 @@ def test_it_is_undone(spark: Any, production: Production) -> None:
     canary.drop()
 
 
-@pytest.mark.parametrize("production", ["1", "2"], indirect=True)
+@pytest.mark.parametrize("production", drawn("changes of the state", ["1", "2"], 1), indirect=True)
 def test_with_changes_of_the_state(spark: Any, production: Production) -> None:
     (old,) = spark.streams.active
     counting = production.counting

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor
 from keystate.session import FORMAT_KEY
 
 from examples.counter_source import CounterSource
+from tests.drawn import drawn
 
 KEYS, STEP = 5, 20
 SLOW = "SLOW" in os.environ
@@ -94,13 +96,7 @@ def complaints(checkpoint: Path) -> list[str]:
         return [str(e)]
 
 
-@pytest.mark.parametrize(
-    "checkpoint_format",
-    [
-        pytest.param("1", marks=pytest.mark.skipif(not SLOW, reason="long; set SLOW=1")),
-        "2",
-    ],
-)
+@pytest.mark.parametrize("checkpoint_format", drawn("small files", ["1", "2"], 1))
 def test_damaged_small_files(
     checkpoint_format: str, spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -158,8 +154,10 @@ def test_damaged_owner_files(spark: Any, tmp_path: Path) -> None:
     assert query.run(3 * STEP) == results(2 * STEP, 3 * STEP)
 
 
-@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
-@pytest.mark.parametrize("left", [b"", b"v%s", b"v%s\n", b"v%s\n{"])
+@pytest.mark.parametrize(
+    ("left", "checkpoint_format"),
+    drawn("cut off", product([b"", b"v%s", b"v%s\n", b"v%s\n{"], ["1", "2"]), 3),
+)
 def test_a_commit_that_is_cut_off_is_found(
     left: bytes,
     checkpoint_format: str,

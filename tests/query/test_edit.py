@@ -21,6 +21,7 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
+from tests.drawn import drawn
 from tests.query.test_state_writer import (
     OUTPUT,
     ROWS,
@@ -30,7 +31,7 @@ from tests.query.test_state_writer import (
 )
 
 
-@pytest.fixture(params=[("hashmap", "1"), ("rocksdb", "2")])
+@pytest.fixture(params=drawn("edited", [("hashmap", "1"), ("rocksdb", "2")], 1))
 def half(request: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> Any:
     """A query that has had 300 of 400 rows."""
     backend, checkpoint_format = request.param

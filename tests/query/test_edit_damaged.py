@@ -13,6 +13,8 @@ from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor
 from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
+from tests.drawn import drawn
+
 KEYS = 4000
 EDITED, COPIED = 0, 1
 
@@ -65,7 +67,9 @@ def files(operator: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("operator", [EDITED, COPIED], ids=["edited", "copied"])
 @pytest.mark.parametrize(
-    ("backend", "checkpoint_format"), [("hashmap", "1"), ("rocksdb", "2")], ids=lambda value: value
+    ("backend", "checkpoint_format"),
+    drawn("damaged and edited", [("hashmap", "1"), ("rocksdb", "2")], 1),
+    ids=lambda value: value,
 )
 def test_damaged_files(
     backend: str,

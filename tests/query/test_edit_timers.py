@@ -19,6 +19,8 @@ from keystate._checkpoint.state_reader import StateReader
 from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
+from tests.drawn import drawn
+
 ROWS = "time timestamp, name string, n long"
 OUTPUT = "name string, n long, time long"
 START = 1_700_000_000
@@ -69,7 +71,10 @@ def fired(numbers: range) -> list[Any]:
     )
 
 
-@pytest.fixture(params=[("hashmap", "1"), ("rocksdb", "2")], ids=["hashmap", "rocksdb"])
+@pytest.fixture(
+    params=drawn("edited timers", [("hashmap", "1"), ("rocksdb", "2")], 1),
+    ids=lambda pair: pair[0],
+)
 def half(request: Any, stream: Callable[..., Any], settings: Callable[..., None]) -> Any:
     """A query with alarms at 100, 110 ... 390."""
     backend, checkpoint_format = request.param

@@ -7,6 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.drawn import drawn
 from tests.two_streams import TwoStreams
 
 ROWS = "number long, key string, x long"
@@ -89,8 +91,10 @@ def summed(df: Any) -> Any:
     return by_key.select("total", "key", "xs", "kinds")
 
 
-@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(
+    ("backend", "checkpoint_format"),
+    drawn("half of history", product(["hashmap", "rocksdb"], ["1", "2"]), 2),
+)
 def test_half_of_history_as_initial_state(
     backend: str,
     checkpoint_format: str,

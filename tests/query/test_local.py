@@ -20,6 +20,7 @@ from keystate._java.installed import identity
 from keystate._jvm import bridge, local
 from keystate.session import FORMAT_KEY
 
+from tests.drawn import drawn
 from tests.query.test_lookup import KINDS, Kinds, expected
 
 pytestmark = pytest.mark.spark
@@ -45,7 +46,8 @@ def kinds(df: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("backend", "checkpoint_format"), [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "2")]
+    ("backend", "checkpoint_format"),
+    drawn("a local reader", [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "2")], 1),
 )
 def test_it_reads_what_a_session_reads(
     backend: str,
@@ -168,7 +170,7 @@ def test_other_jars_in_the_same_folder(cache: Path, tmp_path: Path) -> None:
         assert options[0].rpartition("/")[2] != first
 
 
-@pytest.mark.parametrize("collector", ["G1", "Z"])
+@pytest.mark.parametrize("collector", drawn("collector", ["G1", "Z"], 1))
 def test_the_users_collector(
     collector: str, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 
 from tests.contract.type_cases import CASES
+from tests.drawn import drawn
 
 KEYS = 6000  # enough for run files, and for several sections in one of them
 KINDS = "key long, value long"
@@ -109,7 +110,8 @@ def found(checkpoint: str, key: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "checkpoint_format"), [("hashmap", "2"), ("rocksdb", "1"), ("rocksdb", "2")]
+    ("backend", "checkpoint_format"),
+    drawn("look-ups", [("hashmap", "2"), ("rocksdb", "1"), ("rocksdb", "2")], 2),
 )
 def test_every_kind_of_state(
     backend: str,

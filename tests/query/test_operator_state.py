@@ -24,10 +24,12 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
+from tests.drawn import drawn
+
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-@pytest.fixture(params=["1", "2"])
+@pytest.fixture(params=drawn("operator state", ["1", "2"], 1))
 def checkpoint_format(request: Any, settings: Callable[..., None]) -> None:
     settings(**{FORMAT_KEY: request.param})
 

@@ -17,6 +17,8 @@ from keystate import (
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
+from tests.drawn import drawn
+
 PARTITIONS = "spark.sql.shuffle.partitions"
 BACKEND = "spark.keystate.backend"
 SCHEMA = (
@@ -76,7 +78,9 @@ def raw(df: Any) -> Any:
     return keystate.keyed(df, "key").process(Raw(), SCHEMA)
 
 
-@pytest.mark.parametrize("checkpoint_format, backend", [("1", "hashmap"), ("2", "rocksdb")])
+@pytest.mark.parametrize(
+    "checkpoint_format, backend", drawn("raw state", [("1", "hashmap"), ("2", "rocksdb")], 1)
+)
 def test_raw_streams_over_rescales(
     stream: Any, settings: Any, checkpoint_format: str, backend: str
 ) -> None:

@@ -17,6 +17,8 @@ from keystate._command import backups
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame
 
+from tests.drawn import drawn
+
 BATCHES, KEYS, PER_KEY = 14, 40, 3
 #: Long, so that what a batch changes is a file of its own, which is merged and deleted soon.
 TEXT = "x" * 400
@@ -47,7 +49,9 @@ def after(batch: int) -> dict[int, int]:
     return dict.fromkeys(range(KEYS), PER_KEY * (batch + 1))
 
 
-@pytest.mark.parametrize(("checkpoint_format", "backend"), [("1", "hashmap"), ("2", "rocksdb")])
+@pytest.mark.parametrize(
+    ("checkpoint_format", "backend"), drawn("savepoints", [("1", "hashmap"), ("2", "rocksdb")], 1)
+)
 def test_while_it_runs(
     checkpoint_format: str,
     backend: str,

@@ -23,7 +23,8 @@ class ClassicJvm(Jvm):
 
     def check(self, session: SparkSession) -> None:
         """Raises ConfigurationError when the jar is not on the session's class path."""
-        thread = _jvm(session).java.lang.Thread.currentThread()
+        # With the whole name: for each part of one py4j looks through all of Spark's jars.
+        thread = getattr(_jvm(session), "java.lang.Thread").currentThread()
         try:
             thread.getContextClassLoader().loadClass(_BRIDGE)
         except Exception:

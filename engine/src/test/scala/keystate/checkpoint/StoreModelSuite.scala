@@ -12,7 +12,7 @@ class StoreModelSuite extends AnyFunSuite with StoreFixture {
   private val atOnce = StoreSettings(minVersionsToRetain = 5, minVersionsToDelete = 2)
   private val onDemand = atOnce.copy(onDemandBytes = 0, pieceEntries = 30)
 
-  private val rounds = if (sys.env.contains("SLOW")) 16 else 4
+  private val rounds = if (sys.env.contains("SLOW")) 16 else 2
 
   for (format <- Seq("v1", "v2"))
     test(s"$format: behaves like a map with versions") {

@@ -3,6 +3,8 @@ package org.apache.spark.sql.keystate.rescale
 import java.io.File
 import java.nio.file.Files
 
+import scala.util.Random
+
 import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -195,24 +197,26 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
 
     for (rename <- Seq("replace", "objects"))
       test(s"$name, $rename: a process that dies at any step of a rescale") {
-        var deaths = 0
+        // Each second one, unless SLOW is set.
+        val every = if (sys.env.contains("SLOW")) 1 else 2
+        var step = 1 + Random.nextInt(every)
         var died = true
         while (died) using(new Stopped(2, ids, pending, rename)) { query =>
-          val dead = query.at.during("any", deaths + 1L, "dead")(query.rescale(3))
+          val dead = query.at.during("any", step.toLong, "dead")(query.rescale(3))
           died = query.at.happened
           if (died) {
             assert(dead.isDefined)
-            deaths += 1
-            withClue(s"died at step $deaths: ") {
+            withClue(s"died at step $step: ") {
               assert(query.state(query.layout) == query.committed)
               // The same again, another one, or back.
-              val next = Seq(3, 5, 2)(deaths % 3)
+              val next = Seq(3, 5, 2)(step % 3)
               query.rescale(next)
               check(query, next)
             }
+            step += every
           } else check(query, 3)
         }
-        assert(deaths > (if (rename == "objects") 12 else 20))
+        assert(step > (if (rename == "objects") 13 else 21))
         assert(leftBehind.isEmpty)
       }
 

@@ -6,6 +6,10 @@ package keystate.backend
   */
 trait MovesStores { self: StateBackendFactory =>
 
+  /** Takes note of how many entries the store is about to load into what the next `create` makes.
+    */
+  def expect(entries: Long): Unit
+
   /** Takes note of what the store's backend holds, after a load and after each commit.
     *
     * @param entries

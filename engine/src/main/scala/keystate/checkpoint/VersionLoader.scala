@@ -9,6 +9,7 @@ import org.slf4j.LoggerFactory
 
 import keystate.backend.{
   ChangeSink,
+  GroupEntries,
   HandsOver,
   KeyedStateBackend,
   LoadsOnDemand,
@@ -37,12 +38,23 @@ private[checkpoint] final class VersionLoader(
 
   import VersionLoader._
 
-  /** Returns what loads the rest when the backend asks for it; None if all is loaded. */
-  def into(backend: KeyedStateBackend, manifest: Manifest): Option[OnDemandLoad] =
+  /** What is in memory of a version, by family and group. */
+  def inherit(manifest: Manifest): Inherited = inheritance.inherit(manifest)
+
+  /** Returns what loads the rest when the backend asks for it; None if all is loaded.
+    *
+    * @param found
+    *   what is in memory; None if that was not asked for yet
+    */
+  def into(
+      backend: KeyedStateBackend,
+      manifest: Manifest,
+      found: Option[Inherited]
+  ): Option[OnDemandLoad] =
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.partitioning.readGroups))
-      val inherited = inherit(backend, manifest)
+      val inherited = takeOver(backend, found.getOrElse(inherit(manifest)))
       val needed = runs.filter(isNeeded(manifest, _, inherited))
       val later = backend match {
         case fromFiles: RestoresFromFiles =>
@@ -60,11 +72,12 @@ private[checkpoint] final class VersionLoader(
       later
     } catch { case e: Throwable => throw explained(manifest, e) }
 
-  /** Gives the backend what it can inherit; returns the families and groups of that. */
-  private def inherit(backend: KeyedStateBackend, manifest: Manifest): Set[(Int, Int)] =
+  /** Gives the backend what it can take of what is in memory; returns the families and groups of it.
+    */
+  private def takeOver(backend: KeyedStateBackend, found: => Inherited): Set[(Int, Int)] =
     backend match {
       case heir: HandsOver =>
-        val entries = inheritance.inherit(manifest)
+        val entries = found
         entries.foreach { case ((family, group), own) => heir.takeOver(family, group, own) }
         if (entries.nonEmpty)
           log.info(
@@ -182,7 +195,10 @@ private[checkpoint] final class VersionLoader(
   }
 }
 
-private object VersionLoader {
+private[checkpoint] object VersionLoader {
+
+  /** Entries in memory, by family and key group. */
+  type Inherited = Map[(Int, Int), GroupEntries]
 
   /** Leaves out the entries of some families and groups. */
   private final class Others(sink: ChangeSink, without: Set[(Int, Int)]) extends ChangeSink {

@@ -70,6 +70,7 @@ final class VersionedStore(
     local: LocalFolder,
     inheritance: Inheritance = Inheritance.None
 ) extends AutoCloseable {
+  import VersionLoader.Inherited
   import VersionedStore._
 
   private val storage = new CountedStorage(checkpoint)
@@ -411,11 +412,11 @@ final class VersionedStore(
       }
 
     val (backend, later) =
-      try loadInto(newBackend(manifest), manifest)
+      try loadNew(manifest, mover.map(expectedBy(_, manifest)))
       catch {
         case e: MoveNeeded =>
           tellOfMove(e.getMessage)
-          loadInto(newBackend(manifest), manifest)
+          loadNew(manifest)
       }
     val inUse =
       if (mover.isEmpty || later.isEmpty) backend else new ReplaceableBackend(backend, replace)
@@ -433,14 +434,38 @@ final class VersionedStore(
   private def newWriter(asSst: Boolean) =
     new RunWriter(location, storage, local, asSst, settings.sectionBytes)
 
-  private def loadInto(
-      backend: KeyedStateBackend,
-      manifest: Manifest
+  /** Tells how many entries there are, unless all of them are in memory. Returns those that are. */
+  private def expectedBy(mover: MovesStores, manifest: Manifest): Inherited = {
+    val inherited = loader.inherit(manifest)
+    val groups = manifest.partitioning.groups
+    val isInMemory = inherited.nonEmpty && manifest.families.forall { family =>
+      (groups.first to groups.last).forall { group =>
+        inherited.contains((family.id, group)) || manifest.count(family.id, group).contains(0L)
+      }
+    }
+    if (!isInMemory) mover.expect(manifest.numKeys)
+    inherited
+  }
+
+  /** A new backend with a version.
+    *
+    * @param inherited
+    *   what is in memory of it; None if that was not asked for yet
+    */
+  private def loadNew(
+      manifest: Manifest,
+      inherited: Option[Inherited] = None
   ): (KeyedStateBackend, Option[OnDemandLoad]) =
-    try backend -> loader.into(backend, manifest)
-    catch {
+    try {
+      val backend = newBackend(manifest)
+      try backend -> loader.into(backend, manifest, inherited)
+      catch {
+        case e: Throwable =>
+          backend.close()
+          throw e
+      }
+    } catch {
       case e: Throwable =>
-        backend.close()
         mover.foreach(_.unloaded())
         throw e
     }
@@ -459,7 +484,7 @@ final class VersionedStore(
     val changes = Vector.newBuilder[Change]
     backend.writeChanges(ChangeSink.ofChanges(changes += _))
     backend.close()
-    val (next, later) = loadInto(newBackend(manifest), manifest)
+    val (next, later) = loadNew(manifest)
     try {
       val kept = families.map(_.id).toSet
       manifest.families.map(_.id).filterNot(kept).foreach(next.drop)

@@ -3,6 +3,7 @@ package keystate.checkpoint
 import scala.collection.mutable
 
 import org.scalatest.Suite
+import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.StateBackendFactory
 import keystate.backend.auto.{AutoStateBackendFactory, HeapShare}
@@ -50,8 +51,9 @@ trait OnFullHeap extends OnAuto { this: Suite =>
   }
 }
 
-/** Any state fits, or none: at any time another way. */
+/** Any state fits, or none: at any time another way. Each store tells what entries take. */
 trait OnChangingHeap extends OnAuto { this: Suite =>
+  override protected val heapShare: HeapShare = new HeapShare(tellsFrom = 1)
   private val random = new scala.util.Random(1)
 
   override protected def maxHeap: Long = if (random.nextInt(3) == 0) 2 else Long.MaxValue
@@ -59,6 +61,76 @@ trait OnChangingHeap extends OnAuto { this: Suite =>
   override protected def afterAll(): Unit = {
     assert(mostMoves > 1, "no store has moved there and back")
     super.afterAll()
+  }
+}
+
+/** Stores of which it is known what their entries take on the heap. */
+class KnownStoresSuite extends AnyFunSuite with OnAuto {
+  private var heap = Long.MaxValue
+  override protected def maxHeap: Long = heap
+
+  private def change(store: VersionedStore, key: Int): Unit =
+    change(store, "p", key % 16, s"$key", large(key.toLong, 20))
+
+  private def written(keys: Int): MemoryStorage = {
+    val storage = new MemoryStorage
+    withStore(storage) { store =>
+      store.load(0, None)
+      register(store)
+      (0 until keys).foreach(change(store, _))
+      store.commit(None)
+    }
+    storage
+  }
+
+  /** What so many of these entries take. */
+  private def bytesOf(keys: Int): Long = (heapShare.bytesPerEntry * keys).toLong
+
+  test("one that does not fit begins in RocksDB, without a move, and goes to the heap later") {
+    heap = Long.MaxValue
+    val storage = written(2000)
+    assert(bytesOf(2000) > 2000 * 20)
+    // A half of it is for state.
+    heap = bytesOf(2000)
+    withStore(storage) { store =>
+      store.load(1, None)
+      assert(store.isOnDisk && store.moves == 0)
+      val before = content(store)
+      assert(before.size == 2000)
+      change(store, 1)
+      store.commit(None)
+      store.moveIfDue()
+      assert(store.isOnDisk && store.moves == 0)
+      heap = Long.MaxValue
+      change(store, 2)
+      store.commit(None)
+      store.moveIfDue()
+      assert(!store.isOnDisk && store.moves == 1)
+      assert(content(store) == before)
+    }
+  }
+
+  test("of two that are loaded at once one begins there") {
+    heap = Long.MaxValue
+    val (first, second) = (written(2000), written(1900))
+    heap = bytesOf(2000) * 3
+    withStore(first) { store =>
+      store.load(1, None)
+      withStore(second) { other =>
+        other.load(1, None)
+        assert(!store.isOnDisk && other.isOnDisk && store.moves + other.moves == 0)
+        assert(content(store).size == 2000 && content(other).size == 1900)
+      }
+    }
+  }
+
+  test("what an entry takes is told by stores with many, by the one with the smallest") {
+    val known = new HeapShare
+    known.measured(5000, 999)
+    assert(known.bytesPerEntry == 0)
+    known.measured(5000, 1000)
+    known.measured(9000, 1000)
+    assert(known.bytesPerEntry == 5)
   }
 }
 

@@ -10,8 +10,9 @@ import keystate.backend.{KeyedStateBackend, MoveNeeded, MovesStores, StateBacken
 import keystate.errors.{KeystateErrors, NativeLibraryException}
 import keystate.settings.Settings
 
-/** The backend that the setting calls `auto`. A store begins on the heap. When state has more than
-  * its share of the heap, the largest stores move to RocksDB, and back when there is room again.
+/** The backend that the setting calls `auto`. A store begins on the heap, unless it is known that it
+  * won't fit. When state has more than its share of the heap, the largest stores move to RocksDB, and
+  * back when there is room again.
   *
   * Why a move is a load, not a copy of entries: the files of the version are there, each kind of
   * backend reads what any other wrote, and the heap is free before RocksDB takes anything. A process
@@ -51,6 +52,18 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
       throw KeystateErrors.unknownSetting(Prefix + name, Seq(Settings.HeapShare.key))
     }
     rocksDB.configure(forRocksDB.map { case (name, text) => name.stripPrefix(ForRocksDB) -> text })
+  }
+
+  /** By what its entries took when it was on the heap last, or by the least that those of any store
+    * of this JVM take. In a JVM that has seen none yet it begins on the heap.
+    */
+  override def expect(entries: Long): Unit = if (onHeap && canMove) {
+    val each = if (bytesPerEntry > 0) bytesPerEntry else heap.bytesPerEntry
+    heap.expect(this, (each * entries).toLong, share).foreach { reason =>
+      log.info("A store {}", reason)
+      onHeap = false
+      bytesPerEntry = each
+    }
   }
 
   override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
@@ -99,8 +112,10 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
     }
   }
 
-  private def measure(bytes: Long, entries: Long): Unit =
-    if (entries > 0) bytesPerEntry = bytes.toDouble / entries
+  private def measure(bytes: Long, entries: Long): Unit = if (entries > 0) {
+    bytesPerEntry = bytes.toDouble / entries
+    heap.measured(bytes, entries)
+  }
 }
 
 private object AutoStateBackendFactory {

@@ -35,6 +35,16 @@ private[auto] final case class Placement[S](
     placed(store, if (others + bytes < share * ComesBack) Returning else RocksDB, bytes)
   }
 
+  /** Whether a store that will have so many bytes is not even to begin on the heap: the share would
+    * be exceeded, and it is one of the largest, which would leave. A small one goes on the heap.
+    */
+  def beginsInRocksDB(store: S, bytes: Long, share: Long): Boolean = {
+    val others = without(store)
+    val largest = others.stores.valuesIterator.filter(_.place != RocksDB).map(_.bytes).maxOption
+    others.bytesAt(Heap, Leaving, Returning) + bytes > share &&
+    bytes >= largest.fold(0.0)(_ * OneOfTheLargest)
+  }
+
   /** A store that is closed, or is loaded anew. */
   def without(store: S): Placement[S] = Placement(stores - store)
 
@@ -71,6 +81,7 @@ private[auto] object Placement {
   private final val Relieved = 0.8
   private final val ComesBack = 0.5
   private final val Full = 1.25
+  private final val OneOfTheLargest = 0.5
 
   sealed trait Place
   case object Heap extends Place

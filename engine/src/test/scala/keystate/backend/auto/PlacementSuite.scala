@@ -77,6 +77,19 @@ class PlacementSuite extends AnyFunSuite {
     assert(left > 100 && returned > 100 && stopped > 100)
   }
 
+  test("a large store does not begin on a heap that is full, and a small one does") {
+    val heap = Placement[Int]().onHeap(1, 400, 1000).onHeap(2, 100, 1000)
+    assert(!heap.beginsInRocksDB(3, 500, 1000))
+    assert(heap.beginsInRocksDB(3, 501, 1000))
+    val full = heap.onHeap(3, 450, 1000)
+    assert(!full.beginsInRocksDB(4, 100, 1000))
+    assert(full.beginsInRocksDB(4, 300, 1000))
+    // Its own bytes of before do not count, nor does what is in RocksDB.
+    assert(!full.beginsInRocksDB(3, 500, 1000))
+    assert(!Placement[Int]().inRocksDB(1, 5000, 1000).beginsInRocksDB(2, 1000, 1000))
+    assert(Placement[Int]().beginsInRocksDB(1, 1001, 1000))
+  }
+
   test("a store that came back stays until state has doubled") {
     val back = Placement[Int]().inRocksDB(1, 480, 1000)
     assert(back.placeOf(1).contains(Returning))

@@ -112,6 +112,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rate", type=int, default=1000, help="rows a second")
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--heap-share", help="of state in the heap, with the backend auto")
     parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
     return parser
 
@@ -137,6 +138,8 @@ def session_of(args: argparse.Namespace, folder: Path) -> Iterator[SparkSession]
     """
     extra = {}
     settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
+    if args.heap_share:
+        settings["spark.keystate.auto.heapShare"] = args.heap_share
     if scheme(args):
         extra = {
             "spark.driver.extraClassPath": str(classes_jar(folder)),

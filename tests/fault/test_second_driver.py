@@ -32,7 +32,7 @@ class Case:
         at: where the first one waits until the second one has rescaled the query.
         fenced: whether the first one sees the second one; else as if it had looked before.
         restarts: numbers of partitions to start it with after both; None for the checkpoint's. Of
-            several only the first, unless SLOW is set.
+            several one is drawn, unless SLOW is set.
     """
 
     folder: Path

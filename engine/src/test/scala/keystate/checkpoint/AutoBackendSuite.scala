@@ -5,9 +5,13 @@ import java.io.IOException
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.Layout
+import keystate.backend.auto.HeapShare
 
-/** When a store moves between the heap and RocksDB, and that nothing else changes. */
+/** When a store moves between the heap and RocksDB, and that nothing else changes. No store tells
+  * others what entries take, so each begins on the heap.
+  */
 class AutoBackendSuite extends AnyFunSuite with OnAuto {
+  override protected val heapShare: HeapShare = new HeapShare(tellsFrom = Long.MaxValue)
   private val roomy = 1L << 40
   private var heapBytes = roomy
   override protected def maxHeap: Long = heapBytes

@@ -12,14 +12,16 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from keystate._codec import struct_codec
+from keystate.session import versions
 from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from tests import jvm_archive  # first of all, it makes the folder for temporary files
-from tests.drawn import DRAW
+from tests.drawn import DRAW, drawn
 from tests.real_time import MIN_DURATION
 
 # Before a module of tests makes timestamps.
@@ -54,6 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or item.path.parent.name in WITH_SPARK:
             item.add_marker("spark")
+    long = [item for item in items if item.get_closest_marker("turns")]
+    take_turns("turns", [item for item in long if not item.get_closest_marker("skipif")], 2)
+    if pyspark.__version__ != versions()["sparks"].split()[0]:
+        # The default Spark's environment runs all of them, and they start none.
+        plain = [item for item in items if not item.get_closest_marker("spark")]
+        take_turns("plain", plain, 3)
+
+
+def take_turns(what: str, items: list[pytest.Item], times: int) -> None:
+    """Skips all but one of so many tests, another one in each run; see tests/drawn.py."""
+    now = set(drawn(what, items, -(-len(items) // times)))
+    for item in items:
+        if item not in now:
+            item.add_marker(pytest.mark.skip(reason="not drawn for this run; set SLOW=1"))
 
 
 def keep_names(kind: type) -> None:

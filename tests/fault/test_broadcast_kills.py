@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fault import broadcast_query as query
 from tests.fault.drivers import CLUSTER, Driver, committed
 
 
+@pytest.mark.turns
 def test_killed_executor_and_driver(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:

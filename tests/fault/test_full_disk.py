@@ -85,6 +85,7 @@ class Runs:
         return done.read_text()
 
 
+@pytest.mark.turns
 def test_full_disks(spark: SparkSession, disk: Callable[[str, int], Disk], tmp_path: Path) -> None:
     """The executor's, with either backend, and the checkpoint's: a clear error, and it goes on."""
     local, remote = disk("local", 160), disk("remote", 64)

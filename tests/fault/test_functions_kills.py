@@ -45,6 +45,7 @@ def check_async(told: list[tuple[Any, ...]]) -> None:
 CHECKS = {"windows": check_windows, "async": check_async}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("kind", "backend", "checkpoint_format"), drawn("functions that are killed", CASES, 1)
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+import pytest
 
 from tests.fault import batch_files, restart_query
 from tests.fault import initial_state_query as query
@@ -15,6 +16,7 @@ from tests.fault.drivers import Driver, committed
 CASES = [("rocksdb", "1"), ("hashmap", "2")]
 
 
+@pytest.mark.turns
 def test_killed_in_the_first_batch(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ STORE_MOVES = {
 CASES = [("1", "rocksdb"), ("2", "auto"), ("1", "hashmap"), ("2", "hashmap"), ("2", "rocksdb")]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("checkpoint_format", "backend"), drawn("kill points", CASES, 1))
 def test_killed_at_each_step(checkpoint_format: str, backend: str, tmp_path: Path) -> None:
     seed = random.randrange(10**9)

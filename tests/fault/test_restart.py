@@ -31,6 +31,7 @@ def checkpoint_format(request: Any, settings: Callable[..., None]) -> str:
     return str(request.param)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", drawn("kills", FORMATS, 1), indirect=True)
 def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """JVM and workers die too."""

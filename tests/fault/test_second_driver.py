@@ -75,6 +75,7 @@ def rows_of_subtasks(folder: Path) -> int:
     return sum(max(c for k, c in rows if k == sub) for sub in {k for k, _ in rows if k < 0})
 
 
+@pytest.mark.turns
 def test_second_driver_with_other_partitions(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -202,6 +203,7 @@ def rescale_and_savepoint(folder: Path) -> None:
     assert keystate.rescale(checkpoint, 3) == 4
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("version", drawn("two drivers with a source", ["1", "2"], 1))
 def test_two_drivers_with_a_source(
     version: str, spark: Any, settings: Callable[..., None], tmp_path: Path

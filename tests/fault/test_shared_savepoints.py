@@ -18,6 +18,7 @@ EVERY = int(os.environ.get("KEYSTATE_EVERY", 3 if SLOW else 70))
 slow = pytest.mark.skipif(not SLOW, reason="takes minutes; set SLOW=1")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("checkpoint_format", "backend"),
     [

@@ -21,6 +21,7 @@ from tests.fault.drivers import CLUSTER, Driver, committed
 KILLS = 21 if os.environ.get("SLOW") else 3
 
 
+@pytest.mark.turns
 def test_killed_executors_and_drivers(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.fault import state_writer_query as query
 from tests.fault.drivers import Driver
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("operators", "backend"),
     drawn("state writer", product([1, 3], ["hashmap", "rocksdb"]), 1),

@@ -16,6 +16,7 @@ from tests.fault import two_inputs_query as query
 from tests.fault.drivers import committed, kill_midway
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("backend", "checkpoint_format"),
     drawn("two inputs that are killed", [("hashmap", "2"), ("rocksdb", "1")], 1),

@@ -96,6 +96,7 @@ def complaints(checkpoint: Path) -> list[str]:
         return [str(e)]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", drawn("small files", ["1", "2"], 1))
 def test_damaged_small_files(
     checkpoint_format: str, spark: Any, settings: Callable[..., None], tmp_path: Path

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 def test_demo(tmp_path: Path) -> None:
     """Outside of the repository, without a terminal; nothing else is printed."""
@@ -55,6 +56,7 @@ def elastic(folder: Path, seconds: int) -> str:
     return run.stdout
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 def test_elastic(tmp_path: Path) -> None:
     said = elastic(tmp_path, 6)

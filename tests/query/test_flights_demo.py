@@ -52,6 +52,7 @@ def test_comparison_sees_a_single_wrong_value(spark, three_weeks):
     assert differences(changed, flights(spark, three_weeks)) == 2  # one missing, one too many
 
 
+@pytest.mark.turns
 def test_summary_and_picture(spark, three_weeks, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     from examples.flights.picture import save_picture
@@ -97,6 +98,7 @@ def test_the_walk_of_the_docs(spark, tmp_path, capsys):
     assert f"```text\n{capsys.readouterr().out}```" in page
 
 
+@pytest.mark.turns
 def test_killed_driver_resumes_to_the_same_rows(spark, tmp_path):
     workspace = Workspace(tmp_path, tmp_path / "checkpoint", days=7, days_per_file=1)
     kill_demo_after(3, workspace)

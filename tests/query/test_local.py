@@ -170,6 +170,7 @@ def test_other_jars_in_the_same_folder(cache: Path, tmp_path: Path) -> None:
         assert options[0].rpartition("/")[2] != first
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("collector", drawn("collector", ["G1", "Z"], 1))
 def test_the_users_collector(
     collector: str, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

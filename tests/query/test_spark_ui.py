@@ -37,6 +37,7 @@ def cells_of(page: str) -> list[str]:
     return [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", page, re.S)]
 
 
+@pytest.mark.turns
 def test_the_tab(tmp_path: Path) -> None:
     shown = shown_by(tmp_path, sample=0)
     page = shown["running"]
@@ -77,6 +78,7 @@ def test_the_tab(tmp_path: Path) -> None:
         assert sorted(in_browser) == sorted(cells)
 
 
+@pytest.mark.turns
 def test_the_most_frequent_keys(tmp_path: Path) -> None:
     shown = shown_by(tmp_path, sample=1)
     page = shown["running"]

@@ -127,6 +127,7 @@ BATCHES: list[list[Any]] = [
 slow = pytest.mark.skipif("not os.environ.get('SLOW')", reason="takes half a minute; set SLOW=1")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("query", "checkpoint_format"),
     [

@@ -14,6 +14,7 @@ from tests import jvm_archive
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "tutorial.ipynb"
 
 
+@pytest.mark.turns
 @pytest.mark.spark
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its asserts hold, and each run of the query draws a chart."""

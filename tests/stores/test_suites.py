@@ -54,6 +54,7 @@ def run_suites(store: Any, suites: list[str], folder: Path) -> int:
     return int(counted)
 
 
+@pytest.mark.turns
 def test_keystates_on_s3(tmp_path: Path) -> None:
     with s3(tmp_path) as store:
         assert run_suites(store, OWN, tmp_path) > 20

@@ -1,7 +1,7 @@
 """How long a running query pauses when its partitions change: python -m bench.elastic.
 
 [--keys 1000000] [--changes 10] [--rate 1000] [--backend auto] [--heap-share 0.4]
-[--store] [--delay 30] [--out FILE]
+[--executors 2] [--store] [--delay 30] [--out FILE]
 
 A query builds its state in batches over two partitions; then files with a tenth of a second's rows
 come ten times a second, and the query is rescaled to 3, 2, 4, 2, ... partitions while it runs.

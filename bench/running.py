@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import SparkSession
 
 from bench.object_store import DELAY, RENAMES
@@ -113,6 +115,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=int, default=1000, help="rows a second")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--heap-share", help="of state in the heap, with the backend auto")
+    parser.add_argument("--executors", type=int, help="processes of one core; else one JVM for all")
     parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
     return parser
 
@@ -137,11 +140,17 @@ def session_of(args: argparse.Namespace, folder: Path) -> Iterator[SparkSession]
         folder: where to put the store's classes.
     """
     extra = {}
+    if args.executors:
+        # Where Spark starts executors from, and their workers find this module.
+        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+        cluster = f"local-cluster[{args.executors},1,2048]"
+        extra = {"spark.master": cluster, "spark.executor.memory": "2g"}
     settings = {PROVIDER: OURS, BACKEND: args.backend, PARTITIONS: "2"}
     if args.heap_share:
         settings["spark.keystate.auto.heapShare"] = args.heap_share
     if scheme(args):
-        extra = {
+        extra |= {
             "spark.driver.extraClassPath": str(classes_jar(folder)),
             "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
             "spark.hadoop.fs.objects.impl.disable.cache": "true",

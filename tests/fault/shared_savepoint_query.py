@@ -1,10 +1,11 @@
 """Savepoints by reference in an object store, of a query whose files are deleted soon.
 
-python shared_savepoint_query.py FOLDER FORMAT BACKEND EVERY
+python shared_savepoint_query.py FOLDER FORMAT BACKEND EVERY [STORE]
 
 It makes savepoints, goes on with them, and deletes them and the original in turn. Then it makes and
-deletes savepoints as a process that is dead from its nth request on, for each EVERYth n. What was
-found is in FOLDER/found.json.
+deletes savepoints as a process that is dead from its nth request on, for each EVERYth n. STORE is
+what the URLs in another store begin with, FOLDER/settings.json has what the session needs for it;
+there no process dies. What was found is in FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
+import re
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,8 @@ KEYS = 30
 #: So long that what a batch changes is a file, which is merged and deleted soon.
 TEXT = "x" * 5000
 HOUR = 3600
+OBJECTS = "objects://"
+REFERENCE = r"/state/.*\.ref"
 
 
 class Counts(KeyedProcessFunction):
@@ -44,11 +47,18 @@ class Counts(KeyedProcessFunction):
 
 
 class Checkpoints:
-    """A query's input, and checkpoints in the object store that go on with it."""
+    """A query's input, and checkpoints in a store that go on with it.
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+    Args:
+        folder: where the input is.
+        url: what the checkpoints' URLs begin with.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, url: str) -> None:
+        self.spark, self.folder, self.url = spark, folder, url
         self._fed = 0
+        self._path: Any = spark._jvm.org.apache.hadoop.fs.Path
+        self._store = self._path(url).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def feed(self, files: int = 1) -> None:
         for _ in range(files):
@@ -58,10 +68,26 @@ class Checkpoints:
             self._fed += 1
 
     def place(self, name: str) -> str:
-        return f"objects://{self.folder}/{name}"
+        return f"{self.url}/{name}"
 
-    def local(self, name: str) -> Path:
-        return self.folder / name
+    def exists(self, name: str) -> bool:
+        return self._store.exists(self._path(self.place(name)))
+
+    def remove(self, name: str) -> None:
+        """As somebody does who does not know of Keystate."""
+        assert self._store.delete(self._path(self.place(name)), True)
+
+    def files(self, name: str, pattern: str) -> list[str]:
+        """The paths in a checkpoint that match a regular expression to their end."""
+        place = self.place(name)
+        if place.startswith(OBJECTS):  # these are local files, whose statuses name no URL
+            paths = [str(path) for path in Path(place.removeprefix(OBJECTS)).rglob("*")]
+        else:
+            paths = []
+            listed = self._store.listFiles(self._path(place), True) if self.exists(name) else None
+            while listed and listed.hasNext():
+                paths.append(listed.next().getPath().toString())
+        return [path for path in paths if re.search(f"{pattern}$", path)]
 
     def run(self, name: str) -> None:
         """Takes each input file that is new, in a batch of its own."""
@@ -95,11 +121,11 @@ class Checkpoints:
         return sorted(set(found))
 
     def references(self, name: str) -> int:
-        return len(list(self.local(name).glob("state/**/*.ref")))
+        return len(self.files(name, REFERENCE))
 
     def forget(self, name: str) -> None:
-        """Makes references so old that nobody can be at work with them."""
-        for path in self.local(name).glob("state/**/*.ref"):
+        """Makes references so old that nobody can be at work with them. Only of local files."""
+        for path in self.files(name, REFERENCE):
             os.utime(path, (time.time() - HOUR, time.time() - HOUR))
 
 
@@ -109,20 +135,20 @@ def works(at: Checkpoints) -> dict[str, Any]:
     at.run("original")
     found["batch"] = admin.savepoint(at.place("original"), at.place("first"), by_reference=True)
     found["files"] = [
-        len(list(at.local(name).glob("state/0/*/*.[ls][zs]*"))) for name in ("first", "original")
+        len(at.files(name, r"/state/0/\d+/[^/]*\.(lz4|sst)")) for name in ("first", "original")
     ]
     found["old"] = error(
         lambda: admin.savepoint(
             at.place("original"), at.place("never"), version=1, by_reference=True
         )
     )
-    found["never"] = at.local("never").exists()
+    found["never"] = at.exists("never")
     (listed,) = admin.savepoints(at.place("original"))
     found["listed"] = [listed["kind"], listed["batch"], listed["state"], listed["savepoint"]]
     found["shared"] = [listed["shared_bytes"], listed["bytes"]]
     # One that is deleted by other means.
     admin.savepoint(at.place("original"), at.place("gone"), by_reference=True)
-    shutil.rmtree(at.local("gone"))
+    at.remove("gone")
     before = admin.savepoints(at.place("original"))[-1]["state"]
     admin.delete(at.place("gone"), original=at.place("original"))
     after = admin.savepoints(at.place("original"))[1:]
@@ -143,7 +169,7 @@ def works(at: Checkpoints) -> dict[str, Any]:
     found["gone on"] = [at.counts(name) for name in ("second", "restored")]
     found["kept of second"] = admin.delete(at.place("second"))
     # With the last one that needed them, what was kept of the others goes.
-    found["left"] = [at.local(name).exists() for name in ("original", "first", "second")]
+    found["left"] = [at.exists(name) for name in ("original", "first", "second")]
     found["restored"] = at.counts("restored")
     return found
 
@@ -186,7 +212,7 @@ def killed(at: Checkpoints, plan: Path, every: int) -> dict[str, Any]:
         # Its deletion dies likewise, again and again.
         deleted = False
         for step in itertools.count(1 + nth % every, every):
-            if not at.local(name).exists():
+            if not at.exists(name):
                 break
             found["deletions"] += 1
             deleted = not dies(
@@ -197,8 +223,8 @@ def killed(at: Checkpoints, plan: Path, every: int) -> dict[str, Any]:
             if deleted:
                 break
             if "UNFINISHED" not in error(lambda name=name: admin.inspect(at.place(name))):
-                assert not at.local(name).exists() or at.counts(name) == before, name
-        assert not at.local(name).exists(), name
+                assert not at.exists(name) or at.counts(name) == before, name
+        assert not at.exists(name), name
         at.forget("original")
         listed = [savepoint["savepoint"] for savepoint in admin.savepoints(at.place("original"))]
         assert [Path(place).name for place in listed] == ["kept"], listed
@@ -209,12 +235,12 @@ def killed(at: Checkpoints, plan: Path, every: int) -> dict[str, Any]:
     admin.delete(at.place("original"))
     assert at.counts("kept") == [2]
     admin.delete(at.place("kept"))
-    found["left"] = [at.local(name).exists() for name in ("original", "kept")]
+    found["left"] = [at.exists(name) for name in ("original", "kept")]
     return found
 
 
 def main() -> None:
-    place, checkpoint_format, backend, every = sys.argv[1:]
+    place, checkpoint_format, backend, every, *store = sys.argv[1:]
     folder = Path(place)
     settings = {
         "spark.hadoop.fs.objects.impl": "keystate.faults.ObjectFileSystem",
@@ -228,11 +254,19 @@ def main() -> None:
         "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",
     }
     builder = sessions.builder("local[2]", 2).config(map=settings)
-    spark = keystate.configure(faults.configure(builder, folder / "plan")).getOrCreate()
-    found = {
-        "works": works(Checkpoints(spark, folder / "works")),
-        "killed": killed(Checkpoints(spark, folder / "killed"), folder / "plan", int(every)),
-    }
+    if store:
+        builder = builder.config(map=json.loads((folder / "settings.json").read_text()))
+    else:
+        builder = faults.configure(builder, folder / "plan")
+    spark = keystate.configure(builder).getOrCreate()
+
+    def checkpoints(name: str) -> Checkpoints:
+        url = store[0] if store else f"{OBJECTS}{folder}"
+        return Checkpoints(spark, folder / name, f"{url}/{name}")
+
+    found = {"works": works(checkpoints("works"))}
+    if not store:
+        found["killed"] = killed(checkpoints("killed"), folder / "plan", int(every))
     (folder / "found.json").write_text(json.dumps(found))
     spark.stop()
 

@@ -36,7 +36,9 @@ private[keystate] object AtBorder {
         Thread.sleep(5)
         await(deadline)
       }
-    await(System.nanoTime + millis * 1000000)
+    val ended = await(System.nanoTime + millis * 1000000)
+    if (ended) StorePlaces.note(query)
+    ended
   }
 
   def letGo(checkpoint: String): Unit = CheckpointOwner.letGo(new Path(checkpoint))

@@ -60,14 +60,15 @@ class RestartListener extends StreamingQueryListener with Logging {
         // The owner before may have written its log until now, so it is read again.
         val rescaling = rescalingNow
         val wanted = if (enabled(conf)) partitions(conf) else None
-        try rescaling.run(wanted)
-        catch {
+        try {
+          val before = rescaling.run(wanted)
+          StorePlaces.prefer(query, wanted.getOrElse(before))
+        } catch {
           // Stores check the number themselves, and the error for damage is better where the file
           // is used.
           case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
             logWarning(s"Could not look for the number of partitions in $checkpoint", e)
         }
-        ()
       }
     } catch {
       case NonFatal(e) =>

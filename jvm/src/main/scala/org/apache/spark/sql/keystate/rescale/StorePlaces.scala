@@ -5,6 +5,8 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
+import org.apache.hadoop.fs.Path
+
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{ExecutorCacheTaskLocation, TaskLocation}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
@@ -63,7 +65,10 @@ private[keystate] object StorePlaces extends Logging {
     Option(noted.remove(query.id)).filter(_.untilNanos - System.nanoTime > 0).foreach { last =>
       atBest("which executors a query prefers") {
         val now = hosts(query)
-        if (now.size > 1) last.operators.foreach(prefer(query, _, partitions, now))
+        // As Spark makes it. A query that goes on from a copy has its stores elsewhere.
+        val root = new Path(query.resolvedCheckpointRoot, "state").toString
+        if (now.size > 1)
+          last.operators.filter(_.root == root).foreach(prefer(query, _, partitions, now))
       }
     }
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 from pyspark.sql import SparkSession
 
 from bench.object_store import DELAY, RENAMES
 from bench.rescale import BACKEND, OURS, PARTITIONS
+from bench.scala import SPARK_HOME
 from bench.session import PROVIDER, bench_session, configured
 from tests.fault.faults import classes_jar
 
@@ -142,7 +142,7 @@ def session_of(args: argparse.Namespace, folder: Path) -> Iterator[SparkSession]
     extra = {}
     if args.executors:
         # Where Spark starts executors from, and their workers find this module.
-        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        os.environ["SPARK_HOME"] = str(SPARK_HOME)
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
         cluster = f"local-cluster[{args.executors},1,2048]"
         extra = {"spark.master": cluster, "spark.executor.memory": "2g"}

@@ -12,10 +12,8 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from keystate._codec import struct_codec
-from keystate.session import versions
 from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
@@ -58,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
     long = [item for item in items if item.get_closest_marker("turns")]
     take_turns("turns", [item for item in long if not item.get_closest_marker("skipif")], 2)
-    if pyspark.__version__ != versions()["sparks"].split()[0]:
+    if not jvm_archive.ON_DEFAULT_SPARK:
         # The default Spark's environment runs all of them, and they start none.
         plain = [item for item in items if not item.get_closest_marker("spark")]
         take_turns("plain", plain, 3)

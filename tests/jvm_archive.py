@@ -39,6 +39,9 @@ def _options() -> str:
     return f"{temporary} -XX:{use}={archive} -Xlog:disable"
 
 
+#: Whether this environment is that of the Spark that all tests run on.
+ON_DEFAULT_SPARK = pyspark.__version__ == versions()["sparks"].split()[0]
+
 _collector = os.environ.get("KEYSTATE_TEST_COLLECTOR", "Serial")
 #: Most code of a test runs a few times: to optimize it takes a fifth of all CPU time. The cache is
 #: as large as with the optimizer: a fifth of that throws code away and compiles it again.
@@ -51,7 +54,7 @@ os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: To generate code and compile it takes a sixth of the CPU time of queries this small, and Keystate
 #: generates none. On Sparks that are not the default one, and with SLOW=1, Spark does as for users.
 CODEGEN: dict[str, str] = {}
-if pyspark.__version__ == versions()["sparks"].split()[0] and not os.environ.get("SLOW"):
+if ON_DEFAULT_SPARK and not os.environ.get("SLOW"):
     CODEGEN |= {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -37,7 +37,6 @@ class Where(KeyedProcessFunction):
 
 
 def main(folder: Path) -> None:
-    # Tasks wait for the executor that they prefer, on a slow machine too.
     # Tasks wait for the executor that they prefer, however slow the machine is.
     spark = sessions.create(CLUSTER, 4, **{"spark.locality.wait": "60s"})
     executors = spark.sparkContext._jsc.sc()

@@ -27,21 +27,19 @@ object PreferredPlaces {
     val share = math.ceil(partitions / now.size.toDouble)
     val result = mutable.IndexedSeq.fill(partitions)(Option.empty[P])
     val held = mutable.Map.empty[P, Int].withDefaultValue(0)
+    def give(partition: Int, place: P): Unit = {
+      result(partition) = Some(place)
+      held(place) += 1
+    }
     // The largest parts first: what moves is small then.
     for {
       (partition, place, _) <- parts(before, partitions).sortBy { case (partition, _, size) =>
         (-size, partition)
       }
       if now.contains(place) && result(partition).isEmpty && held(place) < share
-    } {
-      result(partition) = Some(place)
-      held(place) += 1
-    }
-    for (partition <- 0 until partitions if result(partition).isEmpty && now.nonEmpty) {
-      val place = now.minBy(held)
-      result(partition) = Some(place)
-      held(place) += 1
-    }
+    } give(partition, place)
+    for (partition <- 0 until partitions if result(partition).isEmpty && now.nonEmpty)
+      give(partition, now.minBy(held))
     result.toIndexedSeq
   }
 

@@ -24,6 +24,10 @@ def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
     query = keystate.elastic(
         lambda: restart_query.start(spark, folder, processingTime="0 seconds"), spark=spark
     )
+    # However early it is killed: each driver gets on.
+    begun_with = committed(folder)
+    while committed(folder) == begun_with:
+        time.sleep(0.02)
     while committed(folder) < restart_query.FILES:
         (folder / "rescales").touch()
         query.rescale(rng.randint(1, 6), border_seconds=rng.choice((0, 60)))

@@ -46,7 +46,7 @@ def test_killed_at_work(
         if canary_query.last_batch(tmp_path) >= canary_query.FILES - 6:
             break
     assert sum(inside.values()), "nothing was cut off"
-    print(inside, i)
+    print(f"{i + 1} kills, inside: {inside}")
     settings(**{FORMAT_KEY: checkpoint_format})
     at = canary_query.current(spark, tmp_path)
     query = canary_query.starter(spark, tmp_path, "output", availableNow=True)(at)

@@ -42,6 +42,7 @@ def test_killed_while_it_rescales(
         if committed(tmp_path) >= restart_query.FILES - 4:
             break
     assert inside, "no change was cut off"
+    print(f"{i + 1} kills, {inside} inside a change")
     assert committed(tmp_path) < restart_query.FILES, "it was not killed midway"
     settings(**{FORMAT_KEY: checkpoint_format})
     restart_query.start(spark, tmp_path, availableNow=True).awaitTermination()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,17 @@ def test_files_of_others(
         assert sorted(map(tuple, fed.run(counts))) == [(key, count) for key in range(20)]
     assert keystate.admin.verify(str(fed.checkpoint), spark=spark) == []
     assert all(path.exists() for path in strangers)
+
+
+def test_a_first_log_entry_that_was_cut_off(spark: Any, stream: Any) -> None:
+    """Spark itself never starts a query whose driver died there."""
+    fed = stream("key long")
+    fed.feed(ROWS)
+    left = fed.checkpoint / "offsets" / f".0.{uuid.uuid4()}.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("v1\n")
+    assert sorted(map(tuple, fed.run(counts))) == [(key, 1) for key in range(20)]
+    assert left.exists()
 
 
 def test_a_running_query_is_not_rescaled(spark: Any, stream: Any) -> None:

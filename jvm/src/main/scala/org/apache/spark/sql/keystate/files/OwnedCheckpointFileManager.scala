@@ -11,6 +11,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
   * entry for a query that lost its checkpoint to another driver.
   */
 class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
+  import OwnedCheckpointFileManager.CutOffEntry
+
   private val files = new RunCheckpointFileManager(CheckpointFiles.select(path, conf))
 
   override def createAtomic(
@@ -23,7 +25,7 @@ class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends Checkp
   override def open(path: Path): FSDataInputStream = files.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = {
     CheckpointOwner.checkRead(path, files)
-    files.list(path, filter)
+    files.list(path, file => !CutOffEntry.matches(file.getName) && filter.accept(file))
   }
   override def mkdirs(path: Path): Unit = files.mkdirs(path)
   override def exists(path: Path): Boolean = files.exists(path)
@@ -31,4 +33,13 @@ class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends Checkp
   override def isLocal: Boolean = files.isLocal
   override def createCheckpointDirectory(): Path = files.createCheckpointDirectory()
   override def close(): Unit = files.close()
+}
+
+private object OwnedCheckpointFileManager {
+
+  /** What is left of a log entry whose writer died: Spark's managers write to `.<batch>.<UUID>.tmp`, and
+    * then give the file its name. With one in the offset log and no entry, Spark would take the
+    * checkpoint for another query's, and never start this one.
+    */
+  private val CutOffEntry = """\.\d+\.[0-9a-f-]{36}\.tmp""".r
 }

@@ -30,11 +30,18 @@ def keep_a_file_a_batch(folder: Path) -> None:
     Its rows would come together with the next file's, in any order: all sources are made to forget.
     """
     checkpoint = folder / "checkpoint"
-    last = max((int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")), default=-1)
-    for path in (checkpoint / "sources").glob("*/[0-9]*"):
-        if int(path.name.removesuffix(".compact")) > last:
-            path.unlink()
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    entries = (checkpoint / "offsets").glob("[0-9]*")
+    last = max(entries, key=lambda path: int(path.name), default=None)
+    # After a version and the query's metadata a line for each source. A stop between two batches
+    # leaves gaps: an entry's number is not its batch's.
+    offsets = last.read_text().splitlines()[2:] if last else []
+    for log in (checkpoint / "sources").glob("[0-9]*"):
+        offset = offsets[int(log.name)] if offsets else "-"
+        known = -1 if offset == "-" else json.loads(offset)["logOffset"]
+        for path in log.glob("[0-9]*"):
+            if int(path.name.removesuffix(".compact")) > known:
+                path.unlink()
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def saver(folder: Path) -> Callable[[DataFrame, int], None]:

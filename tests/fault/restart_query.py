@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def start(
     folder: Path,
     fn: KeyedProcessFunction | None = None,
     scheme: str = "",
+    order_by: Sequence[str] = (),
     **trigger: Any,
 ) -> Any:
     """Starts the query, a file a micro-batch."""
@@ -87,7 +89,7 @@ def start(
         .parquet(str(folder / "input"))
     )
     return (
-        keystate.keyed(stream, "key")
+        keystate.keyed(stream, "key", order_by=order_by)
         .process(fn or Ledger(), "number long, key long, state string")
         .writeStream.foreachBatch(batch_files.saver(folder))
         .option("checkpointLocation", f"{scheme}{folder / 'checkpoint'}")

@@ -13,7 +13,7 @@ import pytest
 from keystate import admin
 from keystate.session import FORMAT_KEY
 
-from tests.fault import batch_files, restart_query
+from tests.fault import batch_files, elastic_query, restart_query
 from tests.fault.drivers import Driver, committed
 
 KILLS = int(os.environ.get("KEYSTATE_KILLS", 4))
@@ -38,13 +38,12 @@ def test_killed_while_it_rescales(
             inside += (tmp_path / "rescales").exists()
             driver.kill_all()
         (tmp_path / "rescales").unlink(missing_ok=True)
-        batch_files.keep_a_file_a_batch(tmp_path)
         if committed(tmp_path) >= restart_query.FILES - 4:
             break
     assert inside, "no change was cut off"
     print(f"{i + 1} kills, {inside} inside a change")
     assert committed(tmp_path) < restart_query.FILES, "it was not killed midway"
     settings(**{FORMAT_KEY: checkpoint_format})
-    restart_query.start(spark, tmp_path, availableNow=True).awaitTermination()
+    elastic_query.start(spark, tmp_path, availableNow=True).awaitTermination()
     assert batch_files.emitted(tmp_path) == expected
     assert admin.verify(str(tmp_path / "checkpoint")) == []

@@ -144,6 +144,7 @@ LOGS := target/spark$(or $(PATCH),$(SPARK))$(if $(JDK),-jdk$(JDK))
 ifneq ($(JDK),)
 test: export KEYSTATE_TEST_JAVA = $(TEST_JAVA)
 endif
+test: export KEYSTATE_TURNS = 1
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
 test: install
 	@mkdir -p $(LOGS); set -o pipefail; status=0; \

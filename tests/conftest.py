@@ -33,6 +33,13 @@ KEEP_SECONDS = "spark.keystate.restart.keepSeconds"
 #: The tests of these folders start programs in which Spark runs, or need Keystate's jar.
 WITH_SPARK = {"clusters", "connect", "fault", "golden", "interop", "rescale", "stores"}
 
+#: Set by `make test`: the longest tests take turns, and so do the parameters of those with Spark.
+#: Who runs pytest gets what they name.
+TURNS = "KEYSTATE_TURNS" in os.environ
+
+#: Each format that a checkpoint has had is read in each run.
+GOLDEN = "tests/golden/"
+
 
 def pytest_report_header() -> str:
     return f"KEYSTATE_DRAW={DRAW}"
@@ -54,8 +61,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or item.path.parent.name in WITH_SPARK:
             item.add_marker("spark")
+    if not TURNS:
+        return
     long = [item for item in items if item.get_closest_marker("turns")]
-    take_turns("turns", [item for item in long if not item.get_closest_marker("skipif")], 2)
+    take_turns("turns", [item for item in long if not item.get_closest_marker("skipif")], 3)
+    with_spark = [item for item in items if item.get_closest_marker("spark") and item not in long]
+    sets: dict[str, list[pytest.Item]] = {}
+    for item in with_spark:
+        sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for test, each in sets.items():
+        if GOLDEN not in test:
+            take_turns(test, each, 2)
     if not jvm_archive.ON_DEFAULT_SPARK:
         # The default Spark's environment runs all of them, and they start none.
         plain = [item for item in items if not item.get_closest_marker("spark")]
@@ -63,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def take_turns(what: str, items: list[pytest.Item], times: int) -> None:
-    """Skips all but one of so many tests, another one in each run; see tests/drawn.py."""
+    """Skips all but one of so many tests, others in each run; see tests/drawn.py."""
     now = set(drawn(what, items, -(-len(items) // times)))
     for item in items:
         if item not in now:

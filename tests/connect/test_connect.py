@@ -62,6 +62,7 @@ def tuples(rows: Any) -> list[Any]:
     return sorted(tuple(row) for row in (rows if isinstance(rows, list) else rows.collect()))
 
 
+@pytest.mark.turns
 def test_a_stream_restarts_with_other_partitions(
     spark: Any,
     stream: Callable[..., Any],

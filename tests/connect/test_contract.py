@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.contract import (
     test_behaviour,
     test_co_process,
@@ -30,6 +32,7 @@ MODULES = (
 )
 
 
+@pytest.mark.turns
 def test_cases_of_behaviour(stream: Callable[..., Any], settings: Callable[..., None]) -> None:
     test_behaviour.test_query("rocksdb", "1000", stream, settings)
 

@@ -113,6 +113,7 @@ def test_classes_that_do_not_fit(row_type: Any, message: str) -> None:
         typed_rows(SCHEMA, row_type)
 
 
+@pytest.mark.turns
 @pytest.mark.long
 def test_what_type_checkers_are_told() -> None:
     """Each line of the file that has a comment is told just that by mypy, the others nothing."""

@@ -45,6 +45,7 @@ class Hangs(KeyedProcessFunction):
         yield row.key, self.count.value()
 
 
+@pytest.mark.turns
 def test_a_hanging_function_is_stopped_with_its_query(
     spark: Any, stream: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_killed_drivers(spark: Any, checkpoint_format: str, tmp_path: Path) -> N
     assert batch_files.emitted(tmp_path) == expected
 
 
+@pytest.mark.turns
 def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """Stopping interrupts tasks, commits and the driver's own steps wherever they are."""
     seed = random.randrange(10**9)
@@ -68,6 +69,7 @@ def test_many_stops(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     assert batch_files.emitted(tmp_path) == expected
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", drawn("two queries", FORMATS, 1), indirect=True)
 def test_two_queries_on_one_checkpoint(spark: Any, checkpoint_format: str, tmp_path: Path) -> None:
     """The driver that was first ends before it takes a file; the other goes on."""

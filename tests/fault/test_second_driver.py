@@ -154,6 +154,7 @@ def test_second_driver_with_other_partitions(
             assert admin.inspect(str(case.checkpoint))["partitions"] == (partitions or 4)
 
 
+@pytest.mark.turns
 def test_rescale_and_savepoint_of_a_query_of_another_process(
     spark: Any, settings: Callable[..., None], tmp_path: Path
 ) -> None:

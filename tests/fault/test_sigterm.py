@@ -24,6 +24,7 @@ def told(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("to", "task_seconds", "grace_seconds"),
     [

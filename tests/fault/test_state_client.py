@@ -137,6 +137,7 @@ def test_a_server_that_goes_amid_an_answer() -> None:
         refused(StateClient(address, SECRET), "closed the connection|reset")
 
 
+@pytest.mark.turns
 def test_a_query_over_unix_domain_sockets(tmp_path: Path) -> None:
     # A socket's path can't be long.
     with tempfile.TemporaryDirectory() as folder:

@@ -35,6 +35,7 @@ def test_what_was_found(defect: str) -> None:
         assert not outcome.differences, report(seed, outcome)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("compiled", ["1", "0"])
 @pytest.mark.long
 def test_programs_do_in_the_harness_what_their_models_do(compiled: str) -> None:

@@ -77,6 +77,7 @@ class EveryType(KeyedProcessFunction):
                     yield f"{name}: {found} is not {expected}"
 
 
+@pytest.mark.turns
 def test_every_state_of_every_type(
     stream: Callable[..., Any], scala: Query, settings: Callable[..., None]
 ) -> None:

@@ -67,6 +67,7 @@ class Remembers(ProcessFunction, ListCheckpointed[Any]):
         self.things = state
 
 
+@pytest.mark.turns
 def test_list_of_plain_data(
     stream: Callable[..., Any], jvm: Any, spark: Any, settings: Callable[..., None]
 ) -> None:

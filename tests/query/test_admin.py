@@ -445,6 +445,7 @@ def test_source_in_a_checkpoint(spark: Any, tmp_path: Path) -> None:
     assert "KEYSTATE_CORRUPT_FILE" in problem and path.name in problem
 
 
+@pytest.mark.turns
 def test_command(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> None:
     """The command as a user runs it, in processes of its own, which start at the same time."""
     fed = stream(SCHEMA)

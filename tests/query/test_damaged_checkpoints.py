@@ -138,6 +138,7 @@ def test_damaged_small_files(
         print(key, outcome[:300].replace("\n", " "))
 
 
+@pytest.mark.turns
 def test_damaged_owner_files(spark: Any, tmp_path: Path) -> None:
     """Only that they exist counts: their content names the owner in messages."""
     query = Query(spark, tmp_path)

@@ -166,6 +166,7 @@ def test_a_replay_forgets_nothing_that_the_first_try_did_not(
     assert emitted(fed.run(everything)) == [("a", 1, [3]), ("a", 2, [1, 2])]
 
 
+@pytest.mark.turns
 def test_of_a_running_query(spark: Any, stream: Callable[..., Any], running: list[Any]) -> None:
     """No row comes: a micro-batch without any does it."""
     fed = stream("key string, x long")

@@ -53,6 +53,7 @@ class Clicks(KeyedProcessFunction):
         yield from ()
 
 
+@pytest.mark.turns
 def test_history_of_a_key(
     spark: Any,
     stream: Callable[..., Any],

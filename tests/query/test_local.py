@@ -45,6 +45,7 @@ def kinds(df: Any) -> Any:
     return keystate.keyed(df, "key").process(Kinds(), "x int")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("backend", "checkpoint_format"),
     drawn("a local reader", [("hashmap", "1"), ("hashmap", "2"), ("rocksdb", "2")], 1),
@@ -80,6 +81,7 @@ def test_it_reads_what_a_session_reads(
         admin.inspect(str(tmp_path / "none"), spark=session)
 
 
+@pytest.mark.turns
 def test_commands_start_no_spark(
     spark: Any, stream: Callable[[str], Any], tmp_path: Path, cache: Path
 ) -> None:

@@ -90,6 +90,7 @@ def again(fed: Any, fn: Any, **options: Any) -> keystate.Replay:
     return keystate.replay(query, str(fed.checkpoint), **options)
 
 
+@pytest.mark.turns
 def test_random_batches_and_keys_are_as_they_were(spark: Any, fed: Any) -> None:
     cases = [(batch, key) for batch in range(len(fed.emitted)) for key in KEYS]
     random.shuffle(cases)

@@ -337,6 +337,7 @@ class Shards(RichParallelSourceFunction, CheckpointedFunction):
         self.until = 0
 
 
+@pytest.mark.turns
 def test_another_parallelism(spark: Any, run: Run) -> None:
     """1 to 3, 3 to 1, 1 to 4, 4 to 2: no shard is lost, and none goes to two instances."""
     rows: list[Any] = []

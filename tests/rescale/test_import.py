@@ -38,6 +38,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("provider", "checkpoint_format", "operators", "check"),
     [

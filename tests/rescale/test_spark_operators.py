@@ -103,6 +103,7 @@ def test_the_first_batch_is_pending(
         fed.feed(keys)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", [pytest.param("1", marks=slow), "2"])
 def test_python_operators(
     spark: Any,

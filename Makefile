@@ -101,8 +101,7 @@ CHOSEN_SUITES := *ProviderSuite *BehaviourSuite *ScalaApiSuite \
 CHOSEN_TESTS := tests/contract tests/golden tests/query/test_session.py \
   tests/query/test_real_time.py tests/query/test_real_time_contract.py \
   tests/query/test_real_time_packed.py tests/query/test_real_time_plans.py \
-  tests/query/test_real_time_elastic.py \
-  tests/fault/test_real_time_kills.py tests/test_readme.py
+  tests/query/test_real_time_elastic.py tests/fault/test_real_time_kills.py
 
 # JDK=25: tests run on that Java, on the default Spark a few of them unless SLOW is set: what depends
 # on Java.

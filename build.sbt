@@ -73,6 +73,14 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.security.jgss/sun.security.krb5"
 ).map(opened => s"--add-opens=$opened=ALL-UNNAMED")
 
+/** To generate code and compile it takes a sixth of the CPU time of queries as small as those of tests,
+  * and Keystate generates none. On Sparks that are not the default one, and with SLOW=1, Spark does as
+  * for users.
+  */
+val withoutCodegen: Seq[String] =
+  if (!sparkIsPublished || sys.env.contains("SLOW")) Nil
+  else Seq("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+
 /** Where tests have their temporary files. It is there as long as sbt runs. */
 val temporary = {
   val folder = file(sys.props("java.io.tmpdir")) / s"keystate-sbt-${ProcessHandle.current.pid}"
@@ -234,7 +242,7 @@ lazy val jvm = project
     // In the build only: what is unmanaged does not get into the jar.
     Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
     sparkJars := (Compile / managedClasspath).value ++ (Compile / unmanagedJars).value,
-    Test / javaOptions ++= sparkModuleOptions,
+    Test / javaOptions ++= sparkModuleOptions ++ withoutCodegen,
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",
     // The engine is in this jar, so nobody needs one of its own.
     Compile / packageBin / mappings ++= (engine / Compile / packageBin / mappings).value,

@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not TURNS:
         return
     long = [item for item in items if item.get_closest_marker("turns")]
-    take_turns("turns", [item for item in long if not item.get_closest_marker("skipif")], 3)
+    take_turns("turns", [item for item in long if not is_skipped(item)], 3)
     with_spark = [item for item in items if item.get_closest_marker("spark") and item not in long]
     sets: dict[str, list[pytest.Item]] = {}
     for item in with_spark:
@@ -76,6 +76,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # The default Spark's environment runs all of them, and they start none.
         plain = [item for item in items if not item.get_closest_marker("spark")]
         take_turns("plain", plain, 3)
+
+
+def is_skipped(item: pytest.Item) -> bool:
+    return any(mark.args[0] for mark in item.iter_markers("skipif"))
 
 
 def take_turns(what: str, items: list[pytest.Item], times: int) -> None:

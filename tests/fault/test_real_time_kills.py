@@ -19,6 +19,7 @@ pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 ROWS = 2000
 
 
+@pytest.mark.turns
 def test_killed_driver(spark: Any, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     log = tmp_path / "driver.log"
@@ -48,6 +49,7 @@ def test_killed_driver(spark: Any, tmp_path: Path) -> None:
     assert len(lines(noted)) == killed_after + ROWS - kept
 
 
+@pytest.mark.turns
 def test_killed_executors(spark: Any, tmp_path: Path) -> None:
     """Of the two, one reads the source and one has the state; either's death fails the batch."""
     noted, failed, fed = tmp_path / "noted", tmp_path / "failed", tmp_path / "fed"

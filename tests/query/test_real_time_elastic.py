@@ -13,6 +13,7 @@ from tests.real_time import needs_real_time, told_by
 pytestmark = [needs_real_time, pytest.mark.spark]
 
 
+@pytest.mark.turns
 def test_partitions_change_while_rows_come(tmp_path: Path) -> None:
     """Each change cuts off a batch at most, whose rows come again: state has each row once."""
     told = told_by("tests.query.real_time_elastic_query", tmp_path)

@@ -11,6 +11,7 @@ from tests.real_time import needs_real_time, told_by
 pytestmark = [needs_real_time, pytest.mark.spark]
 
 
+@pytest.mark.turns
 def test_three_stages(tmp_path: Path) -> None:
     told = told_by("tests.query.real_time_plans_query", tmp_path)
     assert told == {

@@ -73,13 +73,13 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   "java.security.jgss/sun.security.krb5"
 ).map(opened => s"--add-opens=$opened=ALL-UNNAMED")
 
-/** To generate code and compile it takes a sixth of the CPU time of queries as small as those of tests,
-  * and Keystate generates none. On Sparks that are not the default one, and with SLOW=1, Spark does as
-  * for users.
+/** To generate code for whole stages and compile it takes much of the CPU time of queries as small as
+  * those of tests, and Keystate generates none. On Sparks that are not the default one, and with SLOW=1,
+  * Spark does as for users.
   */
 val withoutCodegen: Seq[String] =
   if (!sparkIsPublished || sys.env.contains("SLOW")) Nil
-  else Seq("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+  else Seq("-Dspark.sql.codegen.wholeStage=false")
 
 /** Where tests have their temporary files. It is there as long as sbt runs. */
 val temporary = {

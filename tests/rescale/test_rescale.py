@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,32 @@ def test_goes_on_with_what_is_in_memory(
         path.unlink()
     with pytest.raises(StreamingQueryException, match="KEYSTATE_MISSING"):
         run(5, 3)
+
+
+def test_databases_of_the_last_run_are_closed(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], keeps_memory: None
+) -> None:
+    """At once: they share memory and threads with those of the run that goes on."""
+    settings(**{"spark.keystate.backend": "rocksdb"})
+    local = Path(spark._jvm.org.apache.spark.util.Utils.getLocalDir(spark._jsc.sc().conf()))
+
+    def databases() -> set[Path]:
+        return {path.parent for path in local.glob("keystate-*-*/*/CURRENT")}
+
+    fed, expected = stream("key string, x long"), Expected()
+    before, made = databases(), []
+    for seed, partitions in enumerate((3, 2, 4)):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        batch = rows(seed)
+        fed.feed(batch)
+        expected.check(batch, fed.run(history), partitions)
+        made.append(databases() - before.union(*made))
+        assert made[-1]
+    # Well before Spark unloads them, once a minute.
+    deadline = time.monotonic() + 15
+    while left := databases() & (made[0] | made[1]):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def test_a_query_of_another_session(spark: Any, tmp_path: Path) -> None:

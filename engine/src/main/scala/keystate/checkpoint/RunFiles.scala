@@ -15,7 +15,7 @@ import org.rocksdb.RocksDBException
 
 import keystate.backend.{Change, RestoredRun, RunCursor, RunEntries, RunFile, RunFormat}
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
+import keystate.files.{CheckedFiles, CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
 import keystate.run.{PlainRun, RunIndex, Section, SstFiles, UnpackedStream}
 import keystate.version.{FileSource, InlineSource, Run}
@@ -174,7 +174,7 @@ private[checkpoint] final class RunFiles(
   ): RestoredRun =
     run.source match {
       case FileSource(path) if isSst(path) =>
-        val file = fetch(run, path, neededBy)
+        val file = fetchSst(run, path, neededBy)
         try
           RunFile(file, run.groups, isWhole || SstFiles.hasOnly(file, families, run.groups))
         catch {
@@ -202,12 +202,25 @@ private[checkpoint] final class RunFiles(
   private def fetch(run: Run, path: String, neededBy: Long): File =
     localFile(fill(_, run, path, neededBy))
 
+  /** A file that this process has written or checked is not read for that again: RocksDB checks the
+    * checksum of each block when it reads it.
+    */
+  private def fetchSst(run: Run, path: String, neededBy: Long): File = localFile { file =>
+    if (!storage.link(path, file)) fill(file, run, path, neededBy)
+    else if (file.length != run.bytes) throw wrongLength(run, path, file.length, neededBy)
+    else if (CheckedFiles.crc32c(file)(sumOf(file).crc32c) != run.crc32c)
+      throw wrongChecksum(path, neededBy)
+  }
+
+  private def sumOf(file: File): Summed =
+    sum(new FileInputStream(file), OutputStream.nullOutputStream)
+
   private def fill(file: File, run: Run, path: String, neededBy: Long): Unit = {
     val fetched =
-      if (storage.link(path, file)) sum(new FileInputStream(file), OutputStream.nullOutputStream)
+      if (storage.link(path, file)) sumOf(file)
       else sum(open(run, path, neededBy), new LocalOutput(file))
     if (fetched.length != run.bytes) throw wrongLength(run, path, fetched.length, neededBy)
-    if (fetched.crc32c != run.crc32c) throw corrupt(path, neededBy, "its checksum is wrong")
+    if (fetched.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
   }
 
   /** Fetches what the run's file has of these families and groups, at least: a local file with
@@ -289,6 +302,9 @@ private[checkpoint] final class RunFiles(
 
   private def wrongLength(run: Run, path: String, length: Long, neededBy: Long) =
     corrupt(path, neededBy, s"it has $length bytes instead of ${run.bytes}")
+
+  private def wrongChecksum(path: String, neededBy: Long) =
+    corrupt(path, neededBy, "its checksum is wrong")
 
   private def corrupt(path: String, version: Long, detail: String, cause: Throwable = null) =
     new CorruptFileException(location, version, storage.describe(path), detail, cause)

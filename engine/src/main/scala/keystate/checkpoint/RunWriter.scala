@@ -6,7 +6,7 @@ import java.util.UUID
 import org.rocksdb.CompressionType
 
 import keystate.backend.{ChangeSink, KeyedStateBackend, RunStatistics}
-import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation, Summed}
+import keystate.files.{CheckedFiles, CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.run.{RunMerge, SectionedRun, SstFiles}
 import keystate.version.{FileSource, InlineRun, InlineSource, Manifest, Run}
 
@@ -62,17 +62,32 @@ private[checkpoint] final class RunWriter(
   ): Run =
     try {
       val statistics = SstFiles.write(file, changes, compression)
-      store(version, id, SstSuffix) { out =>
+      val run = store(version, id, SstSuffix) { out =>
         val in = new FileInputStream(file)
         try RunFiles.copy(in, out)
         finally in.close()
         statistics
       }
+      remember(run)
+      run
     } catch {
       case e: Throwable =>
         file.delete()
         throw e
     }
+
+  /** So that who takes the file over in this process need not read it whole. */
+  private def remember(run: Run): Unit = run.source match {
+    case FileSource(path) =>
+      val name = local.newFile()
+      if (storage.link(path, name))
+        try CheckedFiles.written(name, run.crc32c)
+        finally {
+          name.delete()
+          ()
+        }
+    case _: InlineSource =>
+  }
 
   private def store(version: Long, id: Option[String], suffix: String)(
       content: OutputStream => RunStatistics

@@ -86,7 +86,9 @@ private[checkpoint] final class VersionLoader(
             entries.keysIterator.map(_._2).distinct.size
           )
         entries.keySet
-      case _ => Set.empty
+      case _ =>
+        inheritance.supersede()
+        Set.empty
     }
 
   /** Whether a run has anything that is not inherited. */

@@ -11,6 +11,9 @@ trait Inheritance {
   /** Entries of this version that are in memory. They belong to the caller alone from now on. */
   def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries]
 
+  /** Lets the stores before this one give up what they have, for nothing of it is of use here. */
+  def supersede(): Unit
+
   /** Takes entries of this version, which nobody uses any more. */
   def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit
 }
@@ -20,6 +23,7 @@ object Inheritance {
   /** Nothing is left, and so nothing is found. */
   object None extends Inheritance {
     override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = Map.empty
+    override def supersede(): Unit = ()
     override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit = ()
   }
 }

@@ -1,10 +1,21 @@
 package keystate.checkpoint
 
-import scala.util.Random
+import java.io.{File, InputStream}
+import java.nio.file.Files
+import java.nio.file.attribute.FileTime
+
+import scala.util.{Random, Success, Try}
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.files.StoreLocation
+import keystate.errors.CorruptFileException
+import keystate.files.{
+  AtomicOutputStream,
+  CheckpointStorage,
+  LocalFolder,
+  StoreLocation,
+  StoredFile
+}
 import keystate.version.FileSource
 
 /** What RocksDB makes of run files when it takes them over. */
@@ -62,6 +73,64 @@ class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
       assert(new String(rule, "UTF-8") == "new")
       val expected = many(2).toMap.map { case (key, value) => ("p", 0, key) -> value }
       assert(content(store) == expected)
+    }
+  }
+
+  /** Gives run files a name in a folder, as a checkpoint on a local disk does. */
+  private final class Linked(memory: MemoryStorage, folder: File) extends CheckpointStorage {
+    def onDisk(path: String): File = new File(folder, path.replace('/', '_'))
+
+    override def link(path: String, file: File): Boolean = {
+      if (!onDisk(path).exists) Files.write(onDisk(path).toPath, memory(path))
+      LocalFolder.link(onDisk(path).toPath, file.toPath)
+    }
+    override def open(path: String, offset: Long): InputStream = memory.open(path, offset)
+    override def createAtomic(path: String): AtomicOutputStream = memory.createAtomic(path)
+    override def list(folder: String): Seq[StoredFile] = memory.list(folder)
+    override def folders(): Seq[String] = memory.folders()
+    override def exists(path: String): Boolean = memory.exists(path)
+    override def delete(path: String): Unit = memory.delete(path)
+    override def describe(path: String): String = memory.describe(path)
+  }
+
+  test("a file that this process has written is not read whole, unless it was changed since") {
+    val folder = Files.createTempDirectory("keystate-test").toFile
+    val memory = new MemoryStorage
+    val storage = new Linked(memory, folder)
+    val entries = (0 until 80).map(i => s"key $i" -> large(i.toLong, 40000))
+    try {
+      withStore(storage, settings) { store =>
+        store.load(0, None)
+        register(store)
+        commit(store, entries, 3)
+      }
+      assert(memory.runs.size == 1)
+      val file = storage.onDisk(memory.runs.head)
+      assert(file.length > (1 << 20))
+      // As a broken disk would: the time of the last change stays.
+      val time = Files.getLastModifiedTime(file.toPath)
+      val bytes = Files.readAllBytes(file.toPath)
+      bytes(bytes.length / 2) = (bytes(bytes.length / 2) ^ 1).toByte
+      Files.write(file.toPath, bytes)
+      Files.setLastModifiedTime(file.toPath, time)
+      withStore(storage, settings) { store =>
+        store.load(1, None)
+        val id = store.family("p").get.id
+        val found = entries.map { case (key, value) =>
+          Try(store.backend.get(id, 3, entryKey("p", key))).map(new String(_, "UTF-8") == value)
+        }
+        assert(found.exists(_.isFailure), "RocksDB checks what it reads")
+        assert(!found.contains(Success(false)), "nothing wrong is found")
+      }
+      Files.setLastModifiedTime(file.toPath, FileTime.fromMillis(time.toMillis + 1))
+      withStore(storage, settings) { store =>
+        val e = intercept[CorruptFileException](store.load(1, None))
+        assert(e.getMessage.contains("its checksum is wrong"))
+      }
+    } finally {
+      folder.listFiles.foreach(_.delete())
+      folder.delete()
+      ()
     }
   }
 

@@ -19,6 +19,7 @@ class LeftGroupsSuite extends AnyFunSuite with StoreFixture {
     var forgets = Seq.empty[() => Unit]
     override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] =
       left.inherit("place", manifest)
+    override def supersede(): Unit = ()
     override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit =
       forgets :+= left.leave("place", manifest, entries)
   }

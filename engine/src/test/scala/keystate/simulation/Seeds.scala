@@ -1,6 +1,9 @@
 package keystate.simulation
 
 import scala.collection.mutable
+import scala.concurrent.ExecutionContext.Implicits.global
+import scala.concurrent.duration.Duration
+import scala.concurrent.{Await, Future, blocking}
 
 /** Runs many seeds. */
 object Seeds {
@@ -18,7 +21,17 @@ object Seeds {
       millis: Long,
       reached: collection.Map[String, Long],
       failed: Seq[Failure]
-  )
+  ) {
+    def +(other: Report): Report = Report(
+      seeds + other.seeds,
+      steps + other.steps,
+      millis + other.millis,
+      mutable.TreeMap.from(reached) ++= other.reached.map { case (kind, times) =>
+        kind -> (times + reached.getOrElse(kind, 0L))
+      },
+      (failed ++ other.failed).sortBy(_.seed)
+    )
+  }
 
   /** A seed in whose run something did not hold.
     *
@@ -57,6 +70,15 @@ object Seeds {
   def shorter(failure: Failure, mutation: Option[Mutation], mostRuns: Int): Failure =
     new Shrinking(failure, mostRuns)(only => attempt(failure.seed, mutation, Some(only)).failure)
       .run()
+
+  /** Runs seeds on all cores, on each until so many have failed. */
+  def runOnAllCores(from: Long, until: Long, mostFailures: Int): Report = {
+    val cores = Runtime.getRuntime.availableProcessors
+    val parts = (0 until cores).map { core =>
+      Future(blocking(run((from + core until until by cores.toLong).iterator, None, mostFailures)))
+    }
+    Await.result(Future.reduceLeft(parts)(_ + _), Duration.Inf)
+  }
 
   /** Runs the seeds until so many have failed. */
   def run(

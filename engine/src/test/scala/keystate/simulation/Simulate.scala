@@ -29,7 +29,7 @@ object Simulate {
 
   private def seeds(from: Long, count: Long): Boolean = {
     val start = System.nanoTime
-    val report = Seeds.run((from until from + count).iterator, mostFailures = 20)
+    val report = Seeds.runOnAllCores(from, from + count, mostFailures = 20)
     val seconds = (System.nanoTime - start) / 1e9
     report.failed.headOption.foreach { failure =>
       tell(Seeds.shorter(failure, None, MostRuns))

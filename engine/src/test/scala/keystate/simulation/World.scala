@@ -114,6 +114,8 @@ final class World(
       last = Some(manifest)
     }
 
+    override def supersede(): Unit = ()
+
     override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = {
       val wanted =
         if (has(Mutation.InheritsAnyVersion)) manifest.copy(runs = last.fold(manifest.runs)(_.runs))

@@ -62,6 +62,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val keyOptions = handles.add(new ReadOptions).setFillCache(false)
   private val writeOptions = handles.add(new WriteOptions).setDisableWAL(true)
   private var firstGroups = Seq(0)
+  private var restored = 0
   private var opened: Opened = _
 
   /** The stored value. Null if there is none. */
@@ -201,10 +202,13 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   /** The number of writes so far. A cursor does not see writes after it was made. */
   var writes = 0L
 
-  /** Cuts the groups into segments. Must be called before anything else. */
-  def cut(at: Seq[Int]): Unit = {
+  /** Cuts the groups into segments, and makes ready for so many files. Must be called before anything
+    * else.
+    */
+  def prepare(cuts: Seq[Int], files: Int): Unit = {
     require(opened == null, "the database is open")
-    firstGroups ++= at.sorted
+    firstGroups ++= cuts.sorted
+    restored = files
   }
 
   /** Takes over run files, oldest first. Their entries replace those that are already there.
@@ -330,6 +334,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setUseFsync(false)
       .setInfoLogLevel(InfoLogLevel.HEADER_LEVEL)
       .setStatsDumpPeriodSec(0)
+      // Nobody will read it. It could wait for compactions, which are then made for nothing.
+      .setAvoidFlushDuringShutdown(true)
       // A new database has no files that threads could open.
       .setMaxFileOpeningThreads(1)
     families
@@ -337,6 +343,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setWriteBufferSize(WriteBufferBytes)
       // What an empty store takes of the shared memory. It is small, because there can be hundreds.
       .setArenaBlockSize(ArenaBytes)
+      // Files that are taken over may all be in level 0. Or with many of them the first commit would
+      // wait until RocksDB has compacted the whole store.
+      .setLevel0SlowdownWritesTrigger(restored + SlowdownFiles)
+      .setLevel0StopWritesTrigger(restored + StopFiles)
     config.predefined(dbOptions, families, tables)
     families.setTableFormatConfig(tables)
     // All column families at once: adding one later is as expensive as opening the database.
@@ -378,6 +388,12 @@ private[rocksdb] object Database {
   private final val WriteBufferBytes = 32L << 20
   private final val ArenaBytes = 256L << 10
   private final val HashTableRatio = 0.75
+
+  /** With how many files in level 0 RocksDB slows down writes, and makes them wait, if it is not told
+    * otherwise.
+    */
+  private final val SlowdownFiles = 20
+  private final val StopFiles = 36
   private final val BatchBytes = 1L << 20
   private final val MaxIdle = 16
 

@@ -79,9 +79,10 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     val partial = runs.collect { case RunFile(_, taken, false) => taken }
     val bounds = partial.flatMap(taken => Seq(taken.first, taken.last + 1)).distinct
     val operatorGroup = KeyGroups.operatorGroup(maxParallelism)
-    database.cut(
+    database.prepare(
       bounds.filter(g => groups.first < g && g <= groups.last) ++
-        Option.when(partial.nonEmpty)(operatorGroup)
+        Option.when(partial.nonEmpty)(operatorGroup),
+      runs.count(_.isInstanceOf[RunFile])
     )
     restore(runs.toList)
     tables.all.foreach { table =>

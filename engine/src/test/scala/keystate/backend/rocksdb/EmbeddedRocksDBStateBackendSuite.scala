@@ -1,7 +1,8 @@
 package keystate.backend.rocksdb
 
 import java.io.File
-import java.nio.file.Files
+import java.nio.file.StandardWatchEventKinds.ENTRY_CREATE
+import java.nio.file.{FileSystems, Files}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -11,9 +12,16 @@ import org.rocksdb.RocksDBException
 import org.scalatest.BeforeAndAfterEach
 import org.scalatest.concurrent.Eventually
 
-import keystate.backend.{KeyedStateBackend, KeyedStateBackendSuite}
-import keystate.errors.LocalStorageException
-import keystate.errors.{ErrorCode, KeystateException}
+import keystate.backend.{
+  Change,
+  KeyedStateBackend,
+  KeyedStateBackendSuite,
+  RestoresFromFiles,
+  RunFile
+}
+import keystate.errors.{ErrorCode, KeystateException, LocalStorageException}
+import keystate.keygroup.KeyGroupRange
+import keystate.run.SstFiles
 
 class EmbeddedRocksDBStateBackendSuite
     extends KeyedStateBackendSuite
@@ -66,6 +74,45 @@ class EmbeddedRocksDBStateBackendSuite
     eventually(assert(threads("keystate-native-trim") == 0))
     assume(Runtime.version.compareTo(KnownToTrim) >= 0)
     assert(NativeTrim.trim().startsWith("Trim native heap"))
+  }
+
+  test("a close writes nothing") {
+    val backend = newBackend(8)
+    backend.register(point)
+    (0 until 1000).foreach(i => backend.put(point.id, 0, bytes(s"$i"), new Array[Byte](1000)))
+    backend.changesCommitted()
+    val watch = FileSystems.getDefault.newWatchService()
+    try {
+      folders.last.toPath.register(watch, ENTRY_CREATE)
+      backend.close()
+      val made = Option(watch.poll()).toSeq.flatMap(_.pollEvents.asScala).map(e => s"${e.context}")
+      assert(made.filter(_.endsWith(".sst")) == Nil)
+    } finally watch.close()
+  }
+
+  test("a commit does not wait until what was loaded is compacted") {
+    val files = 50
+    val groups = KeyGroupRange(0, 7)
+    // Each has keys between those of all others.
+    val runs = (0 until files).map { n =>
+      val random = new Random(n)
+      val changes = (0 until 2000).map { i =>
+        Change(point.id, 0, bytes(f"$i%05d $n%02d"), random.nextBytes(500))
+      }
+      val file = Files.createTempFile("keystate-test", ".sst").toFile
+      SstFiles.write(file, _.addAll(changes.iterator), SstFiles.QuickToRead)
+      RunFile(file, groups, isWhole = true)
+    }
+    val backend = newBackend(8).asInstanceOf[KeyedStateBackend with RestoresFromFiles]
+    try {
+      backend.register(point)
+      backend.restore(runs, groups, Map.empty)
+      backend.put(point.id, 1, bytes("new"), bytes("1"))
+      backend.changesCommitted()
+      val left = folders.last.list.count(_.endsWith(".sst"))
+      assert(left >= files, "it waited")
+      assert(backend.count(point.id, 0) == files * 2000)
+    } finally backend.close()
   }
 
   test("a backend that can't be opened leaves nothing") {

@@ -40,13 +40,31 @@ private[keystate] final class StoreInheritance(
   @volatile private var takesPart = false
 
   override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = {
-    // Stores that Spark does not keep for a run are only read, by a DataFrame for instance.
-    takesPart = seconds > 0 && StateStore.isLoaded(providerId)
+    takePart()
     if (takesPart) {
-      stores.add(this)
       askPredecessors()
       left.inherit(place, manifest)
     } else Map.empty
+  }
+
+  /** Until Spark unloads them, which takes up to a minute, their databases take from the memory and
+    * the threads that the databases of a JVM share.
+    */
+  override def supersede(): Unit = {
+    takePart()
+    if (takesPart) {
+      CompletableFuture.runAsync(() => askPredecessors())
+      ()
+    }
+  }
+
+  // Stores that Spark does not keep for a run are only read, by a DataFrame for instance.
+  private def takePart(): Unit = {
+    takesPart = seconds > 0 && StateStore.isLoaded(providerId)
+    if (takesPart) {
+      stores.add(this)
+      ()
+    }
   }
 
   override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit =

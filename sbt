@@ -23,8 +23,9 @@ if [ "$found" != "$checksum" ]; then
     "or put the checksum of another version there" >&2
   exit 1
 fi
-# A JVM that ends after its commands compiles this project in half the CPU time if it optimizes nothing.
+# A JVM that ends after its commands compiles this project in half the CPU time if it optimizes nothing. In the cache
+# for code that it would have then, there is not enough room for that.
 options=(-Xmx3g -Xss4m)
-[ $# -eq 0 ] || options+=(-XX:TieredStopAtLevel=1 -XX:+UseParallelGC)
+[ $# -eq 0 ] || options+=(-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC)
 exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" -Dsbt.color=$color -Dsbt.script="$PWD/sbt" \
   -jar "$launcher" "$@"

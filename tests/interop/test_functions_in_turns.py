@@ -69,6 +69,7 @@ class Asked(_Told, KeyedProcessFunction):
         yield ctx.get_current_key(), f"timer {timestamp} {self.told()}"
 
 
+@pytest.mark.turns
 def test_async_functions_in_turns(
     stream: Callable[..., Any], jvm: Any, spark: Any, settings: Callable[..., None]
 ) -> None:

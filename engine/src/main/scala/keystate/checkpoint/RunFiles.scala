@@ -97,8 +97,7 @@ private[checkpoint] final class RunFiles(
   ): Vector[Change] = run.source match {
     case FileSource(path) if isSst(path) =>
       val file = localFile { file =>
-        if (!storage.link(path, file)) fill(file, run, path, neededBy)
-        else if (file.length != run.bytes) throw wrongLength(run, path, file.length, neededBy)
+        if (!isLinked(file, run, path, neededBy)) copyTo(file, run, path, neededBy)
       }
       val prefix = RunFormat.prefix(family, group)
       try SstFiles.find(file, prefix ++ from, prefix ++ until)
@@ -200,27 +199,35 @@ private[checkpoint] final class RunFiles(
   }
 
   private def fetch(run: Run, path: String, neededBy: Long): File =
-    localFile(fill(_, run, path, neededBy))
+    fetch(run, path, neededBy, sumOf)
 
   /** A file that this process has written or checked is not read for that again: RocksDB checks the
     * checksum of each block when it reads it.
     */
-  private def fetchSst(run: Run, path: String, neededBy: Long): File = localFile { file =>
-    if (!storage.link(path, file)) fill(file, run, path, neededBy)
-    else if (file.length != run.bytes) throw wrongLength(run, path, file.length, neededBy)
-    else if (CheckedFiles.crc32c(file)(sumOf(file).crc32c) != run.crc32c)
-      throw wrongChecksum(path, neededBy)
+  private def fetchSst(run: Run, path: String, neededBy: Long): File =
+    fetch(run, path, neededBy, file => CheckedFiles.crc32c(file)(sumOf(file)))
+
+  private def fetch(run: Run, path: String, neededBy: Long, crc32cOf: File => Int): File =
+    localFile { file =>
+      if (!isLinked(file, run, path, neededBy)) copyTo(file, run, path, neededBy)
+      else if (crc32cOf(file) != run.crc32c) throw wrongChecksum(path, neededBy)
+    }
+
+  private def sumOf(file: File): Int =
+    sum(new FileInputStream(file), OutputStream.nullOutputStream).crc32c
+
+  /** Whether the file could be had without a copy. Its length is that of the run's then. */
+  private def isLinked(file: File, run: Run, path: String, neededBy: Long): Boolean = {
+    val isLinked = storage.link(path, file)
+    if (isLinked && file.length != run.bytes)
+      throw wrongLength(run, path, file.length, neededBy)
+    isLinked
   }
 
-  private def sumOf(file: File): Summed =
-    sum(new FileInputStream(file), OutputStream.nullOutputStream)
-
-  private def fill(file: File, run: Run, path: String, neededBy: Long): Unit = {
-    val fetched =
-      if (storage.link(path, file)) sumOf(file)
-      else sum(open(run, path, neededBy), new LocalOutput(file))
-    if (fetched.length != run.bytes) throw wrongLength(run, path, fetched.length, neededBy)
-    if (fetched.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
+  private def copyTo(file: File, run: Run, path: String, neededBy: Long): Unit = {
+    val copied = sum(open(run, path, neededBy), new LocalOutput(file))
+    if (copied.length != run.bytes) throw wrongLength(run, path, copied.length, neededBy)
+    if (copied.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
   }
 
   /** Fetches what the run's file has of these families and groups, at least: a local file with

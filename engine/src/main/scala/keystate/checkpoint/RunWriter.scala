@@ -78,7 +78,7 @@ private[checkpoint] final class RunWriter(
 
   /** So that who takes the file over in this process need not read it whole. */
   private def remember(run: Run): Unit = run.source match {
-    case FileSource(path) =>
+    case FileSource(path) if CheckedFiles.keeps(run.bytes) =>
       val name = local.newFile()
       if (storage.link(path, name))
         try CheckedFiles.written(name, run.crc32c)
@@ -86,7 +86,7 @@ private[checkpoint] final class RunWriter(
           name.delete()
           ()
         }
-    case _: InlineSource =>
+    case _ =>
   }
 
   private def store(version: Long, id: Option[String], suffix: String)(

@@ -29,6 +29,9 @@ private[keystate] object CheckedFiles {
     override def removeEldestEntry(eldest: util.Map.Entry[AnyRef, Known]): Boolean = size > Most
   }
 
+  /** Whether files of so many bytes are known afterwards. */
+  def keeps(length: Long): Boolean = length >= LeastBytes
+
   /** The checksum as it is known, or else as it is read now. */
   def crc32c(file: File)(read: => Int): Int = {
     val (key, state) = look(file)
@@ -55,7 +58,7 @@ private[keystate] object CheckedFiles {
 
   // There is no key where the operating system has none.
   private def remember(key: AnyRef, state: State, crc32c: Int): Unit =
-    if (key != null && state.length >= LeastBytes) files.synchronized {
+    if (key != null && keeps(state.length)) files.synchronized {
       files.put(key, Known(state, crc32c))
       ()
     }

@@ -3,7 +3,7 @@ package keystate.simulation
 import scala.collection.mutable
 import scala.concurrent.ExecutionContext.Implicits.global
 import scala.concurrent.duration.Duration
-import scala.concurrent.{Await, Future, blocking}
+import scala.concurrent.{Await, Future}
 
 /** Runs many seeds. */
 object Seeds {
@@ -75,7 +75,7 @@ object Seeds {
   def runOnAllCores(from: Long, until: Long, mostFailures: Int): Report = {
     val cores = Runtime.getRuntime.availableProcessors
     val parts = (0 until cores).map { core =>
-      Future(blocking(run((from + core until until by cores.toLong).iterator, None, mostFailures)))
+      Future(run((from + core until until by cores.toLong).iterator, None, mostFailures))
     }
     Await.result(Future.reduceLeft(parts)(_ + _), Duration.Inf)
   }

@@ -119,8 +119,6 @@ final class SimulatedStorage(
   private def isRun(path: String) = path.endsWith(".lz4") || path.endsWith(".sst")
 
   private def folderOf(path: String) = path.take(path.lastIndexOf('/'))
-  private def isIn(folder: String, path: String) =
-    path.startsWith(folder) && path.lastIndexOf('/') == folder.length
 
   /** One request of an actor: others may come before it, it may fail, its answer may be lost. */
   private def request[T](what: String, path: String, changes: Boolean = false)(effect: => T): T = {
@@ -165,7 +163,7 @@ final class SimulatedStorage(
     override def list(folder: String): Seq[StoredFile] = read("list", folder) {
       // In any order, but by the seed: names have ids in them that differ each time.
       val found = files.iterator.collect {
-        case (path, file) if isIn(folder, path) =>
+        case (path, file) if folderOf(path) == folder =>
           val isTakenForOld = has(Mutation.TakesForOld) && isRun(path)
           StoredFile(path.drop(folder.length + 1), if (isTakenForOld) 0 else file.modified)
       }.toVector

@@ -83,7 +83,10 @@ def run(spark: SparkSession, folder: Path, checkpoint: str, backend: str) -> Non
 
 def main() -> None:
     folder, local = map(Path, sys.argv[1:])
-    spark = sessions.create("local[2]", 2, **{"spark.local.dir": str(local)})
+    # The last run's stores stay as they are until Spark unloads them: else the next run has their
+    # disk space.
+    own = {"spark.local.dir": str(local), "spark.keystate.restart.keepSeconds": "0"}
+    spark = sessions.create("local[2]", 2, **own)
     spark.sparkContext.setLogLevel("ERROR")
     number = 0
     while True:

@@ -103,6 +103,30 @@ def test_the_first_batch_is_pending(
         fed.feed(keys)
 
 
+@pytest.mark.parametrize("checkpoint_format", ["1", "2"])
+def test_the_state_is_read(
+    spark: Any,
+    checkpoint_format: str,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """By Spark's reader, after the last micro-batch and the one before it, whatever folders stay."""
+    settings(**{FORMAT_KEY: checkpoint_format, NO_DATA: "false"})
+    fed, keys = stream("key long"), [(key,) for key in range(20)]
+
+    def counts(batch: int) -> list[tuple[int, int]]:
+        reader = spark.read.format("statestore").option("batchId", batch)
+        state = reader.load(str(fed.checkpoint)).selectExpr("key.key", "value.count")
+        return sorted(map(tuple, state.collect()))
+
+    for batch, partitions in enumerate((2, 5, 3, 3, 4)):
+        settings(**{PARTITIONS: str(partitions)})
+        fed.feed(keys)
+        fed.run(lambda df: df.groupBy("key").count(), mode="update")
+        for read in range(max(0, batch - 1), batch + 1):
+            assert counts(read) == [(key, read + 1) for (key,) in keys]
+
+
 @pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", [pytest.param("1", marks=slow), "2"])
 def test_python_operators(

@@ -16,6 +16,7 @@ class KeystateExtension extends (SparkSessionExtensions => Unit) {
     KeystateExtension.check(SPARK_VERSION)
     extensions.injectPlannerStrategy(_ => KeyedProcessStrategy)
     extensions.injectColumnar(_ => TransformWithStateRule.asColumnarRule)
+    SparkLine.Rules.foreach(rule => extensions.injectColumnar(_ => rule))
   }
 }
 

@@ -1,6 +1,11 @@
 package org.apache.spark.sql.keystate.shim
 
+import org.apache.spark.sql.execution.ColumnarRule
+
 /** The minor line of Spark that this jar is for. */
 private[keystate] object SparkLine {
   val Name: String = "4.1"
+
+  /** What only this line needs. */
+  val Rules: Seq[ColumnarRule] = Seq(StatePartitions)
 }

@@ -19,6 +19,7 @@ from keystate import OutputTag
 from keystate.session import FORMAT_KEY
 
 from tests.conftest import Stream
+from tests.fault.random_settings import CAN_GO_UP
 from tests.fuzz import chains, keyed, operators, windows
 from tests.fuzz.check import Outcome
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
@@ -107,7 +108,7 @@ class Starts:
 
     def settings(self) -> dict[str, str | None]:
         drawn = {name: self._rng.choice(values) for name, values in SETTINGS.items()}
-        if self._rng.random() < 0.4:
+        if self._rng.random() < 0.4 and CAN_GO_UP:
             self._format = "2"  # it can't go back
         return drawn | {
             FORMAT_KEY: self._format,

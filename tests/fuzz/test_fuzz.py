@@ -24,6 +24,7 @@ FOUND = {
     "open windows go on by new rules": (170, 246, 378),
     "bytewise order before 1970": (13, 96, 217),
     "is_empty and time to live": (341,),
+    "elements are added at the time that others have": (1157,),
     "defaults of nested fields": (17, 317),
 }
 

@@ -110,7 +110,7 @@ def test_the_state_is_read(
     stream: Callable[..., Any],
     settings: Callable[..., None],
 ) -> None:
-    """By Spark's reader, after the last micro-batch and the one before it, whatever folders stay."""
+    """By Spark's reader, of the last two micro-batches, whatever folders stay."""
     settings(**{FORMAT_KEY: checkpoint_format, NO_DATA: "false"})
     fed, keys = stream("key long"), [(key,) for key in range(20)]
 

@@ -118,6 +118,11 @@ class ExpiringStore(Store):
 class ExpiringListStore(ExpiringStore, ListStore):
     """A list a key; times of its elements."""
 
+    def __init__(self, spec: StateSpec, index: int) -> None:
+        super().__init__(spec, index)
+        # How many elements the last message has added, by key.
+        self._added: dict[Any, int] = {}
+
     def _fresh(self, key: Any) -> tuple[Any, Any]:
         times = self._times.get(key, [])
         kept = [pair for pair in zip(self.cells.get(key, []), times) if not self._expired(pair[1])]
@@ -135,9 +140,9 @@ class ExpiringListStore(ExpiringStore, ListStore):
         resets = BOOLEANS.decode(column(self._column(Part.RESET)))
         before = {k: [] if reset else self._times.get(k, []) for k, reset in zip(keys, resets)}
         ListStore._change(self, keys, column)
+        self._added = {k: len(self.cells.get(k, [])) - len(times) for k, times in before.items()}
         for key, times in before.items():
-            added = len(self.cells.get(key, [])) - len(times)
-            self._times[key] = times + [self._now] * added
+            self._times[key] = times + [self._now] * self._added[key]
             if key not in self.cells:
                 del self._times[key]
 
@@ -146,9 +151,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
         times = self._times[key]
-        # What was added last is what was written at the same time.
-        last = times[-1]
-        first = 0 if part else next(i for i, t in enumerate(times) if set(times[i:]) == {last})
+        first = 0 if part else len(times) - self._added[key]
         self._times[key] = times[:first] + [max(t, time) for t in times[first:]]
 
 

@@ -192,9 +192,17 @@ class Model:
         self.fired: Fired = defaultdict(list)
         self.watermark = 0
         self.delayed = False
+        # The least lateness since a trigger last counted; None before the first one.
+        self.least: int | None = None
 
     def start(self, rules: Rules) -> None:
         before, self.rules = getattr(self, "rules", rules), rules
+        if rules.count is not None:
+            if before.count is None and self.least is not None and self.least < rules.lateness:
+                raise Unclear  # windows that were over by then may have left a count
+            self.least = rules.lateness
+        elif self.least is not None:
+            self.least = min(self.least, rules.lateness)
         if before != rules and self.delayed:
             raise Unclear
         changed = (before.count, before.purging) != (rules.count, rules.purging)

@@ -16,7 +16,8 @@ import org.rocksdb.{
   SstFileWriter
 }
 
-import keystate.backend.rocksdb.{NativeHandles, TableFormat}
+import keystate.backend.rocksdb.TableFormat
+import keystate.backend.rocksdb.offheap.NativeHandles
 import keystate.backend.{Change, ChangeSink, RunCursor, RunFormat, RunStatistics}
 import keystate.errors.LocalStorageException
 import keystate.keygroup.KeyGroupRange

@@ -206,6 +206,54 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     }
   }
 
+  test("ordered: short scans and writes of what they are next to agree with a plain map") {
+    val seed = System.nanoTime
+    info(s"seed $seed")
+    val random = new Random(seed)
+    withBackend { backend =>
+      var committed = Map.empty[(Int, String), Int]
+      var counted = 0L
+      (1 to 200).foreach { _ =>
+        var now = committed
+        (1 to random.nextInt(40)).foreach { _ =>
+          val group = random.nextInt(2)
+          val prefix = s"${random.nextInt(6)}"
+          val name = prefix + random.nextInt(9)
+          random.nextInt(6) match {
+            case 0 =>
+              backend.remove(ordered.id, group, bytes(name))
+              now -= group -> name
+            case 1 | 2 =>
+              val value = random.nextInt(1000)
+              backend.put(ordered.id, group, bytes(name), bytes(s"$value"))
+              now = now.updated(group -> name, value)
+            case step =>
+              val start = bytes(prefix)
+              val entries = backend.scan(ordered.id, group, start, BytewiseOrder.after(start))
+              // One that is not read to its end tells less.
+              val found = (if (step == 3) entries.take(2) else entries).map { e =>
+                new String(e.key) -> new String(e.value).toInt
+              }.toVector
+              entries.close()
+              val expected = now.collect {
+                case ((`group`, key), value) if key.startsWith(prefix) => key -> value
+              }
+              val sorted = expected.toVector.sorted
+              assert(found == (if (step == 3) sorted.take(2) else sorted))
+          }
+          assert(backend.count(ordered.id) == now.size)
+        }
+        if (random.nextInt(3) == 0) backend.rollback()
+        else {
+          counted += backend.changeCount
+          committed = now
+          backend.changesCommitted()
+        }
+      }
+      assert(counted > 0)
+    }
+  }
+
   test("changes are net and sorted by family, group and key") {
     withBackend { backend =>
       backend.put(ordered.id, 0, bytes("c"), bytes("3"))

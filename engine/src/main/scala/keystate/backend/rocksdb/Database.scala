@@ -27,6 +27,8 @@ import org.rocksdb.{
 }
 
 import keystate.backend.filter.FamilyFilter
+import keystate.backend.rocksdb.DatabaseCursor.Position
+import keystate.backend.rocksdb.offheap.{NativeBuffer, NativeHandles}
 import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder
@@ -151,10 +153,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       reverse: Boolean
   ): DatabaseCursor = {
     val segment = this.segment(group)
-    val iterator =
-      if (segment.idle.isEmpty) db.newIterator(segment.handle, scanOptions)
+    val position =
+      if (segment.idle.isEmpty) new Position(db.newIterator(segment.handle, scanOptions))
       else segment.idle.removeLast()
-    val cursor = new DatabaseCursor(iterator, segment, this, family, group, start, end, reverse)
+    val cursor = new DatabaseCursor(position, segment, this, family, group, start, end, reverse)
     cursors += cursor
     cursor.open()
   }
@@ -190,13 +192,13 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     } finally iterator.close()
   }
 
-  /** Takes back a cursor's native iterator, because it is expensive to make. It can be used again
-    * until the next write, and is closed then, because it keeps files alive.
+  /** Takes back a cursor's position. It can be used again until the next write, and is closed then,
+    * because it keeps files alive.
     */
   def release(cursor: DatabaseCursor): Unit = if (cursors.remove(cursor)) {
     if (cursor.madeAt == writes && cursor.segment.idle.size < MaxIdle)
-      cursor.segment.idle.append(cursor.iterator)
-    else cursor.iterator.close()
+      cursor.segment.idle.append(cursor.position)
+    else cursor.position.close()
   }
 
   /** The number of writes so far. A cursor does not see writes after it was made. */
@@ -275,7 +277,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   override def close(): Unit = if (!closed) {
     closed = true
-    cursors.foreach(_.iterator.close())
+    cursors.foreach(_.position.close())
     if (opened != null) opened.segments.foreach(_.closeIdle())
     try handles.close()
     finally deleteFolder()
@@ -400,7 +402,7 @@ private[rocksdb] object Database {
   private final class Opened(val db: RocksDB, val segments: Array[Segment])
 
   final class Segment(val firstGroup: Int, lastGroup: Int, val handle: ColumnFamilyHandle) {
-    val idle = mutable.ArrayDeque.empty[org.rocksdb.RocksIterator]
+    val idle = mutable.ArrayDeque.empty[Position]
 
     def takes(run: RunFile): Boolean =
       firstGroup <= run.groups.last && run.groups.first <= lastGroup

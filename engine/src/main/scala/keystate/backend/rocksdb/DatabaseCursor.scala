@@ -6,13 +6,14 @@ import java.util.Arrays
 import org.rocksdb.RocksIterator
 
 import keystate.backend.RunFormat
+import keystate.backend.rocksdb.offheap.NativeBuffer
 
 /** Goes through the entries of a family's group, from `start` (inclusive; null: the first) to `end`
   * (exclusive; null: the last), or backwards. It shows the database as it was when the cursor was
   * made.
   */
 private[rocksdb] final class DatabaseCursor(
-    val iterator: RocksIterator,
+    val position: DatabaseCursor.Position,
     val segment: Database.Segment,
     database: Database,
     family: Int,
@@ -20,16 +21,14 @@ private[rocksdb] final class DatabaseCursor(
     start: Array[Byte],
     end: Array[Byte],
     reverse: Boolean
-) extends AutoCloseable {
+) extends StoredCursor {
   val madeAt: Long = database.writes
   private val prefix = family << 16 | group
-  private val keyBuffer = new NativeBuffer
-  private val valueBuffer = new NativeBuffer
+  private val iterator = position.iterator
+  private val keyBuffer = position.key
+  private val valueBuffer = position.value
 
-  /** The current entry's key. Null after the last entry. */
   var key: Array[Byte] = _
-
-  /** The current entry's value. */
   var value: Array[Byte] = _
 
   def open(): this.type = {
@@ -38,7 +37,7 @@ private[rocksdb] final class DatabaseCursor(
     this
   }
 
-  def advance(): Unit = {
+  override def advance(): Unit = {
     step()
     read()
   }
@@ -118,5 +117,15 @@ private[rocksdb] final class DatabaseCursor(
       get(buffer)
     }
     buffer.position(0).limit(length)
+  }
+}
+
+private[rocksdb] object DatabaseCursor {
+
+  /** RocksDB's iterator, with the buffers that it is read into. It is expensive to make. */
+  final class Position(val iterator: RocksIterator) extends AutoCloseable {
+    val key = new NativeBuffer
+    val value = new NativeBuffer
+    override def close(): Unit = iterator.close()
   }
 }

@@ -170,7 +170,10 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     val first = if (oneKey && start == null) GroupedKey.prefixOf(end) else start
     val last = if (oneKey && end == null) BytewiseOrder.after(GroupedKey.prefixOf(start)) else end
     val changes = entries.range(group, first, last, reverse)
-    val stored = database.scan(entries.family.id, group, first, last, reverse)
+    val stored =
+      if (reverse || first == null || last == null)
+        database.scan(entries.family.id, group, first, last, reverse)
+      else entries.stored(group, first, last)
     val writes = database.writes
     // What an iterator gives that was made before the last commit may not be there any more.
     new MergedScan(stored, changes, reverse, () => checkOpen())(key =>

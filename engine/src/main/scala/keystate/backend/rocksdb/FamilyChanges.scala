@@ -22,6 +22,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   // The entry of the database that a scan gave last.
   private var scannedGroup = NoGroup
   private var scannedKey: Array[Byte] = _
+  private val scannedRanges = new ScannedRanges
   // Numbers of entries: in the database by group, in the database in all, and in all with the
   // changes.
   private var stored = new Array[Long](0)
@@ -42,6 +43,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   def restored(group: Int, count: Long): Unit = {
     filter.forget(group)
     recent.clear()
+    scannedRanges.clear()
     addStored(group, count)
     committed += count
     entries += count
@@ -150,6 +152,13 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     scannedKey = key
   }
 
+  /** The entries of the database in a range, in their order. */
+  def stored(group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor = {
+    val known = scannedRanges.cursor(group, start, end)
+    if (known != null) known
+    else scannedRanges.noting(database.scan(family.id, group, start, end, false), group, start, end)
+  }
+
   /** The changes in a range. A bound that is null is no bound. */
   def range(
       group: Int,
@@ -161,7 +170,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   /** The changes, ordered by group and key. */
   def changes(): Iterator[Change] =
     groups.indices.iterator.filter(groups(_) != null).flatMap { group =>
-      val cursor = groups(group).range(null, null, reverse = false)
+      val cursor = groups(group).all
       Iterator.continually(cursor).takeWhile(_.key != null).map { _ =>
         val change = Change(family.id, group, cursor.key, cursor.change.value)
         cursor.advance()
@@ -203,6 +212,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     changedBytes = 0
     notedBytes = 0
     scanned(NoGroup, null)
+    scannedRanges.clear()
     groups = new Array[GroupChanges](0)
   }
 
@@ -225,11 +235,14 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =
     if (known != null) known.existed
     else if (group == scannedGroup && Arrays.equals(key, scannedKey)) true
-    else {
-      val found = !filter.excludes(group, key) && isStored(group, key)
-      if (!found) missed(group)
-      found
-    }
+    else
+      scannedRanges.has(group, key) match {
+        case ScannedRanges.Unknown =>
+          val found = !filter.excludes(group, key) && isStored(group, key)
+          if (!found) missed(group)
+          found
+        case scanned => scanned == ScannedRanges.Present
+      }
 
   private def storedValue(group: Int, key: Array[Byte]): Array[Byte] = {
     val written = recent.get(group, key)

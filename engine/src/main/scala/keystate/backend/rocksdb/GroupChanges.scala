@@ -40,6 +40,9 @@ private[rocksdb] sealed abstract class GroupChanges {
 
   /** The changes in a range, in the order in which they are read. Changes may be made meanwhile. */
   def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor
+
+  /** All changes with their keys sorted. None may be made meanwhile. */
+  def all: ChangesCursor
 }
 
 /** Goes through changes, one after the other. */
@@ -81,9 +84,13 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
   override def foreachNew(f: Array[Byte] => Unit): Unit =
     changes.foreach((key, change) => if (PendingChange.isNew(change)) f(key))
 
-  /** All changes as they are now, with their keys sorted. Takes no bounds. */
+  /** Those that there are now. Takes no bounds. */
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor = {
     require(start == null && end == null && !reverse, "a point state has no order to scan in")
+    all
+  }
+
+  override def all: ChangesCursor = {
     val keys = new Array[Array[Byte]](changes.size)
     var count = 0
     changes.foreach { (key, change) =>
@@ -127,6 +134,15 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
       case null => GroupChanges.Empty
       case view => new NavigableCursor(view)
     }
+
+  override def all: ChangesCursor = new ChangesCursor {
+    private val entries = changes.entrySet.iterator
+    private var entry = next()
+    override def key: Array[Byte] = if (entry == null) null else entry.getKey
+    override def change: PendingChange = entry.getValue
+    override def advance(): Unit = entry = next()
+    private def next() = if (entries.hasNext) entries.next() else null
+  }
 
   /** Finds its place by its key each time, so that the map may change meanwhile. */
   private final class NavigableCursor(view: NavigableMap[Array[Byte], PendingChange])

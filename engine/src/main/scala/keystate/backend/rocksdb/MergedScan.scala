@@ -4,6 +4,18 @@ import java.util.NoSuchElementException
 
 import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 
+/** Goes through entries of the database. */
+private[rocksdb] trait StoredCursor extends AutoCloseable {
+
+  /** The current entry's key. Null after the last entry. */
+  def key: Array[Byte]
+
+  /** The current entry's value. */
+  def value: Array[Byte]
+  def advance(): Unit
+  override def close(): Unit
+}
+
 /** The database's entries in a range, merged with the open transaction's changes. If both have a
   * key, the change counts.
   *
@@ -11,7 +23,7 @@ import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
   *   is told of each entry of the database when it is given
   */
 private[rocksdb] final class MergedScan(
-    stored: DatabaseCursor,
+    stored: StoredCursor,
     changes: ChangesCursor,
     reverse: Boolean,
     checkOpen: () => Unit

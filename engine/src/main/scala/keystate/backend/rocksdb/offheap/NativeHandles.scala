@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.offheap
 
 import org.rocksdb.RocksDB
 import org.slf4j.LoggerFactory

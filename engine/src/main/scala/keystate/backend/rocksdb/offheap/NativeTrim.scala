@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.offheap
 
 import java.lang.management.ManagementFactory
 import java.util.concurrent.{Executors, ScheduledExecutorService, TimeUnit}

@@ -168,7 +168,7 @@ class Open:
 
     Attributes:
         rows: what it holds.
-        count: rows since it last fired, for a trigger that counts.
+        count: rows since it last fired, while a trigger counted.
         past: whether the watermark has passed its end, and its timer for that has fired.
         new: whether it began in this micro-batch.
     """
@@ -198,8 +198,10 @@ class Model:
     def start(self, rules: Rules) -> None:
         before, self.rules = getattr(self, "rules", rules), rules
         if rules.count is not None:
-            if before.count is None and self.least is not None and self.least < rules.lateness:
-                raise Unclear  # windows that were over by then may have left a count
+            # A window that was over by then, or was merged, may have left a count.
+            left = self.program.shape == "session" or (self.least or 0) < rules.lateness
+            if before.count is None and self.least is not None and left:
+                raise Unclear
             self.least = rules.lateness
         elif self.least is not None:
             self.least = min(self.least, rules.lateness)
@@ -212,8 +214,6 @@ class Model:
                     raise Unclear
                 if before.count != rules.count and None not in (before.count, rules.count):
                     raise Unclear  # how many rows count is the old trigger's state
-                if before.count is None:
-                    each.count = 0
             # By the new lateness their time may be over.
             self.windows[key] = [w for w in windows if self._cleanup(w) > self.watermark]
 
@@ -224,8 +224,8 @@ class Model:
                 continue
             on_time = True
             each.rows.append(row.i)
-            each.count += 1
             if self.rules.count is not None:
+                each.count += 1
                 if each.count >= self.rules.count:
                     each.count = 0
                     self._fire(row.key, each)

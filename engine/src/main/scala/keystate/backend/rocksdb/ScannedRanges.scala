@@ -2,6 +2,8 @@ package keystate.backend.rocksdb
 
 import java.util.Arrays
 
+import scala.collection.mutable
+
 import keystate.backend.BytewiseOrder
 
 /** What the last short scans of a family found in the database: in the open transaction it stays
@@ -72,8 +74,8 @@ private[rocksdb] final class ScannedRanges {
       end: Array[Byte]
   ) extends StoredCursor {
     private val begun = clears
-    private var keys = Vector.empty[Array[Byte]]
-    private var values = Vector.empty[Array[Byte]]
+    private val keys = new mutable.ArrayBuffer[Array[Byte]](4)
+    private val values = new mutable.ArrayBuffer[Array[Byte]](4)
     private var bytes = 0L
     note()
 
@@ -94,8 +96,8 @@ private[rocksdb] final class ScannedRanges {
           isEmpty = false
         }
       } else {
-        keys :+= cursor.key
-        values :+= cursor.value
+        keys += cursor.key
+        values += cursor.value
         bytes += cursor.key.length + cursor.value.length + EntryBytes
       }
   }

@@ -84,7 +84,7 @@ def compare(cases: list[str], base: Path, pairs: int, limit: float) -> list[str]
     before, after = start(base), start(ROOT)
     slower = []
     try:
-        print(f"{'':22} {'before, s':>9} {'after, s':>9} {'median':>7}  of the pairs")
+        print(f"{'':28} {'before, s':>9} {'after, s':>9} {'median':>7}  of the pairs")
         for case in cases:
             found = _pairs(before, after, case, pairs, base)
             if statistics.median(b / a for a, b in found) > 1 + limit:
@@ -94,7 +94,7 @@ def compare(cases: list[str], base: Path, pairs: int, limit: float) -> list[str]
             if ratio > 1 + limit:
                 slower.append(case)
             print(
-                f"{case:22} {statistics.median(a for a, _ in found):>9.3f} "
+                f"{case:28} {statistics.median(a for a, _ in found):>9.3f} "
                 f"{statistics.median(b for _, b in found):>9.3f} {ratio:>7.3f}  "
                 f"{ratios[0]:.3f} to {ratios[-1]:.3f}{'  SLOWER' if case in slower else ''}",
                 flush=True,
@@ -137,7 +137,7 @@ def figures(cases: list[str], pairs: int, write: bool) -> None:
                 if i > 0:
                     ratios.append(ratio)
             ratio = round(statistics.median(ratios), 2)
-            print(f"{case:22} {ratio:>6}, kept is {kept.get(case)}", flush=True)
+            print(f"{case:28} {ratio:>6}, kept is {kept.get(case)}", flush=True)
             if write:
                 kept[case] = ratio
     finally:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench import spark_operators
 from bench.nexmark.events import Events
 from bench.nexmark.queries import BY_ROWS
 from bench.nexmark.spark_system import run
-from bench.session import measure, write
+from bench.session import configured, measure, write
 from bench.workloads import DICT, KEYSTATE, KEYSTATE_ROCKSDB, SHIP, TWS_PANDAS, Workload
 from bench.workloads.average import W1, W3
 from bench.workloads.lists import W4
@@ -73,6 +74,23 @@ def _nexmark(query: str) -> Measure:
     return seconds
 
 
+def _operator(name: str, provider: str) -> Measure:
+    """A million rows in one of Spark's own operators."""
+    operator, mode = spark_operators.OPERATORS[name]
+
+    def seconds(spark: SparkSession, folder: Path) -> float:
+        with configured(spark, spark_operators.PROVIDERS[provider]):
+            df = operator(spark_operators.Rows(spark, 100_000, 50_000))
+            rate, _ = spark_operators.measure(df, mode, folder / "operator", 8)
+        return 1e6 / rate
+
+    return seconds
+
+
+def _spark(name: str) -> Case:
+    return Case(_operator(name, "Keystate rocksdb"), _operator(name, spark_operators.BASE))
+
+
 CASES = {
     "W1": Case(_rows(W1, KEYSTATE), _rows(W1, DICT)),
     "W1, RocksDB": Case(_rows(W1, KEYSTATE_ROCKSDB), _rows(W1, DICT)),
@@ -83,6 +101,8 @@ CASES = {
     "W5": Case(_rows(W5, KEYSTATE)),
     "W8": Case(_rows(W8, KEYSTATE)),
     "batch of 10 rows": Case(_batch(KEYSTATE), _batch(TWS_PANDAS)),
+    "Spark's aggregation, RocksDB": _spark("aggregation, known keys"),
+    "Spark's sessions, RocksDB": _spark("sessions"),
     "NEXMark q9": Case(_nexmark("q9")),
     "NEXMark q11": Case(_nexmark("q11")),
     "NEXMark q19": Case(_nexmark("q19")),

@@ -45,14 +45,14 @@ class Rows:
     a_batch: int
     keys: int
 
-    def stream(self, part: int = 1, seconds: int = 10) -> DataFrame:
-        """A part of the rows; time goes on by so many seconds with each micro-batch."""
+    def stream(self, part: int = 1) -> DataFrame:
+        """A part of the rows; time goes on by ten seconds with each micro-batch."""
         return (
             self.spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", self.a_batch // part)
             .option("numPartitions", 2)
             .option("startTimestamp", 1_600_000_000_000)
-            .option("advanceMillisPerBatch", seconds * 1000)
+            .option("advanceMillisPerBatch", 10_000)
             .load()
         )
 

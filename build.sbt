@@ -229,7 +229,7 @@ lazy val jvm = project
         )
     },
     // Spark's own suites, which a state store provider has to pass.
-    libraryDependencies ++= {
+    libraryDependencies ++=
       versions.get(s"suites$sparkLine").toSeq.flatMap { release =>
         // For a suite of Spark's.
         val mocks = "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
@@ -237,8 +237,7 @@ lazy val jvm = project
           val suites = "org.apache.spark" %% s"spark-$module" % release % Test classifier "tests"
           if (sparkIsPublished) suites else suites.intransitive()
         }
-      }
-    },
+      },
     // In the build only: what is unmanaged does not get into the jar.
     Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
     sparkJars := (Compile / managedClasspath).value ++ (Compile / unmanagedJars).value,

@@ -64,9 +64,7 @@ trait ReadOnlyBroadcastContext extends BroadcastBaseContext {
   /** The broadcast state of this descriptor, which must be one of those given to
     * `data.broadcast(...)`, else `KEYSTATE_DECLARATION`.
     */
-  def getBroadcastState[K, V](
-      descriptor: MapStateDescriptor[K, V]
-  ): ReadOnlyBroadcastState[K, V]
+  def getBroadcastState[K, V](descriptor: MapStateDescriptor[K, V]): ReadOnlyBroadcastState[K, V]
 }
 
 /** What is known of a keyed element that is not broadcast. */

@@ -88,10 +88,10 @@ final class MapStateDescriptor[K, V](
 object MapStateDescriptor {
 
   /** A map from K to V. */
-  def apply[K, V](name: String)(implicit
-      keyType: TypeInformation[K],
-      valueType: TypeInformation[V]
-  ): MapStateDescriptor[K, V] = new MapStateDescriptor(name, keyType, valueType)
+  def apply[K, V](
+      name: String
+  )(implicit keyType: TypeInformation[K], valueType: TypeInformation[V]): MapStateDescriptor[K, V] =
+    new MapStateDescriptor(name, keyType, valueType)
 }
 
 /** The order of a sorted map's keys. It is fixed for a checkpoint's life. */

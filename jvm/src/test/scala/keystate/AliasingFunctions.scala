@@ -205,11 +205,7 @@ class ChangesValues
 
   override def snapshotState(context: FunctionSnapshotContext): Unit = ()
 
-  override def processElement(
-      step: (String, String),
-      ctx: Context,
-      out: Collector[Found]
-  ): Unit = {
+  override def processElement(step: (String, String), ctx: Context, out: Collector[Found]): Unit = {
     val checked = step._2 match {
       case "write" => states.flatMap(_.write())
       case "read" => states.flatMap(_.read())

@@ -44,9 +44,8 @@ class AsyncFunctionsSuite extends AnyFunSuite with SessionFixture {
 
   for (backend <- Seq("hashmap", "rocksdb")) test(s"states are as without overlap, on $backend") {
     val random = new Random(7)
-    val batches = Seq.fill(2)(
-      Seq.fill(200)((random.nextInt(25).toLong, random.nextInt(100).toLong))
-    ) :+ Nil
+    val batches =
+      Seq.fill(2)(Seq.fill(200)((random.nextInt(25).toLong, random.nextInt(100).toLong))) :+ Nil
     val partitions = Seq("2", "3", "1")
     def run(name: String)(
         build: KeyedStream[(Long, Long), Long] => Dataset[(Long, String)]
@@ -130,7 +129,7 @@ class AsyncFunctionsSuite extends AnyFunSuite with SessionFixture {
 
   test("an element that takes too long") {
     val slow = (_: String, x: Long) => Later.answer(x)(())
-    val limit = Some(Duration.ofMillis(100))
+    val limit = Some(Duration.ofSeconds(1))
     val in = Seq(("a", 0L), ("a", 60000L), ("b", 0L), ("a", 0L))
     assert(
       told(new Counting(slow, late = Some(100)), timeout = limit)(in: _*) ==

@@ -110,10 +110,8 @@ class WaitingSteps(seed: Int)
 }
 
 /** What a test does for an element; it counts those of a key around that. */
-class Counting(
-    ask: (String, Long) => Future[Any],
-    late: Option[Long] = None
-) extends AsyncKeyedProcessFunction[String, (String, Long), (String, String)] {
+class Counting(ask: (String, Long) => Future[Any], late: Option[Long] = None)
+    extends AsyncKeyedProcessFunction[String, (String, Long), (String, String)] {
   @transient protected var count: ValueState[Long] = _
 
   override def open(ctx: RuntimeContext): Unit =
@@ -243,10 +241,7 @@ class Price extends RichAsyncFunction[(String, Long), (String, Long)] {
     spent = ctx.getState(ValueStateDescriptor("spent", 0L))
   }
 
-  override def asyncInvoke(
-      in: (String, Long),
-      resultFuture: ResultFuture[(String, Long)]
-  ): Unit = {
+  override def asyncInvoke(in: (String, Long), resultFuture: ResultFuture[(String, Long)]): Unit = {
     val known = price.value()
     val asked =
       if (known != null) Future.successful(known)

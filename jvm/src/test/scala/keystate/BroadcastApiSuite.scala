@@ -98,9 +98,8 @@ class BroadcastApiSuite extends AnyFunSuite with SessionFixture {
     val rules = new Stream[Rule]("plain rules")
     def run(newRules: Rule*)(newSales: Seq[Sale]) = {
       rules.feed(newRules)
-      sales.run(_.stream.connect(rules.toDS.broadcast(Descriptors.rules)).process(new Tags))(
-        newSales
-      )
+      sales
+        .run(_.stream.connect(rules.toDS.broadcast(Descriptors.rules)).process(new Tags))(newSales)
     }
     withSetting(partitions, "3") {
       val out = run(Rule("a", Some(1)))((0L until 60L).map(x => Sale(0, names(x.toInt % 2), x)))
@@ -127,9 +126,8 @@ class BroadcastApiSuite extends AnyFunSuite with SessionFixture {
     )
     assert(running("write").exists(_.contains("Broadcast state 'rules' can only be read here")))
     assert(
-      running("unknown").exists(
-        _.contains("There is no broadcast state 'log': pass its descriptor")
-      )
+      running("unknown")
+        .exists(_.contains("There is no broadcast state 'log': pass its descriptor"))
     )
     assert(
       running("failure").exists(_.contains("while processing broadcast element Rule(a,Some(1))"))

@@ -33,11 +33,7 @@ class Pricing extends KeyedBroadcastProcessFunction[Long, Sale, Rule, Priced] {
     assert(rules.contains(rule.kind) == rule.factor.isDefined && !log.isEmpty())
   }
 
-  override def processElement(
-      sale: Sale,
-      ctx: ReadOnlyContext,
-      out: Collector[Priced]
-  ): Unit = {
+  override def processElement(sale: Sale, ctx: ReadOnlyContext, out: Collector[Priced]): Unit = {
     val rule = Option(ctx.getBroadcastState(Descriptors.rules).get(sale.kind))
     val log = ctx.getBroadcastState(Descriptors.log).entries().toSeq.sortBy(_.getKey)
     total.update(total.value() + sale.x * rule.fold(0L)(_.factor))

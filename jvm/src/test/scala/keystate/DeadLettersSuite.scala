@@ -11,11 +11,8 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 import keystate.errors.KeystateException
 import keystate.testing.{
-  KeyedBroadcastOperatorTestHarness,
-  KeyedOneInputStreamOperatorTestHarness,
-  KeyedTwoInputStreamOperatorTestHarness,
-  Named,
-  Numbered
+  KeyedBroadcastOperatorTestHarness, KeyedOneInputStreamOperatorTestHarness,
+  KeyedTwoInputStreamOperatorTestHarness, Named, Numbered
 }
 
 final case class Part(key: String, number: Int, time: Timestamp)

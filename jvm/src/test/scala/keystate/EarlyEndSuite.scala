@@ -113,9 +113,7 @@ class EarlyEndSuite extends AnyFunSuite with SessionFixture {
   test("a thread of the function's own can't use its states or emit") {
     def build(in: Dataset[Long]): Dataset[String] = in.keyBy(identity).process(new OwnThread)
     val heard = build(Seq(1L).toDS()).collect().toSeq
-    assert(
-      heard == Seq.fill(4)("KEYSTATE_NO_CURRENT_KEY") ++ Seq("KEYSTATE_NOT_IN_CALL", "1 1")
-    )
+    assert(heard == Seq.fill(4)("KEYSTATE_NO_CURRENT_KEY") ++ Seq("KEYSTATE_NOT_IN_CALL", "1 1"))
   }
 
   test("a key outside of a call, and a domain where no timer fires, have Python's codes") {

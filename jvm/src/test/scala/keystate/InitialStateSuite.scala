@@ -68,10 +68,7 @@ class InitialStateSuite extends AnyFunSuite with SessionFixture {
     val found = Seq(deposit("b", 100))
       .toDS()
       .keyed("account")
-      .process(
-        new Balances,
-        openings.toDS().keyed("owner").orderBy($"balance".desc)
-      )
+      .process(new Balances, openings.toDS().keyed("owner").orderBy($"balance".desc))
     assert(found.collect().toSeq.contains("b 115"))
   }
 

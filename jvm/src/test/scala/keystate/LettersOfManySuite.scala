@@ -133,10 +133,8 @@ class LettersOfManySuite extends AnyFunSuite with SessionFixture {
 
   for (ordered <- Seq(true, false); backend <- Seq("hashmap", "rocksdb"))
     test(s"what an async call did is undone, ${if (ordered) "" else "un"}ordered, on $backend") {
-      def made(skips: Boolean) = harness(
-        keyed(_).process(new FailingAsync(skips), capacity = 3, ordered = ordered),
-        backend
-      )
+      def made(skips: Boolean) =
+        harness(keyed(_).process(new FailingAsync(skips), capacity = 3, ordered = ordered), backend)
       for (seed <- 1 to 2) {
         val random = new Random(seed)
         val (failing, without) = (made(skips = false), made(skips = true))
@@ -219,9 +217,7 @@ class LettersOfManySuite extends AnyFunSuite with SessionFixture {
           assert(failing.processBatch(all) == without.processBatch(fine))
           assert(failing.numKeyedStateEntries == without.numKeyedStateEntries)
         }
-        assert(
-          failing.getSideOutput(FailingAsync.side) == without.getSideOutput(FailingAsync.side)
-        )
+        assert(failing.getSideOutput(FailingAsync.side) == without.getSideOutput(FailingAsync.side))
         val letters = failing.getSideOutput(dead)
         assert(letters.map(_.row) == batches.flatten.filter(_.number % 3 == 0))
         assert(letters.forall(letter => letter.message == s"number ${letter.row.number}"))

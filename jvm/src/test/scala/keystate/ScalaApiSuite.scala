@@ -41,10 +41,8 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
       Seq((3L, 1L), (3L, 1L), (3L, 2L), (3L, 2L), (3L, 2L), (2L, 1L), (2L, 2L), (1L, 1L))
         .map { case (key, count) => (1L, key, count) }
     val stream = new Stream[(Long, Long)]("first")
-    val emitted = stream.run(_.keyBy(_._1).flatMap(new CountWindowFirstEntry))(
-      input.take(3),
-      input.drop(3)
-    )
+    val emitted =
+      stream.run(_.keyBy(_._1).flatMap(new CountWindowFirstEntry))(input.take(3), input.drop(3))
     assert(emitted == expected)
   }
 
@@ -227,12 +225,10 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
   test("a state of another type than the checkpoint's is refused") {
     val stream = new Stream[(Long, Long)]("types")
     stream.run(_.keyBy(_._1).flatMap(new CountWindowAverage))(Seq((1L, 3L)))
-    val failure = intercept[Exception](
-      stream.run(_.keyBy(_._1).flatMap(new Declares(ctx => {
-        ctx.getState(ValueStateDescriptor[String]("average"))
-        ()
-      })))(Seq((1L, 4L)))
-    )
+    val failure = intercept[Exception](stream.run(_.keyBy(_._1).flatMap(new Declares(ctx => {
+      ctx.getState(ValueStateDescriptor[String]("average"))
+      ()
+    })))(Seq((1L, 4L))))
     assert(failure.getMessage.contains("KEYSTATE_STATE_CHANGED"))
   }
 }

@@ -76,19 +76,17 @@ class BufferingSink(threshold: Int = 0)
   override def invoke(value: (String, Int)): Unit = {
     bufferedElements += value
     if (bufferedElements.size == threshold) {
-      for (element <- bufferedElements) {
+      for (element <- bufferedElements)
         // send it to the sink
         BufferingSink.sent.add(element)
-      }
       bufferedElements.clear()
     }
   }
 
   override def snapshotState(context: FunctionSnapshotContext): Unit = {
     checkpointedState.clear()
-    for (element <- bufferedElements) {
+    for (element <- bufferedElements)
       checkpointedState.add(element)
-    }
   }
 
   override def initializeState(context: FunctionInitializationContext): Unit = {
@@ -99,11 +97,9 @@ class BufferingSink(threshold: Int = 0)
 
     checkpointedState = context.getOperatorStateStore.getListState(descriptor)
 
-    if (context.isRestored) {
-      for (element <- checkpointedState.get()) {
+    if (context.isRestored)
+      for (element <- checkpointedState.get())
         bufferedElements += element
-      }
-    }
   }
 }
 
@@ -123,22 +119,20 @@ class CounterSource extends RichParallelSourceFunction[Long] with ListCheckpoint
   override def run(ctx: SourceFunction.SourceContext[Long]): Unit = {
     val lock = ctx.getCheckpointLock
 
-    while (isRunning) {
+    while (isRunning)
       // output and state update are atomic
-      lock.synchronized({
+      lock.synchronized {
         ctx.collect(offset)
 
         offset += 1
-      })
-    }
+      }
   }
 
   override def cancel(): Unit = isRunning = false
 
   override def restoreState(state: util.List[Long]): Unit =
-    for (s <- state) {
+    for (s <- state)
       offset = s
-    }
 
   override def snapshotState(checkpointId: Long, timestamp: Long): util.List[Long] =
     Collections.singletonList(offset)

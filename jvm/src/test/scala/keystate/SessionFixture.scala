@@ -72,9 +72,10 @@ trait SessionFixture extends BeforeAndAfterAll { self: Suite =>
     }
 
     /** Runs a query over the batches, one after the other, and stops it. */
-    def run[O](build: Dataset[T] => Dataset[O], mode: String = "append")(
-        batches: Seq[T]*
-    ): Seq[O] = {
+    def run[O](
+        build: Dataset[T] => Dataset[O],
+        mode: String = "append"
+    )(batches: Seq[T]*): Seq[O] = {
       val emitted = ArrayBuffer.empty[O]
       val query = build(toDS).writeStream
         .outputMode(mode)

@@ -46,11 +46,7 @@ class Checked extends KeyedProcessFunction[Long, Reading, (Long, Long)] {
 }
 
 class Limited extends KeyedBroadcastProcessFunction[Long, Reading, Limit, Long] {
-  override def processElement(
-      reading: Reading,
-      ctx: ReadOnlyContext,
-      out: Collector[Long]
-  ): Unit =
+  override def processElement(reading: Reading, ctx: ReadOnlyContext, out: Collector[Long]): Unit =
     if (reading.value <= ctx.getBroadcastState(SideOutputs.limits).get("most"))
       out.collect(reading.value)
     else ctx.output(SideOutputs.rejects, Reject(reading.key, s"${reading.value}"))
@@ -109,9 +105,8 @@ class SideOutputsSuite extends AnyFunSuite with SessionFixture {
       }
     assert(run(fired, 2)(reading(1, 1, 10), reading(2, 2, 20)) == Seq("1 11"))
     assert(run(fired, 5)(reading(1, 1, 30)) == Seq("2 21"))
-    val counts = stream.run(data => checked(data.withWatermark("at", "0 seconds")))(
-      Seq(reading(1, 1, 50))
-    )
+    val counts =
+      stream.run(data => checked(data.withWatermark("at", "0 seconds")))(Seq(reading(1, 1, 50)))
     assert(counts == Seq((1L, 3L)))
   }
 

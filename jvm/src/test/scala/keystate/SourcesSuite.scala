@@ -170,13 +170,12 @@ class Numbers(until: Long, failAt: Long = -1)
   override def snapshotState(context: FunctionSnapshotContext): Unit = offsets.update(Seq(next))
 
   override def run(ctx: SourceFunction.SourceContext[Long]): Unit =
-    while (running && next < until) {
+    while (running && next < until)
       ctx.getCheckpointLock.synchronized {
         if (next == failAt) throw new IllegalStateException(s"no number $next")
         ctx.collect(next)
         next += 1
       }
-    }
 
   override def cancel(): Unit = running = false
 }

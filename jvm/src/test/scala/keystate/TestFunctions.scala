@@ -23,9 +23,8 @@ class EveryState extends KeyedProcessFunction[String, (String, Int), String] {
       FoldingStateDescriptor[Int, String]("folded", "0", (text, n) => s"$text+$n")
     )
     visits = ctx.getMapState(MapStateDescriptor[String, Visit]("visits"))
-    sorted = ctx.getSortedMapState(
-      SortedMapStateDescriptor[Int, String]("sorted", KeyOrder.DESCENDING)
-    )
+    sorted =
+      ctx.getSortedMapState(SortedMapStateDescriptor[Int, String]("sorted", KeyOrder.DESCENDING))
   }
 
   override def processElement(in: (String, Int), ctx: Context, out: Collector[String]): Unit =

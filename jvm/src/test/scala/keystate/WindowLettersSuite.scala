@@ -12,13 +12,8 @@ import org.apache.spark.sql.Dataset
 import keystate.stream.WindowedStream
 import keystate.testing.KeyedOneInputStreamOperatorTestHarness
 import keystate.windows.{
-  EventTimeSessionWindows,
-  ProcessWindowFunction,
-  SlidingEventTimeWindows,
-  TumblingEventTimeWindows,
-  Window,
-  WindowAssigner,
-  WindowRuntimeContext
+  EventTimeSessionWindows, ProcessWindowFunction, SlidingEventTimeWindows, TumblingEventTimeWindows,
+  Window, WindowAssigner, WindowRuntimeContext
 }
 
 /** Fails on some elements, when it has taken them. */

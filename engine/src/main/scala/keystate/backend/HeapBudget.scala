@@ -31,8 +31,7 @@ private[keystate] object HeapBudget {
 
     def giveBack(bytes: Long): Unit = if (!closed) {
       taken -= bytes
-      free.addAndGet(bytes)
-      ()
+      free.addAndGet(bytes): Unit
     }
 
     /** Gives all back. */

@@ -76,12 +76,7 @@ private[keystate] final class ReplaceableBackend(
     try backend.remove(family, group, key)
     catch { case e: MoveNeeded => next(e).remove(family, group, key) }
 
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator =
+  override def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
     try backend.scan(family, group, start, end)
     catch { case e: MoveNeeded => next(e).scan(family, group, start, end) }
 

@@ -99,22 +99,18 @@ private[checkpoint] final class CleanUp(
     * replace it by one of the same name. Then it is younger, by more than a file system's clock may
     * leave out, if the one that was read had some age.
     */
-  private def listedBy(
-      file: StoredFile,
-      version: Long,
-      id: Option[String],
-      newest: Long
-  ): Listed = known.get(file.name).filter(_.modified == file.modified).getOrElse {
-    val manifest = VersionFile.read(storage, location, version, id)
-    val isOld = file.modified < newest - SettledMillis
-    Listed(
-      file.modified,
-      StoreReader.files(manifest).map(path => strings.getOrElseUpdate(path, path)),
-      manifest.partitioning.rescaledAt,
-      SharedFiles.Rescale.of(manifest),
-      isFinal = manifest.id.isDefined || isOld
-    )
-  }
+  private def listedBy(file: StoredFile, version: Long, id: Option[String], newest: Long): Listed =
+    known.get(file.name).filter(_.modified == file.modified).getOrElse {
+      val manifest = VersionFile.read(storage, location, version, id)
+      val isOld = file.modified < newest - SettledMillis
+      Listed(
+        file.modified,
+        StoreReader.files(manifest).map(path => strings.getOrElseUpdate(path, path)),
+        manifest.partitioning.rescaledAt,
+        SharedFiles.Rescale.of(manifest),
+        isFinal = manifest.id.isDefined || isOld
+      )
+    }
 
   private def path(file: StoredFile): String = s"${location.folder}/${file.name}"
 

@@ -65,10 +65,8 @@ private[checkpoint] final class LocalRunFile(
         }
     }
 
-  override def close(): Unit = {
-    file.delete()
-    ()
-  }
+  override def close(): Unit =
+    file.delete(): Unit
 
   private def moveAll(
       entries: InputStream,

@@ -1,12 +1,7 @@
 package keystate.checkpoint
 
 import keystate.backend.{
-  ChangeSink,
-  GroupSource,
-  KeyedStateBackend,
-  Layout,
-  LoadsOnDemand,
-  StateFamily
+  ChangeSink, GroupSource, KeyedStateBackend, Layout, LoadsOnDemand, StateFamily
 }
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, InlineSource, Manifest, Run}

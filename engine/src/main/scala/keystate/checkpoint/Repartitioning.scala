@@ -134,8 +134,7 @@ final class Repartitioning(
       entryCounts = counts,
       runs = state.runs
     )
-    VersionFile.write(storage, location(empty.partitioning.partition), written)
-    ()
+    VersionFile.write(storage, location(empty.partitioning.partition), written): Unit
   }
 
   private def location(partition: Int) = StoreLocation(operator, partition, store)

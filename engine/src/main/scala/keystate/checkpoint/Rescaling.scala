@@ -2,9 +2,7 @@ package keystate.checkpoint
 
 import keystate.backend.StateFamily
 import keystate.errors.{
-  IncompatiblePartitionsException,
-  MissingVersionException,
-  MixedPartitionsException
+  IncompatiblePartitionsException, MissingVersionException, MixedPartitionsException
 }
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}

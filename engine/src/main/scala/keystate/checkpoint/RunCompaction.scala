@@ -61,30 +61,26 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     * @param wantsAll
     *   whether to merge all runs, so that nothing is left of what was removed
     */
-  def run(
-      manifest: Manifest,
-      workingCopy: AnyRef,
-      writer: RunWriter,
-      wantsAll: Boolean
-  ): Unit = if (merged == null && !cancelled) {
-    val (from, until) =
-      if (wantsAll) (0, manifest.runs.size)
-      else
-        choose(manifest.runs) match {
-          case (0, 0) => foreign(manifest.runs, writer)
-          case chosen => chosen
-        }
-    if (from < until) {
-      val replaced = manifest.runs.slice(from, until)
-      val families = manifest.families.map(_.id).toSet
-      try {
-        val run = merge(manifest, replaced, families, from > 0, writer)
-        val ofAll = Option.when(replaced.size == manifest.runs.size)(manifest.version)
-        merged = new Merged(workingCopy, replaced, run, families, ofAll)
-        log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
-      } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
+  def run(manifest: Manifest, workingCopy: AnyRef, writer: RunWriter, wantsAll: Boolean): Unit =
+    if (merged == null && !cancelled) {
+      val (from, until) =
+        if (wantsAll) (0, manifest.runs.size)
+        else
+          choose(manifest.runs) match {
+            case (0, 0) => foreign(manifest.runs, writer)
+            case chosen => chosen
+          }
+      if (from < until) {
+        val replaced = manifest.runs.slice(from, until)
+        val families = manifest.families.map(_.id).toSet
+        try {
+          val run = merge(manifest, replaced, families, from > 0, writer)
+          val ofAll = Option.when(replaced.size == manifest.runs.size)(manifest.version)
+          merged = new Merged(workingCopy, replaced, run, families, ofAll)
+          log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
+        } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
+      }
     }
-  }
 
   /** The version with the merged run in the place of those it was made of. The merge is dropped if
     * the version does not have all of these, one after the other.

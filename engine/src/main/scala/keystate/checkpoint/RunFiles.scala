@@ -1,12 +1,7 @@
 package keystate.checkpoint
 
 import java.io.{
-  File,
-  FileInputStream,
-  FileNotFoundException,
-  FileOutputStream,
-  IOException,
-  InputStream,
+  File, FileInputStream, FileNotFoundException, FileOutputStream, IOException, InputStream,
   OutputStream
 }
 import java.util.Arrays
@@ -102,10 +97,8 @@ private[checkpoint] final class RunFiles(
       val prefix = RunFormat.prefix(family, group)
       try SstFiles.find(file, prefix ++ from, prefix ++ until)
       catch { case e: RocksDBException => throw corrupt(path, neededBy, e.getMessage, e) }
-      finally {
-        file.delete()
-        ()
-      }
+      finally
+        file.delete(): Unit
     case _ =>
       val only = KeyGroupRange(group, group)
       val entries = read(run, isWhole = false, Set(family), only, neededBy)
@@ -124,10 +117,8 @@ private[checkpoint] final class RunFiles(
       isWanted: Array[Byte] => Boolean
   ): Boolean = {
     val file = localFile { file =>
-      if (!storage.link(path, file)) {
-        sum(storage.open(path, 0), new LocalOutput(file))
-        ()
-      }
+      if (!storage.link(path, file))
+        sum(storage.open(path, 0), new LocalOutput(file)): Unit
     }
     val found = entries(path, file, families, groups, neededBy = 0)
     try found.exists(entry => isWanted(entry.key))
@@ -193,10 +184,8 @@ private[checkpoint] final class RunFiles(
     }
 
   /** Reads the whole file, and throws when it is not what was written. */
-  def check(run: Run, path: String, neededBy: Long): Unit = {
-    fetch(run, path, neededBy).delete()
-    ()
-  }
+  def check(run: Run, path: String, neededBy: Long): Unit =
+    fetch(run, path, neededBy).delete(): Unit
 
   private def fetch(run: Run, path: String, neededBy: Long): File =
     fetch(run, path, neededBy, sumOf)
@@ -255,12 +244,7 @@ private[checkpoint] final class RunFiles(
       }
   }
 
-  private def fetchSections(
-      run: Run,
-      path: String,
-      wanted: Seq[Section],
-      neededBy: Long
-  ): File =
+  private def fetchSections(run: Run, path: String, wanted: Seq[Section], neededBy: Long): File =
     localFile { file =>
       var in = InputStream.nullInputStream
       val out = new LocalOutput(file)
@@ -364,8 +348,7 @@ private[checkpoint] object RunFiles {
     val in = new FileInputStream(file) {
       override def close(): Unit = {
         super.close()
-        file.delete()
-        ()
+        file.delete(): Unit
       }
     }
     if (path.endsWith(".run")) in else UnpackedStream(in)

@@ -40,10 +40,8 @@ private[checkpoint] final class RunWriter(
     if (asSst) {
       val file = local.newFile()
       try storeSst(file, changes, version, id, SstFiles.Small)
-      finally {
-        file.delete()
-        ()
-      }
+      finally
+        file.delete(): Unit
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
@@ -82,10 +80,8 @@ private[checkpoint] final class RunWriter(
       val name = local.newFile()
       if (storage.link(path, name))
         try CheckedFiles.written(name, run.crc32c)
-        finally {
-          name.delete()
-          ()
-        }
+        finally
+          name.delete(): Unit
     case _ =>
   }
 

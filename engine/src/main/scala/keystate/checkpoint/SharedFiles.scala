@@ -40,11 +40,7 @@ private[checkpoint] final class SharedFiles(
     * @param own
     *   the files in the first partition's folder
     */
-  def unneeded(
-      oldest: Long,
-      rescales: Seq[Option[Rescale]],
-      own: Seq[StoredFile]
-  ): Seq[String] =
+  def unneeded(oldest: Long, rescales: Seq[Option[Rescale]], own: Seq[StoredFile]): Seq[String] =
     rescales.distinct match {
       case Seq(Some(rescale)) if rescale.at < oldest && !done.contains(rescale) =>
         unneeded(oldest, rescale, own)

@@ -5,9 +5,7 @@ import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFExc
 import java.nio.charset.StandardCharsets.US_ASCII
 
 import keystate.errors.{
-  CorruptSourceFileException,
-  MissingSourceFileException,
-  UnsupportedSourceFormatException
+  CorruptSourceFileException, MissingSourceFileException, UnsupportedSourceFormatException
 }
 import keystate.files.{CheckpointStorage, Crc32c}
 

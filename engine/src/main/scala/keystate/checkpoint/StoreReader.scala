@@ -13,13 +13,7 @@ import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocati
 import keystate.keygroup.KeyGroupRange
 import keystate.run.{PlainRun, RunMerge}
 import keystate.version.{
-  FileSource,
-  InlineSource,
-  Manifest,
-  ManifestRules,
-  Run,
-  VersionFile,
-  VersionFinder
+  FileSource, InlineSource, Manifest, ManifestRules, Run, VersionFile, VersionFinder
 }
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes

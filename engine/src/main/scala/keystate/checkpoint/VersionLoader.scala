@@ -8,15 +8,8 @@ import org.rocksdb.RocksDBException
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{
-  ChangeSink,
-  GroupEntries,
-  HandsOver,
-  KeyedStateBackend,
-  LoadsOnDemand,
-  RestoredRun,
-  RestoresFromFiles,
-  RunEntries,
-  RunFile
+  ChangeSink, GroupEntries, HandsOver, KeyedStateBackend, LoadsOnDemand, RestoredRun,
+  RestoresFromFiles, RunEntries, RunFile
 }
 import keystate.errors.CorruptFileException
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation}
@@ -184,15 +177,13 @@ private[checkpoint] final class VersionLoader(
     Concurrently.foreach(runs) { run =>
       fetchRun(run, manifest.isWhole(run), families, groups, manifest.version)
     }(giveUp) { fetched =>
-      use(fetched)
-      ()
+      use(fetched): Unit
     }
   }
 
   private def discard(run: RestoredRun): Unit = run match {
     case RunFile(file, _, _) =>
-      file.delete()
-      ()
+      file.delete(): Unit
     case RunEntries(changes) => changes.close()
   }
 }

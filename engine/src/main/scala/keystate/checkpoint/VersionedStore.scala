@@ -5,42 +5,19 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{
-  Change,
-  ChangeSink,
-  HandsOver,
-  KeyedStateBackend,
-  Layout,
-  MoveNeeded,
-  MovesStores,
-  ReplaceableBackend,
-  RestoresFromFiles,
-  StateBackendFactory,
-  StateFamily
+  Change, ChangeSink, HandsOver, KeyedStateBackend, Layout, MoveNeeded, MovesStores,
+  ReplaceableBackend, RestoresFromFiles, StateBackendFactory, StateFamily
 }
 import keystate.errors.{
-  KeyGroupsMismatchException,
-  MaxParallelismMismatchException,
-  MixedPartitionsException
+  KeyGroupsMismatchException, MaxParallelismMismatchException, MixedPartitionsException
 }
 import keystate.files.{
-  CheckpointStorage,
-  Concurrently,
-  CountedStorage,
-  LocalFolder,
-  RequestCounts,
-  StoreLocation
+  CheckpointStorage, Concurrently, CountedStorage, LocalFolder, RequestCounts, StoreLocation
 }
 import keystate.inheritance.Inheritance
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{
-  EntryCounts,
-  FileSource,
-  InlineSource,
-  Manifest,
-  Partitioning,
-  Run,
-  VersionFile,
-  VersionFinder
+  EntryCounts, FileSource, InlineSource, Manifest, Partitioning, Run, VersionFile, VersionFinder
 }
 
 /** One store. It loads a version into a backend, and commits the backend's changes as the next
@@ -202,11 +179,7 @@ final class VersionedStore(
   /** Finds or makes a family. Throws if it is there with another layout, kind or order. Takes
     * effect with the commit.
     */
-  def registerFamily(
-      name: String,
-      layout: Layout,
-      properties: Map[String, String]
-  ): StateFamily = {
+  def registerFamily(name: String, layout: Layout, properties: Map[String, String]): StateFamily = {
     val family = working.register(name, layout, properties)
     backend.register(family)
     family
@@ -245,10 +218,8 @@ final class VersionedStore(
       tellOfCommit(start, base, next, versionBytes)
       next
     } finally
-      if (wroteFile) {
-        file.delete()
-        ()
-      }
+      if (wroteFile)
+        file.delete(): Unit
   }
 
   /** The version after `base`, with the run of its changes. Compacts runs that are many. */

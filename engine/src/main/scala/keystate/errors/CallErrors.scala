@@ -55,15 +55,11 @@ private[errors] trait CallErrors {
     try encode
     catch {
       case e: Exception =>
-        throw StateType.error(
-          s"A value does not fit state '$state', $declared: ${e.getMessage}",
-          e
-        )
+        throw StateType.error(s"A value does not fit state '$state', $declared: ${e.getMessage}", e)
     }
 
-  def nullUserKey(state: String, declared: String): KeystateException = NullKey.error(
-    s"State '$state', $declared, can't have the key null."
-  )
+  def nullUserKey(state: String, declared: String): KeystateException =
+    NullKey.error(s"State '$state', $declared, can't have the key null.")
 
   def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException = ValuesTooLarge.error(
     s"The values of $keys keys in state '$state' have $bytes bytes, and at most 1 GiB can go to a " +
@@ -108,16 +104,14 @@ private[errors] trait CallErrors {
     "applyToKeyedState can only be called in processBroadcastElement, and not within itself."
   )
 
-  def noTimerFires(): KeystateException = NotInCall.error(
-    "timeDomain is of the timer that fires, and none does: ask for it in onTimer."
-  )
+  def noTimerFires(): KeystateException =
+    NotInCall.error("timeDomain is of the timer that fires, and none does: ask for it in onTimer.")
 
   def rawStateNotRestored(): KeystateException =
     NotInCall.error("Raw state can only be read in initializeState.")
 
-  def otherKeyGroup(group: Int, first: Int, last: Int): KeystateException = RawStream.error(
-    s"Key group $group is not of this subtask, which has $first to $last."
-  )
+  def otherKeyGroup(group: Int, first: Int, last: Int): KeystateException =
+    RawStream.error(s"Key group $group is not of this subtask, which has $first to $last.")
 
   def keyGroupBegunTwice(group: Int): KeystateException =
     RawStream.error(s"The stream of key group $group was begun already.")
@@ -143,8 +137,6 @@ private[errors] trait CallErrors {
     cause
   )
 
-  def sourceFailed(source: String, cause: Throwable): KeystateException = FunctionFailed.error(
-    s"The function of source $source failed: $cause",
-    cause
-  )
+  def sourceFailed(source: String, cause: Throwable): KeystateException =
+    FunctionFailed.error(s"The function of source $source failed: $cause", cause)
 }

@@ -9,13 +9,11 @@ private[errors] trait CheckpointErrors {
       "the query's checkpointLocation."
   )
 
-  def nothingCommitted(location: String): KeystateException = NoCheckpoint.error(
-    s"The checkpoint $location has no committed batch yet, and so no state."
-  )
+  def nothingCommitted(location: String): KeystateException =
+    NoCheckpoint.error(s"The checkpoint $location has no committed batch yet, and so no state.")
 
-  def noBatch(batch: Long, location: String): KeystateException = NoCheckpoint.error(
-    s"The logs of the checkpoint $location don't have batch $batch any more."
-  )
+  def noBatch(batch: Long, location: String): KeystateException =
+    NoCheckpoint.error(s"The logs of the checkpoint $location don't have batch $batch any more.")
 
   /** @param kept
     *   the versions that there are, ascending
@@ -73,9 +71,9 @@ private[errors] trait CheckpointErrors {
   ): KeystateException = {
     val list = if (there.isEmpty) "none" else there.mkString("; ")
     NoSuchState.error(
-      operator.fold(
-        s"Not one keyed operator is in $checkpoint: tell which one by operator=."
-      )(id => s"There is no keyed operator $id in $checkpoint.") + s" There are: $list."
+      operator.fold(s"Not one keyed operator is in $checkpoint: tell which one by operator=.")(id =>
+        s"There is no keyed operator $id in $checkpoint."
+      ) + s" There are: $list."
     )
   }
 
@@ -141,9 +139,8 @@ private[errors] trait CheckpointErrors {
       "HDFS-backed state store providers can be imported."
   )
 
-  def importedAlready(location: String): KeystateException = CannotImport.error(
-    s"The checkpoint $location is one of Keystate's already."
-  )
+  def importedAlready(location: String): KeystateException =
+    CannotImport.error(s"The checkpoint $location is one of Keystate's already.")
 
   def importExists(target: String): KeystateException = ImportExists.error(
     s"$target exists and is not an empty folder: give the imported checkpoint a folder of its own."

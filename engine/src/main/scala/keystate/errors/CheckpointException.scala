@@ -57,12 +57,8 @@ final class CorruptFileException(
 /** A version's id in the commit log is not one of Keystate's. It would become part of a file's
   * name.
   */
-final class ForeignIdException(
-    location: StoreLocation,
-    version: Long,
-    val file: String,
-    id: String
-) extends CheckpointException(
+final class ForeignIdException(location: StoreLocation, version: Long, val file: String, id: String)
+    extends CheckpointException(
       ErrorCode.CorruptFile,
       s"File $file is damaged: version $version of the state of $location has the id '$id' there, " +
         "which Keystate would not have given. Restore it from a copy, or go on from a savepoint.",
@@ -91,11 +87,8 @@ final class UnsupportedFormatException(
       null
     )
 
-final class MaxParallelismMismatchException(
-    location: StoreLocation,
-    recorded: Int,
-    configured: Int
-) extends CheckpointException(
+final class MaxParallelismMismatchException(location: StoreLocation, recorded: Int, configured: Int)
+    extends CheckpointException(
       ErrorCode.MaxParallelismChanged,
       s"The state of $location was written with max parallelism $recorded, and $configured is " +
         "configured. It cannot change in the life of a checkpoint: unset it or set it to " +
@@ -103,11 +96,8 @@ final class MaxParallelismMismatchException(
       null
     )
 
-final class KeyGroupsMismatchException(
-    location: StoreLocation,
-    recorded: String,
-    owned: String
-) extends CheckpointException(
+final class KeyGroupsMismatchException(location: StoreLocation, recorded: String, owned: String)
+    extends CheckpointException(
       ErrorCode.ParallelismChanged,
       s"The state of $location holds key groups $recorded, but with the query's number of " +
         s"partitions it has to hold $owned. Restart the query with the number of partitions it " +

@@ -106,9 +106,8 @@ private[errors] trait DeclarationErrors {
     "Raw keyed state needs a key: use data.keyed or data.keyBy, or raw operator state."
   )
 
-  def keyGroupWithoutKeys(): KeystateException = Declaration.error(
-    "A key group needs a key: use data.keyed or data.keyBy."
-  )
+  def keyGroupWithoutKeys(): KeystateException =
+    Declaration.error("A key group needs a key: use data.keyed or data.keyBy.")
 
   def keyGroupOfSource(): KeystateException = Declaration.error("A source has no keys.")
 

@@ -21,8 +21,4 @@ final class BadSettingException(
     value: String,
     allowed: String,
     cause: Throwable = null
-) extends KeystateException(
-      ErrorCode.BadSetting,
-      s"$key is '$value', and must be $allowed.",
-      cause
-    )
+) extends KeystateException(ErrorCode.BadSetting, s"$key is '$value', and must be $allowed.", cause)

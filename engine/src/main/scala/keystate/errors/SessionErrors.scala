@@ -23,9 +23,8 @@ private[errors] trait SessionErrors {
       "Python session the path that keystate.jar_path() gives."
   )
 
-  def unknownSetting(key: String, known: Seq[String]): KeystateException = BadSetting.error(
-    s"$key is not a setting of Keystate: there are ${known.mkString(", ")}."
-  )
+  def unknownSetting(key: String, known: Seq[String]): KeystateException =
+    BadSetting.error(s"$key is not a setting of Keystate: there are ${known.mkString(", ")}.")
 
   def unknownCall(method: String, arguments: Int): KeystateException = SparkConnect.error(
     s"The server's jar of Keystate has no call '$method' with $arguments arguments: install the " +

@@ -59,7 +59,6 @@ private[keystate] object CheckedFiles {
   // There is no key where the operating system has none.
   private def remember(key: AnyRef, state: State, crc32c: Int): Unit =
     if (key != null && keeps(state.length)) files.synchronized {
-      files.put(key, Known(state, crc32c))
-      ()
+      files.put(key, Known(state, crc32c)): Unit
     }
 }

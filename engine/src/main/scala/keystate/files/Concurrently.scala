@@ -2,12 +2,7 @@ package keystate.files
 
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 import java.util.concurrent.{
-  ExecutionException,
-  Executors,
-  Future,
-  LinkedBlockingQueue,
-  ThreadFactory,
-  ThreadPoolExecutor,
+  ExecutionException, Executors, Future, LinkedBlockingQueue, ThreadFactory, ThreadPoolExecutor,
   TimeUnit
 }
 

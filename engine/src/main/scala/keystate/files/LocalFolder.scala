@@ -36,10 +36,9 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
   }
 
   private def deleteIfFree(file: File): Unit =
-    try {
-      Files.deleteIfExists(file.toPath)
-      ()
-    } catch {
+    try
+      Files.deleteIfExists(file.toPath): Unit
+    catch {
       // A folder with a backend that was given up: that deletes it once nobody is at work with it.
       case _: DirectoryNotEmptyException =>
     }

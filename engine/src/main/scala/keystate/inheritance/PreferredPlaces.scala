@@ -19,11 +19,7 @@ object PreferredPlaces {
     * @param now
     *   the places that are there; if none is, no partition has one
     */
-  def of[P](
-      before: IndexedSeq[Option[P]],
-      partitions: Int,
-      now: Seq[P]
-  ): IndexedSeq[Option[P]] = {
+  def of[P](before: IndexedSeq[Option[P]], partitions: Int, now: Seq[P]): IndexedSeq[Option[P]] = {
     val share = math.ceil(partitions / now.size.toDouble)
     val result = mutable.IndexedSeq.fill(partitions)(Option.empty[P])
     val held = mutable.Map.empty[P, Int].withDefaultValue(0)
@@ -44,10 +40,7 @@ object PreferredPlaces {
   }
 
   /** How much of each new partition each place has, as a share of all keys by a common measure. */
-  private def parts[P](
-      before: IndexedSeq[Option[P]],
-      partitions: Int
-  ): IndexedSeq[(Int, P, Long)] =
+  private def parts[P](before: IndexedSeq[Option[P]], partitions: Int): IndexedSeq[(Int, P, Long)] =
     (0 until partitions).flatMap { partition =>
       val (from, until) = (partition.toLong * before.size, (partition + 1L) * before.size)
       ((from / partitions).toInt until ((until + partitions - 1) / partitions).toInt)

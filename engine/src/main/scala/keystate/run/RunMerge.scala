@@ -22,10 +22,10 @@ private[keystate] final class RunMerge(
   private final class Head(val change: Change, val age: Int)
 
   // The smallest key first; among equal keys the newest run.
-  private val heads = mutable.PriorityQueue.empty[Head]((a: Head, b: Head) => {
+  private val heads = mutable.PriorityQueue.empty[Head] { (a: Head, b: Head) =>
     val byKey = RunFormat.order.compare(b.change, a.change)
     if (byKey != 0) byKey else Integer.compare(a.age, b.age)
-  })
+  }
   cursors.indices.foreach(advance)
   private var upcoming = take()
 

@@ -5,15 +5,8 @@ import java.nio.ByteBuffer
 import java.util.Arrays
 
 import org.rocksdb.{
-  BlockBasedTableConfig,
-  CompressionType,
-  EnvOptions,
-  Options,
-  ReadOptions,
-  RocksDBException,
-  SstFileReader,
-  SstFileReaderIterator,
-  SstFileWriter
+  BlockBasedTableConfig, CompressionType, EnvOptions, Options, ReadOptions, RocksDBException,
+  SstFileReader, SstFileReaderIterator, SstFileWriter
 }
 
 import keystate.backend.rocksdb.TableFormat
@@ -198,8 +191,7 @@ private[keystate] object SstFiles {
 
     override def close(): Unit = {
       handles.close()
-      file.delete()
-      ()
+      file.delete(): Unit
     }
 
     private def nextFamily(): Unit = {

@@ -123,12 +123,7 @@ object Settings {
           _.toDoubleOption.filter(x => above < x && x < below)
         )
       case "boolean" =>
-        new Setting[Boolean](
-          key,
-          default.map(_.asBoolean),
-          "'true' or 'false'",
-          _.toBooleanOption
-        )
+        new Setting[Boolean](key, default.map(_.asBoolean), "'true' or 'false'", _.toBooleanOption)
       case "choice" =>
         val values = facts.get("values").elements.asScala.map(_.asText).toSeq
         val quoted = values.map(value => s"'$value'")

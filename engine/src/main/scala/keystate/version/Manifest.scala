@@ -288,10 +288,8 @@ object Manifest {
   private def text(node: JsonNode, field: String): Option[String] =
     Option(node.get(field)).map(textOf(_, field))
 
-  private def putRange(node: ObjectNode, range: KeyGroupRange): Unit = {
-    node.putArray("groups").add(range.first).add(range.last)
-    ()
-  }
+  private def putRange(node: ObjectNode, range: KeyGroupRange): Unit =
+    node.putArray("groups").add(range.first).add(range.last): Unit
 
   private def range(node: JsonNode): KeyGroupRange =
     elements(node, "groups").map(number(_, "groups")) match {

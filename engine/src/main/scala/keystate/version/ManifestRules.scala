@@ -97,11 +97,7 @@ private[keystate] object ManifestRules {
     )
   }
 
-  private def runProblem(
-      manifest: Manifest,
-      run: Run,
-      location: StoreLocation
-  ): Option[String] =
+  private def runProblem(manifest: Manifest, run: Run, location: StoreLocation): Option[String] =
     first(
       (run.entries < 0 || run.bytes < 0) ->
         s"a run has ${run.entries} entries and ${run.bytes} bytes",

@@ -8,10 +8,7 @@ import java.util.Arrays
 import scala.util.matching.Regex
 
 import keystate.errors.{
-  CorruptFileException,
-  ForeignIdException,
-  MissingVersionException,
-  UnsupportedFormatException
+  CorruptFileException, ForeignIdException, MissingVersionException, UnsupportedFormatException
 }
 import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
 

@@ -313,9 +313,8 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         Seq(Array[Byte](), Array[Byte](0), Array[Byte](0, 0), Array[Byte](1), Array[Byte](-1))
       keys.reverse.foreach(key => backend.put(ordered.id, 2, key, bytes(s"${key.toSeq}")))
       backend.put(ordered.id, 3, Array[Byte](0), bytes("another group"))
-      def scan(from: Int, until: Int) = all(
-        backend.scan(ordered.id, 2, keys.lift(from).orNull, keys.lift(until).orNull)
-      ).map(_._1)
+      def scan(from: Int, until: Int) =
+        all(backend.scan(ordered.id, 2, keys.lift(from).orNull, keys.lift(until).orNull)).map(_._1)
       def reverse(from: Int, until: Int) = all(
         backend.scanReverse(ordered.id, 2, keys.lift(from).orNull, keys.lift(until).orNull)
       ).map(_._1)
@@ -334,18 +333,12 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
           backend.put(grouped.id, 2, entry(key, userKey), bytes(s"$key/$userKey"))
       }
       def values(entries: EntryIterator) = all(entries).map(_._2)
-      assert(
-        values(backend.scan(grouped.id, 2, entry("k", ""), null)) == Seq("k/", "k/a", "k/b")
-      )
-      assert(
-        values(backend.scan(grouped.id, 2, entry("k", "a"), entry("k", "b"))) == Seq("k/a")
-      )
+      assert(values(backend.scan(grouped.id, 2, entry("k", ""), null)) == Seq("k/", "k/a", "k/b"))
+      assert(values(backend.scan(grouped.id, 2, entry("k", "a"), entry("k", "b"))) == Seq("k/a"))
       assert(
         values(backend.scanReverse(grouped.id, 2, entry("k", ""), null)) == Seq("k/b", "k/a", "k/")
       )
-      assert(
-        values(backend.scanReverse(grouped.id, 2, null, entry("k", "b"))) == Seq("k/a", "k/")
-      )
+      assert(values(backend.scanReverse(grouped.id, 2, null, entry("k", "b"))) == Seq("k/a", "k/"))
       assert(values(backend.scan(grouped.id, 2, entry("x", ""), null)).isEmpty)
       val whole = Seq("j/z", "k/", "k/a", "k/b", "kk/a")
       assert(values(backend.scan(grouped.id, 2, null, null)) == whole)

@@ -57,12 +57,8 @@ final class TreeStateBackend extends KeyedStateBackend {
     }
   }
 
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = iterator(range(family, group, start, end))
+  override def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
+    iterator(range(family, group, start, end))
 
   override def scanReverse(
       family: Int,
@@ -111,9 +107,8 @@ final class TreeStateBackend extends KeyedStateBackend {
 
   override def close(): Unit = working.clear()
 
-  private def newEntries(): Entries = new TreeMap[Array[Byte], Array[Byte]](
-    Arrays.compareUnsigned(_: Array[Byte], _: Array[Byte])
-  )
+  private def newEntries(): Entries =
+    new TreeMap[Array[Byte], Array[Byte]](Arrays.compareUnsigned(_: Array[Byte], _: Array[Byte]))
 
   private def copy(entries: Entries): Entries = {
     val copy = newEntries()
@@ -129,12 +124,7 @@ final class TreeStateBackend extends KeyedStateBackend {
   private def address(group: Int, key: Array[Byte]): Array[Byte] =
     Array((group >> 8).toByte, group.toByte) ++ key
 
-  private def range(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): Seq[Entry] = {
+  private def range(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): Seq[Entry] = {
     def keyOf(entryKey: Array[Byte]) =
       entryKey.take(4 + java.nio.ByteBuffer.wrap(entryKey).getInt(0))
     val oneKey = families(family).layout == Layout.Grouped && (start != null || end != null)

@@ -25,13 +25,12 @@ class AutoBackendSuite extends AnyFunSuite with OnAuto {
     finally heapBytes = roomy
   }
 
-  private def fill(store: VersionedStore, kilobytes: Int): Content = {
+  private def fill(store: VersionedStore, kilobytes: Int): Content =
     (0 until kilobytes).map { i =>
       val value = large(i.toLong, 1000)
       change(store, "p", i % 128, s"$i", value)
       ("p", i % 128, s"$i") -> value
-    }
-  }.toMap
+    }.toMap
 
   /** A run file of 640 entries, committed as version 1. */
   private def written(): (MemoryStorage, Content) = {

@@ -178,9 +178,8 @@ class DamagedFilesSuite extends AnyFunSuite with StoreFixture {
   }
 
   fuzz("entries of run files with right checksums", heap) { (checkpoint, random) =>
-    val plain = new LZ4FrameInputStream(
-      new java.io.ByteArrayInputStream(checkpoint.run)
-    ).readAllBytes()
+    val plain =
+      new LZ4FrameInputStream(new java.io.ByteArrayInputStream(checkpoint.run)).readAllBytes()
     val bytes = new ByteArrayOutputStream
     val out = new LZ4FrameOutputStream(bytes)
     out.write(Fuzzing.damage(random, plain))

@@ -7,13 +7,7 @@ import org.rocksdb._
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.{
-  Change,
-  Layout,
-  RestoredRun,
-  RestoresFromFiles,
-  RunFile,
-  RunFormat,
-  StateFamily
+  Change, Layout, RestoredRun, RestoresFromFiles, RunFile, RunFormat, StateFamily
 }
 import keystate.files.LocalFolder
 import keystate.keygroup.KeyGroupRange

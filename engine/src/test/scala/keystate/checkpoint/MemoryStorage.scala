@@ -1,11 +1,7 @@
 package keystate.checkpoint
 
 import java.io.{
-  ByteArrayInputStream,
-  ByteArrayOutputStream,
-  EOFException,
-  File,
-  FileNotFoundException,
+  ByteArrayInputStream, ByteArrayOutputStream, EOFException, File, FileNotFoundException,
   InputStream
 }
 import java.util.concurrent.atomic.AtomicLong

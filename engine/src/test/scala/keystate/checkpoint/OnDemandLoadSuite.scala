@@ -17,13 +17,8 @@ import keystate.keygroup.KeyGroupRange
 /** The heap backend loads key groups when they are asked for. */
 class OnDemandLoadSuite extends AnyFunSuite with StoreFixture with ScalaCheckPropertyChecks {
   private val groups = 32
-  private val settings = StoreSettings(
-    Some(groups),
-    Some(1),
-    sectionBytes = 4000,
-    onDemandBytes = 0,
-    pieceEntries = 100
-  )
+  private val settings =
+    StoreSettings(Some(groups), Some(1), sectionBytes = 4000, onDemandBytes = 0, pieceEntries = 100)
   private val heap = new HeapStateBackendFactory
   private val at = location.copy(partition = 0)
 

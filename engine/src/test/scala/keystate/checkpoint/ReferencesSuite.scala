@@ -116,9 +116,7 @@ class ReferencesSuite extends AnyFunSuite with StoreFixture {
         store.commit(None)
       }
     }
-    assert(
-      (3L to 5L).map(References.isSafe(storage, location, _)) == Seq(false, true, true)
-    )
+    assert((3L to 5L).map(References.isSafe(storage, location, _)) == Seq(false, true, true))
   }
 
   test("a damaged reference, and one of a newer release, keep clean-up from deleting any run") {

@@ -81,9 +81,7 @@ class RepartitioningSuite extends AnyFunSuite with StoreFixture {
           group <- 0 to KeyGroups.operatorGroup(store.maxParallelism)
           count = store.backend.count(family.id, group) if count > 0
         } yield (family.name, group) -> count
-        assert(
-          counted.toMap == own.keySet.groupMapReduce(key => (key._1, key._2))(_ => 1L)(_ + _)
-        )
+        assert(counted.toMap == own.keySet.groupMapReduce(key => (key._1, key._2))(_ => 1L)(_ + _))
         own
       } finally store.close()
     }

@@ -40,7 +40,7 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
     (System.nanoTime - start) / 1000000
   }
 
-  for (format <- Seq("v1", "v2")) {
+  for (format <- Seq("v1", "v2"))
     test(s"$format: 1,000 partitions become 1,500 in seconds") {
       val storage = new MemoryStorage
       val ids = (0 until 1000).map(_ => if (format == "v2") newId() else None)
@@ -60,9 +60,8 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
         assert(manifest.partitioning.groups == KeyGroups.rangeOf(partition, 1500, K))
       }
     }
-  }
 
-  for (format <- Seq("v1", "v2")) {
+  for (format <- Seq("v1", "v2"))
     test(s"$format: the operator state of 200 subtasks is read side by side") {
       val subtasks = 200
       val settings = StoreSettings(maxParallelism = Some(K), parallelism = Some(subtasks))
@@ -97,7 +96,6 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
         assert(took < 25 * delayMillis, s"ms for ${slow.requests} requests")
       } finally store.close()
     }
-  }
 
   test("a load fetches its runs side by side") {
     val storage = new MemoryStorage

@@ -10,11 +10,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.errors.CorruptFileException
 import keystate.files.{
-  AtomicOutputStream,
-  CheckpointStorage,
-  LocalFolder,
-  StoreLocation,
-  StoredFile
+  AtomicOutputStream, CheckpointStorage, LocalFolder, StoreLocation, StoredFile
 }
 import keystate.version.FileSource
 

@@ -26,13 +26,7 @@ trait StoreFixture {
       storage: CheckpointStorage,
       settings: StoreSettings = StoreSettings(),
       at: StoreLocation = location
-  ): VersionedStore = new VersionedStore(
-    at,
-    storage,
-    settings,
-    backends,
-    newLocalFolder()
-  )
+  ): VersionedStore = new VersionedStore(at, storage, settings, backends, newLocalFolder())
 
   def newLocalFolder(): LocalFolder = new LocalFolder(() => {
     val folder = Files.createTempDirectory("keystate-test").toFile

@@ -6,13 +6,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.Layout
 import keystate.errors.{
-  CorruptFileException,
-  KeyGroupsMismatchException,
-  MaxParallelismMismatchException,
-  MissingRunException,
-  MissingVersionException,
-  StateMismatchException,
-  UnsupportedFormatException
+  CorruptFileException, KeyGroupsMismatchException, MaxParallelismMismatchException,
+  MissingRunException, MissingVersionException, StateMismatchException, UnsupportedFormatException
 }
 import keystate.files.{CheckpointStorage, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}

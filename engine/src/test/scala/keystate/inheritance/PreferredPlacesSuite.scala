@@ -35,9 +35,8 @@ class PreferredPlacesSuite extends AnyFunSuite {
   test("any numbers: shares are even, and a place keeps as much of what it had as it may") {
     val random = new scala.util.Random(1)
     for (_ <- 0 until 2000) {
-      val before = IndexedSeq.fill(random.nextInt(9))(
-        Option.when(random.nextInt(4) > 0)(random.nextInt(5))
-      )
+      val before =
+        IndexedSeq.fill(random.nextInt(9))(Option.when(random.nextInt(4) > 0)(random.nextInt(5)))
       val partitions = 1 + random.nextInt(9)
       val now = (0 until 5).filter(_ => random.nextBoolean())
       val found = PreferredPlaces.of(before, partitions, now)

@@ -46,11 +46,7 @@ class RunIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       RunIndex.decode(file.takeRight(length), file.length.toLong)
     }
 
-  private def read(
-      parts: Seq[Array[Byte]],
-      families: Set[Int],
-      groups: KeyGroupRange
-  ): Seq[Row] = {
+  private def read(parts: Seq[Array[Byte]], families: Set[Int], groups: KeyGroupRange): Seq[Row] = {
     val streams = parts.iterator.map(new ByteArrayInputStream(_))
     val in = new LZ4FrameInputStream(new SequenceInputStream(streams.asJavaEnumeration))
     PlainRun.read(in, families, groups, identity).map(row).toVector

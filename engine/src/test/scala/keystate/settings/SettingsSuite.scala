@@ -46,9 +46,7 @@ class SettingsSuite extends AnyFunSuite {
       val key = s"spark.keystate.$name"
       val error = intercept[BadSettingException](Settings.check(of(key -> value)))
       val allowed = Settings.all.find(_.key == key).get.allowed
-      assert(
-        error.getMessage == s"[KEYSTATE_BAD_SETTING] $key is '$value', and must be $allowed."
-      )
+      assert(error.getMessage == s"[KEYSTATE_BAD_SETTING] $key is '$value', and must be $allowed.")
     }
   }
 

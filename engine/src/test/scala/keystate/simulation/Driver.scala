@@ -194,11 +194,7 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
   // As Spark's scheduler does: attempts that fail or are taken for lost are made again, and of
   // several the one counts that ends first.
 
-  private def runBatch(
-      batch: Long,
-      ids: Seq[Option[String]],
-      input: Long
-  ): Seq[Option[String]] = {
+  private def runBatch(batch: Long, ids: Seq[Option[String]], input: Long): Seq[Option[String]] = {
     story.tell(scheduler, s"runs batch $batch over $partitions partitions")
     val attempts = Vector.fill(partitions)(mutable.ArrayBuffer.empty[Attempt])
     val giveUpAt = Array.fill(partitions)(0L)
@@ -253,9 +249,8 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
 
   private def pick(partition: Int): Executor = {
     executors.filterInPlace(!_.process.isDead)
-    if (executors.size < settings.executors) {
+    if (executors.size < settings.executors)
       executors += world.newExecutor(process, settings, partitions)
-    }
     val favourite = executors(partition % executors.size)
     if (random.nextInt(5) > 0) favourite
     else {

@@ -14,10 +14,10 @@ object Model {
   /** What a batch does to the entries of one group: it reads each, and writes what follows from it
     * and the batch, or removes it. So a batch that counts twice, or not at all, shows for ever.
     */
-  def change(input: Long, group: Int)(
-      get: Place => Option[String],
-      put: (Place, Option[String]) => Unit
-  ): Unit = {
+  def change(
+      input: Long,
+      group: Int
+  )(get: Place => Option[String], put: (Place, Option[String]) => Unit): Unit = {
     val random = new Random(input * 1000003 + group)
     random.nextInt() // the first one is nearly the same for all groups
     (0 until random.nextInt(3)).foreach { _ =>

@@ -1,13 +1,8 @@
 package keystate.simulation
 
 import java.io.{
-  ByteArrayInputStream,
-  ByteArrayOutputStream,
-  EOFException,
-  File,
-  FileNotFoundException,
-  IOException,
-  InputStream
+  ByteArrayInputStream, ByteArrayOutputStream, EOFException, File, FileNotFoundException,
+  IOException, InputStream
 }
 import java.nio.file.FileAlreadyExistsException
 

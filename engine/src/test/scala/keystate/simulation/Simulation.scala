@@ -60,7 +60,7 @@ final class Simulation(
     story.reach(s"runs on ${world.kind.name}")
   }
 
-  private def mayDie(process: Process): Unit = if (!world.isPeaceful && (process ne operator)) {
+  private def mayDie(process: Process): Unit = if (!world.isPeaceful && (process ne operator))
     if (random.happens(deaths)) {
       val dying =
         if (random.nextBoolean() && process.name != "network") process
@@ -78,7 +78,6 @@ final class Simulation(
       storage.losePower()
       checks.powerLost()
     }
-  }
 
   private def operate(): Unit = {
     val drivers = 1 + random.nextInt(4)

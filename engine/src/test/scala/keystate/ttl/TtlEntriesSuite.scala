@@ -68,10 +68,7 @@ class TtlEntriesSuite extends AnyFunSuite {
               entries.touch(family, group, bytes, time)
               model.updateWith(id)(_.map { case (v, t) => (v, Math.max(t, time)) })
             case 4 =>
-              assert(
-                numberOf(entries.get(family, group, bytes)) == model.get(id).map(_._1),
-                clue
-              )
+              assert(numberOf(entries.get(family, group, bytes)) == model.get(id).map(_._1), clue)
             case 5 =>
               val found = entries.scan(family, group, null, null).map(e => numberOf(e.value).get)
               val expected = model.collect { case ((`family`, `group`, _), (v, _)) => v }

@@ -1,20 +1,9 @@
 package keystate.stream
 
 import keystate.{
-  Collector,
-  FilterFunction,
-  FlatMapFunction,
-  KeyedProcessFunction,
-  MapFunction,
-  ReduceFunction,
-  ReducingState,
-  ReducingStateDescriptor,
-  RichFunction,
-  RuntimeContext,
-  SinkFunction,
-  TypeInformation,
-  ValueState,
-  ValueStateDescriptor
+  Collector, FilterFunction, FlatMapFunction, KeyedProcessFunction, MapFunction, ReduceFunction,
+  ReducingState, ReducingStateDescriptor, RichFunction, RuntimeContext, SinkFunction,
+  TypeInformation, ValueState, ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.jvm.FunctionAdapter
 

@@ -8,14 +8,8 @@ import scala.concurrent.{Future, Promise}
 import org.apache.spark.sql.Dataset
 
 import keystate.{
-  AsyncContext,
-  AsyncFunction,
-  AsyncKeyedProcessFunction,
-  AsyncRetryStrategy,
-  ResultFuture,
-  RichFunction,
-  RuntimeContext,
-  TypeInformation
+  AsyncContext, AsyncFunction, AsyncKeyedProcessFunction, AsyncRetryStrategy, ResultFuture,
+  RichFunction, RuntimeContext, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, FunctionAdapter}
@@ -111,12 +105,7 @@ object AsyncDataStream {
       ordered: Boolean
   ): AsyncAdapter = new AsyncAdapter(
     function.asInstanceOf[AsyncKeyedProcessFunction[Any, Any, Any]],
-    AsyncSettings(
-      capacity,
-      timeout,
-      retry.map(_.asInstanceOf[AsyncRetryStrategy[Any]]),
-      ordered
-    )
+    AsyncSettings(capacity, timeout, retry.map(_.asInstanceOf[AsyncRetryStrategy[Any]]), ordered)
   )
 
   /** Makes a function with Futures of one that completes results. */
@@ -133,20 +122,16 @@ object AsyncDataStream {
     override def timeout(value: IN, ctx: Context): Future[IterableOnce[OUT]] =
       resultOf(ctx)(function.timeout(value, _))
 
-    private def resultOf(ctx: AsyncContext[Any])(
-        begin: ResultFuture[OUT] => Unit
-    ): Future[IterableOnce[OUT]] = {
+    private def resultOf(
+        ctx: AsyncContext[Any]
+    )(begin: ResultFuture[OUT] => Unit): Future[IterableOnce[OUT]] = {
       val promise = Promise[() => Iterable[OUT]]()
       begin(new ResultFuture[OUT] {
         override def complete(result: Iterable[OUT]): Unit = complete(() => result)
-        override def complete(result: () => Iterable[OUT]): Unit = {
-          promise.trySuccess(result)
-          ()
-        }
-        override def completeExceptionally(error: Throwable): Unit = {
-          promise.tryFailure(error)
-          ()
-        }
+        override def complete(result: () => Iterable[OUT]): Unit =
+          promise.trySuccess(result): Unit
+        override def completeExceptionally(error: Throwable): Unit =
+          promise.tryFailure(error): Unit
       })
       promise.future.map(_.apply())(ctx.executionContext)
     }

@@ -6,9 +6,7 @@ import keystate.{BroadcastProcessFunction, KeyedBroadcastProcessFunction, TypeIn
 import org.apache.spark.sql.keystate.jvm.BroadcastData
 
 /** A Dataset to be broadcast; made by `data.broadcast(descriptors)`, and passed to `connect`. */
-final class BroadcastStream[B] private[keystate] (
-    private[keystate] val inputs: BroadcastData
-)
+final class BroadcastStream[B] private[keystate] (private[keystate] val inputs: BroadcastData)
 
 /** A stream without keys and a broadcast stream. */
 final class BroadcastConnectedStream[T, B] private[keystate] (
@@ -54,8 +52,8 @@ final class BroadcastConnectedKeyedDataset[T, B] private[keystate] (
     * @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
-  def process[K, OUT](function: KeyedBroadcastProcessFunction[K, T, B, OUT])(implicit
-      keyType: TypeInformation[K],
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = rows.run(function, Some(keyType), out, Some(broadcast.inputs))
+  def process[K, OUT](
+      function: KeyedBroadcastProcessFunction[K, T, B, OUT]
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    rows.run(function, Some(keyType), out, Some(broadcast.inputs))
 }

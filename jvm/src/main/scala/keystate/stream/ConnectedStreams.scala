@@ -4,12 +4,7 @@ import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  CoFlatMapFunction,
-  CoMapFunction,
-  Collector,
-  KeyedCoProcessFunction,
-  RichFunction,
-  RuntimeContext,
+  CoFlatMapFunction, CoMapFunction, Collector, KeyedCoProcessFunction, RichFunction, RuntimeContext,
   TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{ConnectedData, FunctionAdapter, ScalaBridge}
@@ -101,10 +96,10 @@ final class ConnectedKeyedDatasets[A, B] private[keystate] (
     * @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
-  def process[K, OUT](function: KeyedCoProcessFunction[K, A, B, OUT])(implicit
-      keyType: TypeInformation[K],
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = run(function, keyType)
+  def process[K, OUT](
+      function: KeyedCoProcessFunction[K, A, B, OUT]
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    run(function, keyType)
 }
 
 /** Makes a [[KeyedCoProcessFunction]] of another kind of function. */

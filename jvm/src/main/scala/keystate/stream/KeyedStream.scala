@@ -8,25 +8,11 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
 import keystate.windows.{
-  CountEvictor,
-  CountTrigger,
-  GlobalWindow,
-  GlobalWindows,
-  PurgingTrigger,
-  Window,
-  WindowAssigner
+  CountEvictor, CountTrigger, GlobalWindow, GlobalWindows, PurgingTrigger, Window, WindowAssigner
 }
 import keystate.{
-  AsyncKeyedProcessFunction,
-  AsyncRetryStrategy,
-  InitialStateFunction,
-  KeyedBatchFunction,
-  KeyedProcessFunction,
-  MapStateDescriptor,
-  OutputTag,
-  ReduceFunction,
-  SideWrite,
-  TypeInformation
+  AsyncKeyedProcessFunction, AsyncRetryStrategy, InitialStateFunction, KeyedBatchFunction,
+  KeyedProcessFunction, MapStateDescriptor, OutputTag, ReduceFunction, SideWrite, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{BroadcastData, InitialData, KeyBy, SideOutputs}
 
@@ -200,11 +186,7 @@ final class KeyedStream[T, K] private[keystate] (
       retry: Option[AsyncRetryStrategy[OUT]] = None,
       ordered: Boolean = true
   )(implicit out: TypeInformation[OUT]): Dataset[OUT] =
-    run(
-      AsyncDataStream.adapter(function, capacity, timeout, retry, ordered),
-      Some(keyType),
-      out
-    )
+    run(AsyncDataStream.adapter(function, capacity, timeout, retry, ordered), Some(keyType), out)
 
   /** The results of a function of many elements at once. */
   def processBatches[OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
@@ -264,10 +246,10 @@ final class KeyedDataset[T] private[keystate] (
     * @tparam K
     *   the type of the one key column; of several, a `Row`, tuple or case class
     */
-  def process[K, OUT](function: KeyedProcessFunction[K, T, OUT])(implicit
-      keyType: TypeInformation[K],
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = run(function, Some(keyType), out)
+  def process[K, OUT](
+      function: KeyedProcessFunction[K, T, OUT]
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    run(function, Some(keyType), out)
 
   /** The results of a function that begins with initial state; see
     * [[KeyedStream.process[S,OUT]*]].
@@ -288,17 +270,13 @@ final class KeyedDataset[T] private[keystate] (
       retry: Option[AsyncRetryStrategy[OUT]] = None,
       ordered: Boolean = true
   )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
-    run(
-      AsyncDataStream.adapter(function, capacity, timeout, retry, ordered),
-      Some(keyType),
-      out
-    )
+    run(AsyncDataStream.adapter(function, capacity, timeout, retry, ordered), Some(keyType), out)
 
   /** The results of a function of many elements at once. */
-  def processBatches[K, OUT](function: KeyedBatchFunction[K, T, OUT])(implicit
-      keyType: TypeInformation[K],
-      out: TypeInformation[OUT]
-  ): Dataset[OUT] = run(function, Some(keyType), out)
+  def processBatches[K, OUT](
+      function: KeyedBatchFunction[K, T, OUT]
+  )(implicit keyType: TypeInformation[K], out: TypeInformation[OUT]): Dataset[OUT] =
+    run(function, Some(keyType), out)
 }
 
 /** What `import keystate._` adds to a Dataset. Java makes one with `new`. */

@@ -5,23 +5,11 @@ import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  Collector,
-  DeadLetters,
-  FilterFunction,
-  FlatMapFunction,
-  MapFunction,
-  OutputTag,
-  ProcessFunction,
-  RichFunction,
-  SinkFunction,
-  TypeInformation
+  Collector, DeadLetters, FilterFunction, FlatMapFunction, MapFunction, OutputTag, ProcessFunction,
+  RichFunction, SinkFunction, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{
-  KeyBy,
-  KeyedData,
-  OperatorSettings,
-  RightData,
-  ScalaBridge
+  KeyBy, KeyedData, OperatorSettings, RightData, ScalaBridge
 }
 
 /** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones

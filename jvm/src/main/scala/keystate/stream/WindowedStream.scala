@@ -6,28 +6,12 @@ import org.apache.spark.sql.Dataset
 
 import keystate.errors.KeystateErrors
 import keystate.windows.{
-  AggregateFold,
-  AnyWindowsFunction,
-  Evictor,
-  FixedWindows,
-  FixedWindowsFunction,
-  Fold,
-  FoldedContents,
-  ListedContents,
-  MergingWindowAssigner,
-  ProcessWindowFunction,
-  ReduceFold,
-  Trigger,
-  Window,
-  WindowAssigner,
-  WindowFunction
+  AggregateFold, AnyWindowsFunction, Evictor, FixedWindows, FixedWindowsFunction, Fold,
+  FoldedContents, ListedContents, MergingWindowAssigner, ProcessWindowFunction, ReduceFold, Trigger,
+  Window, WindowAssigner, WindowFunction
 }
 import keystate.{
-  AggregateFunction,
-  KeyedProcessFunction,
-  OutputTag,
-  ReduceFunction,
-  TypeInformation
+  AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction, TypeInformation
 }
 
 /** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.
@@ -80,11 +64,9 @@ sealed abstract class Windowed[T, W <: Window] private[keystate] (
   ): Fold =
     new AggregateFold(function.asInstanceOf[AggregateFunction[Any, Any, Any]], accumulator)
 
-  protected def run[OUT](
-      function: Option[AnyRef],
-      fold: Option[Fold],
-      keyType: TypeInformation[_]
-  )(implicit out: TypeInformation[OUT]): Dataset[OUT] = {
+  protected def run[OUT](function: Option[AnyRef], fold: Option[Fold], keyType: TypeInformation[_])(
+      implicit out: TypeInformation[OUT]
+  ): Dataset[OUT] = {
     if (stream.settings.late.nonEmpty)
       throw KeystateErrors.declaration(
         "lateOutput has no meaning for windows, which take late rows: use sideOutputLateData."

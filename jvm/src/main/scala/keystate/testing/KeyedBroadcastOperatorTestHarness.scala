@@ -70,8 +70,6 @@ final class KeyedBroadcastOperatorTestHarness[IN, B, OUT](
   /** What a broadcast state has in a subtask. A state that is not declared is
     * `KEYSTATE_DECLARATION`.
     */
-  def getBroadcastState[K, V](
-      descriptor: MapStateDescriptor[K, V],
-      subtask: Int = 0
-  ): Map[K, V] = tested.broadcastState(descriptor.name, subtask).asInstanceOf[Map[K, V]]
+  def getBroadcastState[K, V](descriptor: MapStateDescriptor[K, V], subtask: Int = 0): Map[K, V] =
+    tested.broadcastState(descriptor.name, subtask).asInstanceOf[Map[K, V]]
 }

@@ -57,10 +57,8 @@ abstract class OperatorTestHarness[OUT] private[testing] (
   /** Opens the function in every subtask, by a micro-batch without elements. Without it the first
     * micro-batch does.
     */
-  def open(): Unit = {
-    process()
-    ()
-  }
+  def open(): Unit =
+    process(): Unit
 
   /** A micro-batch without elements that moves the watermark. */
   def processWatermark(timestamp: Long): Seq[OUT] = processWithClocks(Some(timestamp), None)

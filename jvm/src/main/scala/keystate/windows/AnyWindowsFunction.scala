@@ -208,9 +208,8 @@ private[keystate] final class AnyWindowsFunction(
     merged.foreach { each =>
       at.window = each
       trigger.clear(each.window, at)
-      Seq(each.window.maxTimestamp, cleanupTime(each.window)).foreach(
-        timers.delete(domain, _, each, WindowTimers.ForOperator, at.row.timerService())
-      )
+      Seq(each.window.maxTimestamp, cleanupTime(each.window))
+        .foreach(timers.delete(domain, _, each, WindowTimers.ForOperator, at.row.timerService()))
     }
     contents.merge(holder, old)
   }

@@ -4,17 +4,8 @@ import scala.collection.mutable.ArrayBuffer
 import scala.util.Try
 
 import keystate.{
-  AggregateFunction,
-  KeyOrder,
-  KeyedStateStore,
-  ReduceFunction,
-  RichFunction,
-  RuntimeContext,
-  SortedMapState,
-  SortedMapStateDescriptor,
-  TypeInformation,
-  ValueState,
-  ValueStateDescriptor
+  AggregateFunction, KeyOrder, KeyedStateStore, ReduceFunction, RichFunction, RuntimeContext,
+  SortedMapState, SortedMapStateDescriptor, TypeInformation, ValueState, ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.encoding.ValueCopies
 
@@ -133,15 +124,8 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
     accumulator == null
   }
 
-  override def add(
-      window: WindowKey,
-      element: Any,
-      time: java.lang.Long,
-      past: Boolean
-  ): Unit = {
-    addTo(ContentsKey(if (past) 0 else 1, window.end, window.start), element)
-    ()
-  }
+  override def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit =
+    addTo(ContentsKey(if (past) 0 else 1, window.end, window.start), element): Unit
 
   /** What a window holds; null if that is nothing. */
   def accumulator(window: WindowKey): Any = accumulators.get(keyOf(window))
@@ -203,12 +187,7 @@ private[keystate] final class ListedContents(elementType: TypeInformation[_]) ex
 
   override def changesElements: Boolean = false
 
-  override def add(
-      window: WindowKey,
-      element: Any,
-      time: java.lang.Long,
-      past: Boolean
-  ): Unit = {
+  override def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit = {
     val number = next.value()
     next.update(number + 1)
     stored.put(NumberedKey(window.end, window.start, number), StoredElement(element, time))

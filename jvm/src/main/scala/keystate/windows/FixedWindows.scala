@@ -79,11 +79,8 @@ object SlidingEventTimeWindows {
 }
 
 /** Windows that overlap, by processing time. */
-final class SlidingProcessingTimeWindows private (
-    size: Duration,
-    slide: Duration,
-    offset: Duration
-) extends FixedWindows(size, slide, offset) {
+final class SlidingProcessingTimeWindows private (size: Duration, slide: Duration, offset: Duration)
+    extends FixedWindows(size, slide, offset) {
   override def isEventTime: Boolean = false
 }
 

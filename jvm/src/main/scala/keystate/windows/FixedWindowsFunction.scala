@@ -43,10 +43,9 @@ private[keystate] final class FixedWindowsFunction(
       // The windows before this one may have changed the element.
       val own = if (late) element else anew(ctx)
       late = false
-      if (contents.addTo(ContentsKey(1, end, end - size), own)) {
+      if (contents.addTo(ContentsKey(1, end, end - size), own))
         if (byEventTime) service.registerEventTimeTimer(end - 1)
         else service.registerProcessingTimeTimer(end - 1)
-      }
       end -= slide
     }
     if (late && time < closed) emitLate(element, ctx)
@@ -70,10 +69,9 @@ private[keystate] final class FixedWindowsFunction(
       contents.removeFirst(key)
       gone += at.window
       // Its timer is not needed any more. Left, it would end windows of the next micro-batch early.
-      if (key.end - 1 != timestamp) {
+      if (key.end - 1 != timestamp)
         if (byEventTime) service.deleteEventTimeTimer(key.end - 1)
         else service.deleteProcessingTimeTimer(key.end - 1)
-      }
       first = contents.first
     }
     left.foreach { timers =>

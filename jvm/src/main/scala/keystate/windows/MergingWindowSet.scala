@@ -36,10 +36,7 @@ private[windows] final class MergingWindowSet(
     else {
       val merges = ArrayBuffer.empty[(WindowKey, Seq[WindowKey])]
       val all = (windows.keys().toVector :+ added).map(_.window)
-      assigner.mergeWindows(
-        all,
-        (merged, into) => merges += into.key -> merged.map(_.key).toVector
-      )
+      assigner.mergeWindows(all, (merged, into) => merges += into.key -> merged.map(_.key).toVector)
       var result: WindowKey = null
       merges.foreach { case (into, group) =>
         val merged = group.filter(_ != added)

@@ -56,9 +56,7 @@ private object SessionWindows {
   def fixed(gap: Duration): SessionWindowTimeGapExtractor[Any] = {
     val millis = gap.toMillis
     if (millis <= 0)
-      throw KeystateErrors.declaration(
-        s"The gap of a session must be more than 0, not $millis ms."
-      )
+      throw KeystateErrors.declaration(s"The gap of a session must be more than 0, not $millis ms.")
     _ => millis
   }
 }

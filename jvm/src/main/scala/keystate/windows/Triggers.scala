@@ -94,10 +94,8 @@ class CountTrigger private (maxCount: Long) extends QuietTrigger {
   private val sum: ReduceFunction[Long] = _ + _
   private val counted = ReducingStateDescriptor("count", sum)
 
-  override def open(states: KeyedStateStore): Unit = {
-    states.getReducingState(counted)
-    ()
-  }
+  override def open(states: KeyedStateStore): Unit =
+    states.getReducingState(counted): Unit
 
   override def onElement(
       element: Any,
@@ -138,10 +136,8 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
   private val earlier: ReduceFunction[java.lang.Long] = (a, b) => math.min(a, b)
   private val fireTime = ReducingStateDescriptor("fire-time", earlier)
 
-  override def open(states: KeyedStateStore): Unit = {
-    states.getReducingState(fireTime)
-    ()
-  }
+  override def open(states: KeyedStateStore): Unit =
+    states.getReducingState(fireTime): Unit
 
   /** The first multiple of the interval after `time`, but not after the window. */
   protected def nextAfter(time: Long, window: Window): Long =

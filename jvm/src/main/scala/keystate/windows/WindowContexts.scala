@@ -4,13 +4,7 @@ import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  KeyedStateStore,
-  MetricGroup,
-  OutputTag,
-  ProcessContext,
-  RuntimeContext,
-  State,
-  StateDescriptor,
+  KeyedStateStore, MetricGroup, OutputTag, ProcessContext, RuntimeContext, State, StateDescriptor,
   TimeDomain
 }
 

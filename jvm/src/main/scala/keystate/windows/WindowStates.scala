@@ -4,26 +4,10 @@ import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  AggregateFunction,
-  AggregatingState,
-  AggregatingStateDescriptor,
-  KeyOrder,
-  KeyedStateStore,
-  ListState,
-  ListStateDescriptor,
-  MapEntry,
-  MapState,
-  MapStateDescriptor,
-  ReduceFunction,
-  ReducingState,
-  ReducingStateDescriptor,
-  SortedMapState,
-  SortedMapStateDescriptor,
-  State,
-  StateDescriptor,
-  TypeInformation,
-  ValueState,
-  ValueStateDescriptor
+  AggregateFunction, AggregatingState, AggregatingStateDescriptor, KeyOrder, KeyedStateStore,
+  ListState, ListStateDescriptor, MapEntry, MapState, MapStateDescriptor, ReduceFunction,
+  ReducingState, ReducingStateDescriptor, SortedMapState, SortedMapStateDescriptor, State,
+  StateDescriptor, TypeInformation, ValueState, ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.jvm.CopiesValues
 
@@ -140,10 +124,8 @@ private final class WindowValue(
 }
 
 /** One value or accumulator a window. */
-private sealed abstract class Folded(
-    entries: SortedMapState[WindowKey, Any],
-    cursor: WindowCursor
-) extends OfWindow {
+private sealed abstract class Folded(entries: SortedMapState[WindowKey, Any], cursor: WindowCursor)
+    extends OfWindow {
   protected def combined(a: Any, b: Any): Any
 
   /** What there is, with a value in it; `current` is null if there is nothing. */
@@ -163,11 +145,9 @@ private sealed abstract class Folded(
 private object MergedEntries {
 
   /** Makes one entry of those of several windows. */
-  def move[K](
-      entries: SortedMapState[K, Any],
-      target: K,
-      sources: Iterable[K]
-  )(combined: (Any, Any) => Any): Unit = {
+  def move[K](entries: SortedMapState[K, Any], target: K, sources: Iterable[K])(
+      combined: (Any, Any) => Any
+  ): Unit = {
     var merged = entries.get(target)
     sources.foreach { source =>
       val mine = entries.get(source)

@@ -1,12 +1,7 @@
 package keystate.windows
 
 import keystate.{
-  KeyOrder,
-  KeyedStateStore,
-  SortedMapState,
-  SortedMapStateDescriptor,
-  TimeDomain,
-  TimerService
+  KeyOrder, KeyedStateStore, SortedMapState, SortedMapStateDescriptor, TimeDomain, TimerService
 }
 
 /** A timer of a window. Python names the fields the same. */
@@ -30,9 +25,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   import WindowTimers._
 
   private val name = if (merging) "merging-window-timers" else "window-timers"
-  private val timers: SortedMapState[WindowTimer, Int] = store.getSortedMapState(
-    SortedMapStateDescriptor[WindowTimer, Int](name, KeyOrder.NATURAL)
-  )
+  private val timers: SortedMapState[WindowTimer, Int] =
+    store.getSortedMapState(SortedMapStateDescriptor[WindowTimer, Int](name, KeyOrder.NATURAL))
 
   // 0 if it is not set
   private def whose(timer: WindowTimer): Int = timers.get(timer)
@@ -49,10 +43,9 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     val known = whose(timer)
     if ((known & own) == 0) {
       timers.put(timer, known | own)
-      if (known == 0) {
+      if (known == 0)
         if (domain == TimeDomain.EVENT_TIME) service.registerEventTimeTimer(time)
         else service.registerProcessingTimeTimer(time)
-      }
     }
   }
 

@@ -1,13 +1,7 @@
 package keystate.windows
 
 import keystate.{
-  Collector,
-  Counter,
-  KeyedProcessFunction,
-  OutputTag,
-  ProcessContext,
-  RichFunction,
-  RuntimeContext,
+  Collector, Counter, KeyedProcessFunction, OutputTag, ProcessContext, RichFunction, RuntimeContext,
   TimeDomain
 }
 import org.apache.spark.sql.keystate.jvm.{FunctionAdapter, LateRowsContext, LateRowsFunction}

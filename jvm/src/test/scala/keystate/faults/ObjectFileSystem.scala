@@ -76,7 +76,9 @@ class ObjectFileSystem extends RawLocalFileSystem {
     override def bulkDelete(paths: JCollection[Path]): JList[JMap.Entry[Path, String]] = {
       require(paths.size <= Page)
       request("DELETE", "delete", base) {
-        paths.forEach(path => { val _ = pathToFile(path).delete() })
+        paths.forEach { path =>
+          val _ = pathToFile(path).delete()
+        }
       }
       Collections.emptyList()
     }

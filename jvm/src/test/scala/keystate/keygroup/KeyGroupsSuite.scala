@@ -8,10 +8,8 @@ import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Murmur3H
 import org.apache.spark.sql.types.IntegerType
 
 class KeyGroupsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
-  private val maxParallelisms = Gen.oneOf(
-    Gen.choose(1, 300),
-    Gen.oneOf(1, 2, 127, 128, 720, 1000, KeyGroups.MaxMaxParallelism)
-  )
+  private val maxParallelisms =
+    Gen.oneOf(Gen.choose(1, 300), Gen.oneOf(1, 2, 127, 128, 720, 1000, KeyGroups.MaxMaxParallelism))
   private val anyInt = Gen.chooseNum(Int.MinValue, Int.MaxValue, -1, 0, 1)
 
   test("the ranges of all subtasks partition the key groups") {

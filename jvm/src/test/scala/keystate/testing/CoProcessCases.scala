@@ -84,10 +84,10 @@ object CoProcessCases {
       }
       .map { case (ofFirst, ofSecond) => math.min(ofFirst, ofSecond) }
 
-  private def build(function: String, orderedBy: Option[String])(
-      first: Dataset[Numbered],
-      second: Dataset[Named]
-  ): Dataset[(String, String)] = {
+  private def build(
+      function: String,
+      orderedBy: Option[String]
+  )(first: Dataset[Numbered], second: Dataset[Named]): Dataset[(String, String)] = {
     val both = first
       .withWatermark("time", "0 seconds")
       .keyBy(_.key)

@@ -36,11 +36,8 @@ class Recorder extends KeyedProcessFunction[String, Seen, (String, Long, Int)] {
     out.collect((in.key, total.value(), processed))
   }
 
-  override def onTimer(
-      time: Long,
-      ctx: OnTimerContext,
-      out: Collector[(String, Long, Int)]
-  ): Unit = out.collect((ctx.getCurrentKey, time, getRuntimeContext.getIndexOfThisSubtask))
+  override def onTimer(time: Long, ctx: OnTimerContext, out: Collector[(String, Long, Int)]): Unit =
+    out.collect((ctx.getCurrentKey, time, getRuntimeContext.getIndexOfThisSubtask))
 }
 
 object Recorder {
@@ -280,9 +277,8 @@ class HarnessSuite extends AnyFunSuite with SessionFixture {
     }
     refused(_.filter(_ > 1))
     refused(in => in.keyBy(identity).map((x: Long) => x).filter(_ > 1))
-    val harness = new KeyedOneInputStreamOperatorTestHarness[Long, Long](
-      _.keyBy(identity).map((x: Long) => x)
-    )
+    val harness =
+      new KeyedOneInputStreamOperatorTestHarness[Long, Long](_.keyBy(identity).map((x: Long) => x))
     val error = intercept[KeystateException](harness.processElement(1, 5))
     assert(error.getMessage.contains("A timestamp needs a watermark"))
     harness.close()

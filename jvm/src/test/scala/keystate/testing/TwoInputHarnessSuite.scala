@@ -40,7 +40,7 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
       backend = backend
     )
 
-  for ((parallelism, backend) <- Seq((1, "hashmap"), (4, "rocksdb"))) {
+  for ((parallelism, backend) <- Seq((1, "hashmap"), (4, "rocksdb")))
     for (each <- CoProcessCases.all) test(s"${each.name}, from $parallelism subtasks, $backend") {
       var subtasks = parallelism
       var running = harness(each.build, subtasks, backend)
@@ -57,7 +57,6 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
       }
       running.close()
     }
-  }
 
   private def connected(first: Dataset[Numbered], second: Dataset[Named]) = first
     .withWatermark("time", "0 seconds")
@@ -198,9 +197,7 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
         sales.stream.connect(rules.broadcast(Descriptors.rules)).process(new Tags()),
       parallelism = 2
     )
-    assert(
-      running.processBroadcastElement(Rule("a", Some(7))) == Seq((-1L, "a", 0), (-1L, "a", 1))
-    )
+    assert(running.processBroadcastElement(Rule("a", Some(7))) == Seq((-1L, "a", 0), (-1L, "a", 1)))
     val tagged = running.processBatch((1L to 20L).map(Sale(0, "a", _)))
     assert(tagged.map(_._2).toSet == Set("7x") && tagged.map(_._3).toSet == Set(0, 1))
     running.close()

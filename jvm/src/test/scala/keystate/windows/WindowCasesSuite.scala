@@ -13,12 +13,7 @@ import keystate.stream.WindowedDataset
 import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
-final case class WindowTotal(
-    key: String,
-    total: Long,
-    start: java.lang.Long,
-    last: java.lang.Long
-)
+final case class WindowTotal(key: String, total: Long, start: java.lang.Long, last: java.lang.Long)
 
 /** The total of elements, or of the one sum that there is, with the window. */
 class Totals[IN, W <: Window] extends ProcessWindowFunction[IN, WindowTotal, String, W] {
@@ -151,22 +146,18 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
   }
 
   // What a reduce keeps is like what an aggregate keeps, so one of them will do there.
-  for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce"))) {
-    for (json <- (table \ "cases").children) {
+  for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce")))
+    for (json <- (table \ "cases").children)
       test(s"${name(json)}, on $backend") {
         tried.foreach { case (kind, build) =>
           val left = check(json, build, backend)
           assert(left.forall(_ == 0), s"by $kind state is left behind")
         }
       }
-    }
-  }
 
-  for ((backend, kind) <- Seq("hashmap" -> "aggregate", "rocksdb" -> "process")) {
-    for (json <- (WindowTable.read("window_rules") \ "cases").children) {
+  for ((backend, kind) <- Seq("hashmap" -> "aggregate", "rocksdb" -> "process"))
+    for (json <- (WindowTable.read("window_rules") \ "cases").children)
       test(s"${name(json)}, by $kind, on $backend") {
         assert(check(json, builds(kind), backend).forall(_ == 0), "state is left behind")
       }
-    }
-  }
 }

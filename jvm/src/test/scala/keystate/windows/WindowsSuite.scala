@@ -178,9 +178,7 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
       withSetting("spark.keystate.backend", backend) {
         assert(run(2)(bought("a", 1, 100), bought("a", 2, 115), bought("b", 1, 100)) == Nil)
         assert(run(5)(bought("a", 4, 107), bought("b", 2, 118)) == Nil)
-        assert(
-          run(2)(bought("c", 1, 160)) == Seq(("a", 7, 100), ("b", 1, 100), ("b", 2, 118))
-        )
+        assert(run(2)(bought("c", 1, 160)) == Seq(("a", 7, 100), ("b", 1, 100), ("b", 2, 118)))
       }
     }
   }
@@ -202,11 +200,7 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
   test("of a batch, by columns too; count windows") {
     val rows = Seq(bought("a", 1, 3), bought("a", 2, 7), bought("a", 4, 12), bought("b", 200, 12))
     val data = rows.toDS().coalesce(1)
-    val expected = Seq(
-      emitted("a", 3, 0, 9),
-      emitted("a", 4, 10, 19),
-      emitted("b", 200, 10, 19)
-    )
+    val expected = Seq(emitted("a", 3, 0, 9), emitted("a", 4, 10, 19), emitted("b", 200, 10, 19))
     def sorted(found: Dataset[WindowTotal]) =
       found.collect().toSeq.sortBy(each => (each.key, each.start))
     builds.foreach { case (_, build) =>
@@ -218,10 +212,7 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
     assert(sorted(byColumn.aggregate(new Sum, new Totals[Long, TimeWindow])) == expected)
     val inSessions = data
       .keyBy(_.key)
-      .window(
-        EventTimeSessionWindows.withDynamicGap((each: Purchase) => each.value * 4000),
-        "time"
-      )
+      .window(EventTimeSessionWindows.withDynamicGap((each: Purchase) => each.value * 4000), "time")
     assert(inSessions.reduce(add).collect().map(_.value).toSeq.sorted == Seq(7L, 200L))
 
     val counted = (0 to 6).map(i => bought("a", i, i)).toDS().coalesce(1).keyBy(_.key)
@@ -232,9 +223,7 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
       counted.countWindow(3, 2).apply(new Length).collect().toSeq ==
         Seq(("a", 2, 1), ("a", 3, 6), ("a", 3, 12))
     )
-    assert(
-      data.keyed("key").countWindow(2).apply(new Length).collect().toSeq == Seq(("a", 2, 3))
-    )
+    assert(data.keyed("key").countWindow(2).apply(new Length).collect().toSeq == Seq(("a", 2, 3)))
   }
 
   test("a trigger of one's own, and states of windows") {
@@ -263,14 +252,13 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
     assert(merged == Seq(("a", 1, 1), ("a", 2, 16), ("a", 7, 1), ("c", 1, 99)))
 
     val counting = new Stream[Purchase]("states")
-    val counts = counting.run(
-      windowed(_).window(tumbling).trigger(CountTrigger.of(1)).process(new Counting)
-    )(
-      Seq(bought("a", 1, 1)),
-      Seq(bought("a", 2, 9)),
-      Seq(bought("a", 1, 10)),
-      Seq(bought("a", 5, 31))
-    )
+    val counts =
+      counting.run(windowed(_).window(tumbling).trigger(CountTrigger.of(1)).process(new Counting))(
+        Seq(bought("a", 1, 1)),
+        Seq(bought("a", 2, 9)),
+        Seq(bought("a", 1, 10)),
+        Seq(bought("a", 5, 31))
+      )
     assert(counts == Seq(("a", 1, 1, 1), ("a", 2, 2, 2), ("a", 1, 3, 1), ("a", 1, 4, 1)))
   }
 

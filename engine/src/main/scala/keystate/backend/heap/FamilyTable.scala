@@ -32,12 +32,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     if (table != null) table.remove(key)
   }
 
-  def scan(
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte],
-      reverse: Boolean
-  ): EntryIterator = {
+  def scan(group: Int, start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator = {
     val table = loadedTable(group)
     if (table == null) SortedEntriesIterator.empty else table.scan(start, end, reverse)
   }

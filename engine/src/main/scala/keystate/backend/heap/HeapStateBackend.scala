@@ -3,15 +3,8 @@ package keystate.backend.heap
 import scala.collection.mutable
 
 import keystate.backend.{
-  ChangeSink,
-  EntryIterator,
-  FamilyTables,
-  GroupEntries,
-  GroupSource,
-  HandsOver,
-  KeyedStateBackend,
-  LoadsOnDemand,
-  StateFamily
+  ChangeSink, EntryIterator, FamilyTables, GroupEntries, GroupSource, HandsOver, KeyedStateBackend,
+  LoadsOnDemand, StateFamily
 }
 import keystate.keygroup.KeyGroupRange
 
@@ -103,12 +96,8 @@ final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadG
     case other => throw new IllegalArgumentException(s"${other.getClass} is of another backend")
   }
 
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = tables(family).scan(group, start, end, reverse = false)
+  override def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
+    tables(family).scan(group, start, end, reverse = false)
 
   override def scanReverse(
       family: Int,

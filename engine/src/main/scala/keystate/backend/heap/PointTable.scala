@@ -83,14 +83,14 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
   ): Unit = {
     val hash = BytesMap.hash(key, keyStart, keyLength)
     val slot = find(key, keyStart, keyLength, hash)
-    if (value != null) {
+    if (value != null)
       if (slot >= 0) update(slot, Arrays.copyOfRange(value, valueStart, valueStart + valueLength))
       else {
         val room = freeSlot(slot, key, keyStart, keyLength, hash)
         val record = records.add(0, key, keyStart, keyLength, value, valueStart, valueLength)
         insert(room, hash, record)
       }
-    } else if (slot >= 0) {
+    else if (slot >= 0) {
       discount(addressAt(slot))
       erase(slot)
     }

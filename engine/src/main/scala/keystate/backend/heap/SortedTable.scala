@@ -3,13 +3,7 @@ package keystate.backend.heap
 import java.util.{Arrays, TreeMap}
 
 import keystate.backend.{
-  BytesMap,
-  BytewiseOrder,
-  ChangeSink,
-  Entry,
-  EntryIterator,
-  GroupedKey,
-  KeySort
+  BytesMap, BytewiseOrder, ChangeSink, Entry, EntryIterator, GroupedKey, KeySort
 }
 
 /** Entries in bytewise order, with an undo log of the transaction: the first change of an entry
@@ -37,8 +31,7 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
 
   override def put(key: Array[Byte], value: Array[Byte]): Unit = {
     val old = replace(key, value)
-    undo.putIfAbsent(key, BytesMap.hash(key, key.length), if (old == null) Absent else old)
-    ()
+    undo.putIfAbsent(key, BytesMap.hash(key, key.length), if (old == null) Absent else old): Unit
   }
 
   override def remove(key: Array[Byte]): Unit = {
@@ -77,8 +70,7 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
 
   override def rollback(): Unit = {
     undo.foreach { (key, old) =>
-      replace(key, if (old eq Absent) null else old)
-      ()
+      replace(key, if (old eq Absent) null else old): Unit
     }
     changesCommitted()
   }

@@ -10,20 +10,9 @@ import scala.jdk.CollectionConverters._
 
 import org.rocksdb.KeyMayExist.KeyMayExistEnum
 import org.rocksdb.{
-  ColumnFamilyDescriptor,
-  ColumnFamilyHandle,
-  ColumnFamilyOptions,
-  CompressionType,
-  DBOptions,
-  DataBlockIndexType,
-  InfoLogLevel,
-  IngestExternalFileOptions,
-  ReadOptions,
-  RocksDB,
-  RocksDBException,
-  Status,
-  WriteBatch,
-  WriteOptions
+  ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompressionType, DBOptions,
+  DataBlockIndexType, InfoLogLevel, IngestExternalFileOptions, ReadOptions, RocksDB,
+  RocksDBException, Status, WriteBatch, WriteOptions
 }
 
 import keystate.backend.filter.FamilyFilter
@@ -195,11 +184,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   /** Takes back a cursor's position. It can be used again until the next write, and is closed then,
     * because it keeps files alive.
     */
-  def release(cursor: DatabaseCursor): Unit = if (cursors.remove(cursor)) {
+  def release(cursor: DatabaseCursor): Unit = if (cursors.remove(cursor))
     if (cursor.madeAt == writes && cursor.segment.idle.size < MaxIdle)
       cursor.segment.idle.append(cursor.position)
     else cursor.position.close()
-  }
 
   /** The number of writes so far. A cursor does not see writes after it was made. */
   var writes = 0L
@@ -361,7 +349,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     val db =
       try handles.add(RocksDB.open(dbOptions, folder.getPath, descriptors.asJava, made))
       catch { case e: RocksDBException => throw new LocalStorageException(folder, e) }
-    made.forEach(handle => { handles.add(handle); () })
+    made.forEach { handle => handles.add(handle); () }
     if (made.size == 1) EmptyDatabase.learnFrom(folder)
     val lastGroups = firstGroups.drop(1).map(_ - 1) :+ Int.MaxValue
     val segments = firstGroups.zip(lastGroups).zip(made.asScala).map {
@@ -380,8 +368,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   private def deleteFolder(): Unit = {
     Option(folder.listFiles).foreach(_.foreach(_.delete()))
-    folder.delete()
-    ()
+    folder.delete(): Unit
   }
 }
 

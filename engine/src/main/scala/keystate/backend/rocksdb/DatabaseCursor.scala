@@ -48,10 +48,10 @@ private[rocksdb] final class DatabaseCursor(
   }
 
   private def seek(): Unit =
-    if (!reverse) {
+    if (!reverse)
       if (start == null) iterator.seek(keyBuffer.prefix(prefix))
       else iterator.seek(keyBuffer.key(family, group, start))
-    } else if (end != null) {
+    else if (end != null) {
       iterator.seekForPrev(keyBuffer.key(family, group, end))
       if (iterator.isValid && isAt(end)) iterator.prev()
     } else if (prefix == -1) iterator.seekToLast()

@@ -5,19 +5,8 @@ import java.io.File
 import scala.annotation.tailrec
 
 import keystate.backend.{
-  BytewiseOrder,
-  Change,
-  ChangeSink,
-  EntryIterator,
-  FamilyTables,
-  GroupedKey,
-  KeyedStateBackend,
-  Layout,
-  RestoredRun,
-  RestoresFromFiles,
-  RunEntries,
-  RunFile,
-  StateFamily
+  BytewiseOrder, Change, ChangeSink, EntryIterator, FamilyTables, GroupedKey, KeyedStateBackend,
+  Layout, RestoredRun, RestoresFromFiles, RunEntries, RunFile, StateFamily
 }
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
@@ -97,12 +86,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
     }
   }
 
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = scan(tables(family), group, start, end, reverse = false)
+  override def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
+    scan(tables(family), group, start, end, reverse = false)
 
   override def scanReverse(
       family: Int,

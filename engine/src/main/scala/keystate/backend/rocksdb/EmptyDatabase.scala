@@ -34,9 +34,7 @@ private[rocksdb] object EmptyDatabase {
   def learnFrom(folder: File): Unit = if (files.isEmpty) {
     val current = Files.readAllBytes(new File(folder, Current).toPath)
     val manifest = new String(current).trim
-    files = ListMap(
-      manifest -> Files.readAllBytes(new File(folder, manifest).toPath),
-      Current -> current
-    )
+    files =
+      ListMap(manifest -> Files.readAllBytes(new File(folder, manifest).toPath), Current -> current)
   }
 }

@@ -160,12 +160,8 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   }
 
   /** The changes in a range. A bound that is null is no bound. */
-  def range(
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte],
-      reverse: Boolean
-  ): ChangesCursor = changesOf(group).range(start, end, reverse)
+  def range(group: Int, start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor =
+    changesOf(group).range(start, end, reverse)
 
   /** The changes, ordered by group and key. */
   def changes(): Iterator[Change] =

@@ -71,15 +71,11 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
   override def get(key: Array[Byte]): PendingChange =
     changes.get(key, key.length, BytesMap.hash(key, key.length))
 
-  override def put(key: Array[Byte], change: PendingChange): Unit = {
-    changes.put(key, BytesMap.hash(key, key.length), change)
-    ()
-  }
+  override def put(key: Array[Byte], change: PendingChange): Unit =
+    changes.put(key, BytesMap.hash(key, key.length), change): Unit
 
-  override def remove(key: Array[Byte]): Unit = {
-    changes.remove(key, key.length, BytesMap.hash(key, key.length))
-    ()
-  }
+  override def remove(key: Array[Byte]): Unit =
+    changes.remove(key, key.length, BytesMap.hash(key, key.length)): Unit
 
   override def foreachNew(f: Array[Byte] => Unit): Unit =
     changes.foreach((key, change) => if (PendingChange.isNew(change)) f(key))
@@ -117,14 +113,10 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   private val changes = new TreeMap[Array[Byte], PendingChange](BytewiseOrder.comparator)
 
   override def get(key: Array[Byte]): PendingChange = changes.get(key)
-  override def put(key: Array[Byte], change: PendingChange): Unit = {
-    changes.put(key, change)
-    ()
-  }
-  override def remove(key: Array[Byte]): Unit = {
-    changes.remove(key)
-    ()
-  }
+  override def put(key: Array[Byte], change: PendingChange): Unit =
+    changes.put(key, change): Unit
+  override def remove(key: Array[Byte]): Unit =
+    changes.remove(key): Unit
 
   override def foreachNew(f: Array[Byte] => Unit): Unit =
     changes.forEach((key, change) => if (PendingChange.isNew(change)) f(key))

@@ -20,8 +20,7 @@ private[rocksdb] object PredefinedOptions {
   val Default = new PredefinedOptions("DEFAULT", (_, _, _) => ())
 
   val SpinningDisk: PredefinedOptions = optimized("SPINNING_DISK_OPTIMIZED") { (families, _) =>
-    families.setLevelCompactionDynamicLevelBytes(true)
-    ()
+    families.setLevelCompactionDynamicLevelBytes(true): Unit
   }
 
   /** For executors with much memory: large files and large blocks. */
@@ -34,8 +33,7 @@ private[rocksdb] object PredefinedOptions {
         .setWriteBufferSize(64L << 20)
         .setMinWriteBufferNumberToMerge(3)
         .setMaxWriteBufferNumber(4)
-      tables.setBlockSize(128L << 10)
-      ()
+      tables.setBlockSize(128L << 10): Unit
     }
 
   val FlashSsd: PredefinedOptions = optimized("FLASH_SSD_OPTIMIZED")((_, _) => ())

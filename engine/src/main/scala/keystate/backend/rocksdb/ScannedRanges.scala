@@ -48,12 +48,8 @@ private[rocksdb] final class ScannedRanges {
   }
 
   /** The same entries, of which note is taken if there are few. */
-  def noting(
-      cursor: StoredCursor,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): StoredCursor = new NotingCursor(cursor, group, start, end)
+  def noting(cursor: StoredCursor, group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor =
+    new NotingCursor(cursor, group, start, end)
 
   private def find(isWanted: Range => Boolean): Range = {
     var found: Range = null

@@ -33,9 +33,7 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   // A lookup asks a filter of each file that may have the key, so the time to find a block in the
   // cache matters. This kind of cache has no lock, and no list to keep in order.
   val cache: Cache =
-    handles.add(
-      new HyperClockCache(cacheBytes, AnyCharge, shardBits(cacheBytes), false)
-    )
+    handles.add(new HyperClockCache(cacheBytes, AnyCharge, shardBits(cacheBytes), false))
   val writeBuffers: WriteBufferManager =
     handles.add(new WriteBufferManager(size.writeBufferBytes, cache))
   handles.add(new NativeTrim)

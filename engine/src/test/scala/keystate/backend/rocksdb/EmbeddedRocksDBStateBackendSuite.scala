@@ -14,11 +14,7 @@ import org.scalatest.concurrent.Eventually
 
 import keystate.backend.rocksdb.offheap.NativeTrim
 import keystate.backend.{
-  Change,
-  KeyedStateBackend,
-  KeyedStateBackendSuite,
-  RestoresFromFiles,
-  RunFile
+  Change, KeyedStateBackend, KeyedStateBackendSuite, RestoresFromFiles, RunFile
 }
 import keystate.errors.{ErrorCode, KeystateException, LocalStorageException}
 import keystate.keygroup.KeyGroupRange

@@ -25,10 +25,8 @@ private[rocksdb] final class NativeTrim extends AutoCloseable {
   // An exception ends the schedule: where the command fails once it always does.
   thread.scheduleWithFixedDelay(() => log.debug(trim()), Seconds, Seconds, TimeUnit.SECONDS)
 
-  override def close(): Unit = {
-    thread.shutdownNow()
-    ()
-  }
+  override def close(): Unit =
+    thread.shutdownNow(): Unit
 }
 
 private[rocksdb] object NativeTrim {
@@ -42,9 +40,7 @@ private[rocksdb] object NativeTrim {
   def trim(): String =
     try
       String
-        .valueOf(
-          ManagementFactory.getPlatformMBeanServer.invoke(Commands, Trim, null, null)
-        )
+        .valueOf(ManagementFactory.getPlatformMBeanServer.invoke(Commands, Trim, null, null))
         .trim
     catch {
       case e: JMException =>

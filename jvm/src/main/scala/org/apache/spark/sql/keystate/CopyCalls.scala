@@ -11,12 +11,7 @@ import org.apache.spark.sql.{Column, Dataset}
 
 import org.apache.spark.sql.keystate.SessionCheckpoints.{numbered, numbers}
 import org.apache.spark.sql.keystate.copies.{
-  CheckpointDeletion,
-  CheckpointImport,
-  Fork,
-  Promotion,
-  Savepoint,
-  SavepointList
+  CheckpointDeletion, CheckpointImport, Fork, Promotion, Savepoint, SavepointList
 }
 import org.apache.spark.sql.keystate.edit.{EditedCheckpoint, NewCheckpoint, WrittenOperator}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
@@ -131,9 +126,8 @@ private[keystate] trait CopyCalls {
   def discardImported(checkpoint: String): Unit = {
     val root = checkpoints.stopped(checkpoint)
     val fs = root.getFileSystem(checkpoints.conf)
-    if (root.getName.startsWith(".") && fs.exists(new Path(root, "state"))) {
-      val _ = fs.delete(root, true)
-    }
+    if (root.getName.startsWith(".") && fs.exists(new Path(root, "state")))
+      fs.delete(root, true): Unit
   }
 
   /** Makes a checkpoint for a new query of DataFrames.

@@ -22,9 +22,7 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.SessionCheckpoints.numbers
 import org.apache.spark.sql.keystate.checkpoint.{
-  CheckpointDifference,
-  CheckpointReader,
-  StoredOperatorState
+  CheckpointDifference, CheckpointReader, StoredOperatorState
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput

@@ -20,8 +20,7 @@ class RescaleOnRestart extends RestartListener {
     Try(SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).foreach {
       KeystateTab.attach
     })
-    Try(QuerySources.started(event.id, event.name))
-    ()
+    Try(QuerySources.started(event.id, event.name)): Unit
   }
 
   override def onQueryProgress(event: QueryProgressEvent): Unit = {

@@ -8,10 +8,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.SessionCheckpoints.numbered
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.rescale.{
-  AtBorder,
-  QueryRescaling,
-  RescaleRequests,
-  StopAtShutdown
+  AtBorder, QueryRescaling, RescaleRequests, StopAtShutdown
 }
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
@@ -55,9 +52,8 @@ private[keystate] trait RunningQueryCalls {
   }
 
   /** Throws if a query is running on a checkpoint, as far as that can be noticed. */
-  def checkStopped(checkpoint: String): Unit = {
-    val _ = checkpoints.stopped(checkpoint)
-  }
+  def checkStopped(checkpoint: String): Unit =
+    checkpoints.stopped(checkpoint): Unit
 
   /** Changes a stopped query's number of partitions. Returns the number before. */
   def rescale(checkpoint: String, partitions: Int): Int = {

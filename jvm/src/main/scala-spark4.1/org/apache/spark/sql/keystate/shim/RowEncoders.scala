@@ -15,11 +15,8 @@ private[keystate] object RowEncoders {
   /** Encodes values. The values of one key follow each other without a delimiter, because each
     * begins with its length. Spark 4.1 itself always expects a delimiter.
     */
-  def ofValues(
-      rows: RocksDBDataEncoder,
-      schema: StructType,
-      multiple: Boolean
-  ): Values = new Values(RocksDBStateEncoder.getValueEncoder(rows, schema, multiple))
+  def ofValues(rows: RocksDBDataEncoder, schema: StructType, multiple: Boolean): Values =
+    new Values(RocksDBStateEncoder.getValueEncoder(rows, schema, multiple))
 
   def supportsRangeScan(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =
     spec.isInstanceOf[RangeKeyScanStateEncoderSpec]

@@ -1,9 +1,7 @@
 package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStore,
-  StateStoreIterator,
-  UnsafeRowPair
+  StateStore, StateStoreIterator, UnsafeRowPair
 }
 
 /** Reads lists of values in stores of Spark's own providers. */

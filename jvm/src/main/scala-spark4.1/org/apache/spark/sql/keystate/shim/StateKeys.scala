@@ -1,17 +1,11 @@
 package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  CollationAwareMurmur3Hash,
-  Expression,
-  GetStructField,
-  UnsafeProjection,
-  UnsafeRow
+  BoundReference, CollationAwareMurmur3Hash, Expression, GetStructField, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorsUtils._
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  StateVariableType,
-  TransformWithStateVariableInfo
+  StateVariableType, TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec
 import org.apache.spark.sql.types.StructType

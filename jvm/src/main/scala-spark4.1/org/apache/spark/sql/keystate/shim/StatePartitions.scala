@@ -7,9 +7,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 import org.apache.spark.sql.execution.datasources.v2.state.{
-  StateScan,
-  StateSourceOptions,
-  StateStoreInputPartition
+  StateScan, StateSourceOptions, StateStoreInputPartition
 }
 import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog
 import org.apache.spark.sql.execution.streaming.runtime.StreamingCheckpointConstants.DIR_NAME_OFFSETS

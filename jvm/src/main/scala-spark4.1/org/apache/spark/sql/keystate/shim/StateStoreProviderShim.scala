@@ -1,9 +1,7 @@
 package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.execution.streaming.state.{
-  ReadStateStore,
-  StateStore,
-  StateStoreProvider
+  ReadStateStore, StateStore, StateStoreProvider
 }
 
 /** Spark 4.1's `StateStoreProvider`, which never asks for a snapshot at a commit or for an empty

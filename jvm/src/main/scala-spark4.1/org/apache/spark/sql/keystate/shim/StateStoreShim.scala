@@ -2,9 +2,7 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStore,
-  StateStoreIterator,
-  UnsafeRowPair
+  StateStore, StateStoreIterator, UnsafeRowPair
 }
 
 /** Spark 4.1's `StateStore`, with the methods that it has from Spark 4.2 on. Nothing in Spark 4.1

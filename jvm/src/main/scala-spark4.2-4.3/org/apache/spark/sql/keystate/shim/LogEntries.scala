@@ -24,9 +24,7 @@ private[keystate] object LogEntries {
   def namedOffsets(bySource: Map[String, Option[SerializedOffset]], metadata: String): Offsets =
     Option(OffsetSeqMetadataV2(metadata)).fold(
       throw new IllegalStateException("there is nothing in it")
-    )(
-      OffsetMap(bySource, _)
-    )
+    )(OffsetMap(bySource, _))
 
   def version(entry: Offsets): Int = entry match {
     case _: OffsetMap => OffsetVersion

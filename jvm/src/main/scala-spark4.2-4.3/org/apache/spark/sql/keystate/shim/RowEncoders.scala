@@ -12,11 +12,7 @@ private[keystate] object RowEncoders {
   /** Encodes values. The values of one key follow each other without a delimiter, because each
     * begins with its length.
     */
-  def ofValues(
-      rows: RocksDBDataEncoder,
-      schema: StructType,
-      multiple: Boolean
-  ): Values =
+  def ofValues(rows: RocksDBDataEncoder, schema: StructType, multiple: Boolean): Values =
     RocksDBStateEncoder.getValueEncoder(rows, schema, multiple, delimiterSize = 0)
 
   def supportsRangeScan(keys: RocksDBKeyStateEncoder, spec: KeyStateEncoderSpec): Boolean =

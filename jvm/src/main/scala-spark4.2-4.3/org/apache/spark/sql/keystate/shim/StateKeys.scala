@@ -1,20 +1,15 @@
 package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  CollationAwareMurmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
+  BoundReference, CollationAwareMurmur3Hash, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper.{
-  LeftSide,
-  RightSide
+  LeftSide, RightSide
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  StateStoreColumnFamilySchemaUtils,
-  TransformWithStateVariableInfo
+  StateStoreColumnFamilySchemaUtils, TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType

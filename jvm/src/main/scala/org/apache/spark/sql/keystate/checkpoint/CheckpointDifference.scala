@@ -19,11 +19,7 @@ private[keystate] object CheckpointDifference {
   }
 
   /** These operators are compared: each by its numbers before and after. */
-  def apply(
-      before: QueryCheckpoint,
-      after: QueryCheckpoint,
-      operators: Seq[(Long, Long)]
-  ): JValue =
+  def apply(before: QueryCheckpoint, after: QueryCheckpoint, operators: Seq[(Long, Long)]): JValue =
     JArray(operators.flatMap { case (was, is) =>
       of(is, Seq(new Side(before, was), new Side(after, is)))
     }.toList)

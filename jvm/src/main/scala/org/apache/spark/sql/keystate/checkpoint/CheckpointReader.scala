@@ -77,13 +77,8 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
     reading(checkpoint)(new KeyHistory(_, numbered(operator)).describe)
 
   /** What one key had after each micro-batch: see [[KeyHistory]]. */
-  def history(
-      checkpoint: String,
-      operator: Long,
-      key: String,
-      first: Long,
-      until: Long
-  ): String = reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
+  def history(checkpoint: String, operator: Long, key: String, first: Long, until: Long): String =
+    reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
 
   /** The operators that forget a key, with their key's columns. A negative number for all. */
   def describeForgetting(checkpoint: String, operator: Long): String =

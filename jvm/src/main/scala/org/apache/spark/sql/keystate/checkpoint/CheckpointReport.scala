@@ -69,9 +69,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "versions" -> JInt(versions),
       "runs" -> JInt(runs.size),
       "segments" -> JInt(segments.size),
-      "problems" -> JArray(
-        (problems ++ twoDrivers()).distinct.map(JString(_)).toList
-      )
+      "problems" -> JArray((problems ++ twoDrivers()).distinct.map(JString(_)).toList)
     )
   }
 
@@ -158,9 +156,9 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
         "kind" -> JString(properties.getOrElse("kind", "")),
         "layout" -> JString(family.layout.name),
         "entries" -> (if (counts.forall(_.isDefined)) JInt(counts.flatten.sum) else JNull),
-        "properties" -> JObject(
-          (properties - "kind").toList.sorted.map { case (k, v) => JField(k, JString(v)) }
-        )
+        "properties" -> JObject((properties - "kind").toList.sorted.map { case (k, v) =>
+          JField(k, JString(v))
+        })
       )
     }
   }

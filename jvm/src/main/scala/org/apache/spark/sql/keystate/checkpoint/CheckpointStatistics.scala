@@ -161,9 +161,8 @@ private[keystate] final class CheckpointStatistics(
       oldest: Long,
       total: Option[Long]
   ): JValue = {
-    val untouched = Option.when(KeystateCodec.owns(family) && oldest < last.version)(
-      new UntouchedKeys
-    )
+    val untouched =
+      Option.when(KeystateCodec.owns(family) && oldest < last.version)(new UntouchedKeys)
     val found = new StateSample(family, keySchema(id), watermark, batchTime, untouched)
     val share = total.filter(_ > SampledEntries).fold(1.0)(SampledEntries.toDouble / _)
     val step = if (share < 1) Math.max(1, manifests.size / SampledPartitions) else 1

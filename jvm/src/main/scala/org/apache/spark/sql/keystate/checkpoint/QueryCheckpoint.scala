@@ -20,16 +20,10 @@ import keystate.errors.{DamagedFileException, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, LocalFolder, StoreLocation}
 import keystate.version.{Manifest, PinnedVersions}
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  CheckpointOwner,
-  QueryLogs,
-  SparkCheckpointStorage,
-  SparkFiles
+  CheckpointFiles, CheckpointOwner, QueryLogs, SparkCheckpointStorage, SparkFiles
 }
 import org.apache.spark.sql.keystate.metadata.{
-  CheckpointOperators,
-  OperatorRecord,
-  SparkStateSchema
+  CheckpointOperators, OperatorRecord, SparkStateSchema
 }
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
@@ -88,11 +82,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     val recorded = recordedPartitions(number)
       .orElse(ids.values.map(_.length).maxOption)
       .getOrElse(throw KeystateErrors.noBatch(number, location))
-    CommittedBatch(
-      number,
-      committedPartitions.of(number, commit, recorded),
-      ids
-    )
+    CommittedBatch(number, committedPartitions.of(number, commit, recorded), ids)
   }
 
   /** Checks the ids, because they become parts of file names. */
@@ -259,11 +249,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     }
 
   def reader(operator: Long, partition: Int, store: String): StoreReader =
-    new StoreReader(
-      StoreLocation(operator, partition, store),
-      known.storage(operator),
-      scratch
-    )
+    new StoreReader(StoreLocation(operator, partition, store), known.storage(operator), scratch)
 
   /** Keeps a version of a store from clean-up, as long as [[PinnedVersions]] says. None where
     * nothing can be written: there no query runs either.

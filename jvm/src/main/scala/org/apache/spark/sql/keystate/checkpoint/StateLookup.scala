@@ -7,10 +7,7 @@ import org.json4s.{JObject, JValue}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  Murmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
+  BoundReference, Murmur3Hash, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.types.StructType

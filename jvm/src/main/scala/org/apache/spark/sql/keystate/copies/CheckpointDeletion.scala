@@ -52,16 +52,14 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
       base.reference.foreach(letGo(new Path(base.checkpoint), _))
     }
     others(own, unfinished, deleted).foreach(fs.delete(_, true))
-    fs.delete(root, true)
-    ()
+    fs.delete(root, true): Unit
   }
 
   private def letGo(base: Path, reference: String): Unit = if (fsOf(base).exists(base)) {
     new StoredReferences(base, conf).release(reference)
     // What was kept of it for this one's sake.
-    if (fsOf(base).exists(new Path(base, "_keystate/deleted"))) {
-      val _ = new CheckpointDeletion(base, conf).run()
-    }
+    if (fsOf(base).exists(new Path(base, "_keystate/deleted")))
+      new CheckpointDeletion(base, conf).run(): Unit
   }
 
   private def fsOf(path: Path) = path.getFileSystem(conf)

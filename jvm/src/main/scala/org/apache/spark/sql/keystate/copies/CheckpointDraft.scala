@@ -21,12 +21,7 @@ import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  CheckpointOwner,
-  OffsetEntry,
-  QueryLogs,
-  SparkCheckpointStorage,
-  SparkFiles
+  CheckpointFiles, CheckpointOwner, OffsetEntry, QueryLogs, SparkCheckpointStorage, SparkFiles
 }
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
@@ -131,10 +126,8 @@ private[keystate] final class CheckpointDraft(
   }
 
   /** Copies those of the named files that exist; a running query may be deleting them. */
-  def copy(names: Seq[String]): Unit = {
-    Concurrently.map(names.distinct)(copyFile)
-    ()
-  }
+  def copy(names: Seq[String]): Unit =
+    Concurrently.map(names.distinct)(copyFile): Unit
 
   private def copyFile(name: String): Unit =
     try copy(checked(name), name)
@@ -143,17 +136,16 @@ private[keystate] final class CheckpointDraft(
   /** Hadoop would start a process for each local file, and ask an object store before each one. */
   private def copy(from: Path, name: String): Unit = {
     val to = new Path(root, name)
-    if (isDirect) {
+    if (isDirect)
       Using.resource(CheckpointFiles.create(from.getParent, conf).open(from)) { in =>
         val files = CheckpointFiles.create(to.getParent, conf)
         files.mkdirs(to.getParent)
         CheckpointFiles.write(files, to, overwriteIfPossible = true) { out =>
-          val _ = in.transferTo(out)
+          in.transferTo(out): Unit
         }
       }
-    } else {
-      val _ = FileUtil.copy(from.getFileSystem(conf), from, fs, to, false, conf)
-    }
+    else
+      FileUtil.copy(from.getFileSystem(conf), from, fs, to, false, conf): Unit
   }
 
   /** Copies what describes the state, but not the state: records, metadata and schemas. */
@@ -216,8 +208,7 @@ private[keystate] final class CheckpointDraft(
   private def link(file: Copied): Unit = {
     val to = Paths.get(new Path(root, file.to).toUri.getPath)
     Files.createDirectories(to.getParent)
-    Files.createLink(to, Paths.get(checked(file.from).toUri.getPath))
-    ()
+    Files.createLink(to, Paths.get(checked(file.from).toUri.getPath)): Unit
   }
 
   private def ownPath(path: String): String = SharedPath.parse(path).fold(path)(_.path)
@@ -345,9 +336,7 @@ private[keystate] final class CheckpointDraft(
     val file = new Path(root, name)
     val files = CheckpointFiles.create(file.getParent, conf)
     files.mkdirs(file.getParent)
-    CheckpointFiles.write(files, file, overwriteIfPossible = true)(
-      _.write(content.getBytes(UTF_8))
-    )
+    CheckpointFiles.write(files, file, overwriteIfPossible = true)(_.write(content.getBytes(UTF_8)))
   }
 
   /** A file of the source. Names are checked where they are read; this makes sure that nothing is

@@ -74,10 +74,7 @@ private[keystate] final class CheckpointImport(
     SparkFiles.reading(new Path(source.root, s"offsets/${batch.number}")) {
       OffsetSeqMetadata.setSessionConf(LogEntries.metadata(entry).get, settings)
     }
-    settings.setConf(
-      SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION,
-      if (batch.ids.isEmpty) 1 else 2
-    )
+    settings.setConf(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION, if (batch.ids.isEmpty) 1 else 2)
     // The commit coordinator knows only micro-batches that a query runs.
     settings.setConf(SQLConf.STATE_STORE_COMMIT_VALIDATION_ENABLED, false)
     val from =

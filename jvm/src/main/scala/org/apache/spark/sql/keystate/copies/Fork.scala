@@ -55,13 +55,8 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
       val entry = log.get(batch).getOrElse(throw KeystateErrors.noBatch(batch, original.location))
       kept.replace(batch, entry)
     }
-    val draft = new CheckpointDraft(
-      original,
-      root,
-      conf,
-      KeystateErrors.targetExists,
-      alwaysInPlace = true
-    )
+    val draft =
+      new CheckpointDraft(original, root, conf, KeystateErrors.targetExists, alwaysInPlace = true)
     draft.copy(draft.below("sources"))
     new CarriedRequests(new ForgetFiles(original.root, conf), first - 1, operators)
       .writeClaims(new ForgetFiles(root, conf), batch => first <= batch && batch <= last)

@@ -65,7 +65,7 @@ private[keystate] final class Promotion(
   }
 
   /** Copies the pending micro-batch, with what the sources know of it. */
-  private def carry(from: Path, to: Path, batch: Long): Unit = {
+  private def carry(from: Path, to: Path, batch: Long): Unit =
     QueryLogs.offsets(conf, from).get(batch + 1).foreach { entry =>
       Using.resource(new QueryCheckpoint(conf, s"$from")) { opened =>
         val draft =
@@ -74,7 +74,6 @@ private[keystate] final class Promotion(
       }
       QueryLogs.offsets(conf, to).begin(batch + 1, entry)
     }
-  }
 
   private def carryRequests(batch: Long): Unit = {
     val requests = carried(original, batch, operators)

@@ -84,8 +84,7 @@ private[keystate] final class Savepoint(
       val now = System.currentTimeMillis
       val record = SavepointRecords
         .Record(SavepointRecords.Made, s"$target", kind, batch, now, shared)
-      new SavepointRecords(checkpoint.root, conf).make(UUID.randomUUID.toString, record)
-      ()
+      new SavepointRecords(checkpoint.root, conf).make(UUID.randomUUID.toString, record): Unit
     } catch { case _: IOException => }
 
   /** Returns the micro-batch as its copied entries have it. */

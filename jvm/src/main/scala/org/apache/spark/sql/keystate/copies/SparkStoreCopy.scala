@@ -79,9 +79,7 @@ private[keystate] object SparkStoreCopy {
       at: Place,
       partition: Int,
       conf: Configuration
-  )(
-      body: StateStoreProvider => T
-  ): T = {
+  )(body: StateStoreProvider => T): T = {
     val default = store.families
       .find(_.name == StateStore.DEFAULT_COL_FAMILY_NAME)
       .getOrElse(store.families.head) // some joins have none, and nothing is in it

@@ -8,9 +8,7 @@ import org.apache.hadoop.fs.{FileStatus, Path}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{PinnedVersions, References}
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  SavepointRecords,
-  SparkCheckpointStorage
+  CheckpointFiles, SavepointRecords, SparkCheckpointStorage
 }
 
 /** All references among the files of a checkpoint's state ([[References]]): what savepoints need of
@@ -54,10 +52,8 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
     if (isMade) records.delete(id)
   }
 
-  def delete(found: Seq[Found]): Unit = {
-    Concurrently.map(found)(one => files.delete(one.path))
-    ()
-  }
+  def delete(found: Seq[Found]): Unit =
+    Concurrently.map(found)(one => files.delete(one.path)): Unit
 
   /** The run files that a reference has. */
   def filesOf(found: Found): Seq[Path] = {

@@ -41,7 +41,7 @@ private[keystate] final class BatchInput(
     if (!checkpoint.hasOffsets(batch))
       throw KeystateErrors.noBatch(batch, checkpoint.location)
     val logs = Seq(s"offsets/$batch", s"offsets/${batch - 1}", s"commits/${batch - 1}")
-    val _ = Concurrently.map(logs ++ ofSources)(copy)
+    Concurrently.map(logs ++ ofSources)(copy): Unit
     FilesOfBatch.missing(checkpoint, batch, new Path(target, Sources), conf).foreach { file =>
       throw KeystateErrors.cannotReplay(s"Batch $batch read the file $file, which is gone.")
     }
@@ -64,8 +64,7 @@ private[keystate] final class BatchInput(
   private def copy(file: String): Unit =
     try
       Using.resource(checkpoint.files.open(new Path(checkpoint.root, file))) { in =>
-        Using.resource(fs.create(new Path(target, file), true))(in.transferTo(_))
-        ()
+        Using.resource(fs.create(new Path(target, file), true))(in.transferTo(_)): Unit
       }
     catch { case _: FileNotFoundException | _: NoSuchFileException => }
 }

@@ -20,11 +20,7 @@ import keystate.settings.Settings
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.operator.{
-  FunctionRun,
-  FunctionRunner,
-  OperatorFunction,
-  OperatorTaskContext,
-  TaskRows
+  FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
@@ -62,10 +58,8 @@ private[keystate] final class EmptyQuery(
           }
           use(checkpoint, manifests)
       }
-    } finally {
-      place.getFileSystem(session.sessionState.newHadoopConf()).delete(place, true)
-      ()
-    }
+    } finally
+      place.getFileSystem(session.sessionState.newHadoopConf()).delete(place, true): Unit
   }
 
   @nowarn("cat=deprecation") // Spark has no other trigger that surely runs one micro-batch

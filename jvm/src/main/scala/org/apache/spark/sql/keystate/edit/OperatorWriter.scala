@@ -30,10 +30,10 @@ private[keystate] final class OperatorWriter(
     * @param empty
     *   the checkpoint of an [[EmptyQuery]] with this operator, and what its version files say
     */
-  def write(of: WrittenOperator, kept: Option[KeptStates])(
-      empty: QueryCheckpoint,
-      manifests: Seq[Manifest]
-  ): Array[Array[String]] = {
+  def write(
+      of: WrittenOperator,
+      kept: Option[KeptStates]
+  )(empty: QueryCheckpoint, manifests: Seq[Manifest]): Array[Array[String]] = {
     val stays = kept.fold(Map.empty[String, StateFamily])(_.states)
     new StateWriter(
       session,

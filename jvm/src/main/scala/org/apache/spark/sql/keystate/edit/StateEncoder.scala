@@ -3,10 +3,7 @@ package org.apache.spark.sql.keystate.edit
 import java.nio.ByteBuffer
 
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  GenericInternalRow,
-  UnsafeProjection,
-  UnsafeRow
+  Attribute, GenericInternalRow, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.GenericArrayData
@@ -136,11 +133,7 @@ private[keystate] object StateEncoder {
   * @param family
   *   the id of the state's family in the new store
   */
-private[keystate] final class BroadcastEncoder(
-    state: StateSpec,
-    family: Int,
-    maxParallelism: Int
-) {
+private[keystate] final class BroadcastEncoder(state: StateSpec, family: Int, maxParallelism: Int) {
   private val keys = OrderedKeyCodec(state.keyType.get, state.order)
   private val values = new ValueEncoder(state)
   private val group = KeyGroups.operatorGroup(maxParallelism)

@@ -67,10 +67,8 @@ private[keystate] object WrittenOperator {
     WrittenOperator(
       (json \ "number").extract[Long],
       (json \ "from").extractOpt[Long],
-      KeyedInput.byColumns(
-        streams.get(i).asInstanceOf[ClassicDataset[_]],
-        keys.get(i).asScala.toSeq
-      ),
+      KeyedInput
+        .byColumns(streams.get(i).asInstanceOf[ClassicDataset[_]], keys.get(i).asScala.toSeq),
       spec,
       (json \ "kept").extract[Map[String, String]],
       names.zip(states.get(i).asScala).map { case (name, df) =>

@@ -73,12 +73,10 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
   /** Reads an Arrow stream of one batch and gives its columns to `use`. */
   def readVectors[T](stream: Array[Byte])(use: VectorSchemaRoot => T): T = {
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("state keys", 0, Long.MaxValue)
-    Using.resources(
-      allocator,
-      new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
-    ) { (_, reader) =>
-      reader.loadNextBatch()
-      use(reader.getVectorSchemaRoot)
+    Using.resources(allocator, new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)) {
+      (_, reader) =>
+        reader.loadNextBatch()
+        use(reader.getVectorSchemaRoot)
     }
   }
 }

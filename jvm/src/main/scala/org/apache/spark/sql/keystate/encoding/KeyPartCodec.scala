@@ -176,11 +176,7 @@ private[keystate] final class SmallDecimalCodec(precision: Int, scale: Int, sign
     out.writeLong(decimal(input, ordinal).toUnscaledLong ^ sign)
 
   override def read(in: ByteBuffer, row: InternalRow, ordinal: Int): Unit =
-    row.setDecimal(
-      ordinal,
-      Decimal.createUnsafe(in.getLong() ^ sign, precision, scale),
-      precision
-    )
+    row.setDecimal(ordinal, Decimal.createUnsafe(in.getLong() ^ sign, precision, scale), precision)
 }
 
 private[keystate] final class LargeDecimalCodec(precision: Int, scale: Int, signed: Boolean)
@@ -278,9 +274,9 @@ private[keystate] final class StructCodec(fields: Array[KeyPartCodec]) extends K
     val struct = input.getStruct(ordinal, fields.length)
     var i = 0
     while (i < fields.length) {
-      if (struct.isNullAt(i)) {
+      if (struct.isNullAt(i))
         out.writeByte(0)
-      } else {
+      else {
         out.writeByte(1)
         fields(i).write(struct, i, out)
       }
@@ -305,9 +301,9 @@ private[keystate] final class ArrayCodec(element: KeyPartCodec) extends KeyPartC
     val count = array.numElements()
     var i = 0
     while (i < count) {
-      if (array.isNullAt(i)) {
+      if (array.isNullAt(i))
         out.writeByte(1)
-      } else {
+      else {
         out.writeByte(2)
         element.write(array, i, out)
       }

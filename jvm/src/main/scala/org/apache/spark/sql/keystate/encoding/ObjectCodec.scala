@@ -4,10 +4,7 @@ import org.apache.spark.sql.Encoder
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.{ExpressionEncoder, encoderFor}
 import org.apache.spark.sql.catalyst.expressions.{
-  GenericInternalRow,
-  SpecializedGetters,
-  UnsafeProjection,
-  UnsafeRow
+  GenericInternalRow, SpecializedGetters, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.DataType

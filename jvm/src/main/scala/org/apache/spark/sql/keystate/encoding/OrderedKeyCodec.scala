@@ -76,9 +76,8 @@ private[keystate] final class OrderedKeyCodec private (value: KeyPartCodec, comp
         val complemented = Arrays.copyOfRange(bytes, offset, bytes.length)
         complementAll(complemented)
         ByteBuffer.wrap(complemented)
-      } else {
+      } else
         ByteBuffer.wrap(bytes, offset, bytes.length - offset)
-      }
     value.read(in, row, ordinal)
   }
 

@@ -252,7 +252,7 @@ private[keystate] object PlainData {
     private def skipClass(): Unit = in.get().toChar match {
       case 'N' =>
       case 'k' =>
-        val _ = bytes()
+        bytes(): Unit
       case other => throw new Unreadable(s"there is '$other', which does not belong there")
     }
 

@@ -147,10 +147,7 @@ private[keystate] object PlainDataTypes {
     )
 
   private def micros(interval: Long): Duration =
-    Duration.ofSeconds(
-      Math.floorDiv(interval, 1000000L),
-      Math.floorMod(interval, 1000000L) * 1000
-    )
+    Duration.ofSeconds(Math.floorDiv(interval, 1000000L), Math.floorMod(interval, 1000000L) * 1000)
 
   private def describe(value: Any): String = {
     val what = value match {

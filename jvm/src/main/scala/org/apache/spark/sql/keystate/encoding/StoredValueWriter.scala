@@ -29,8 +29,7 @@ private[keystate] final class StoredValueWriter(
       if (isStruct) {
         holder.update(0, stored)
         values.write(holder, 0)
-      } else {
+      } else
         values.write(stored, 0)
-      }
     }
 }

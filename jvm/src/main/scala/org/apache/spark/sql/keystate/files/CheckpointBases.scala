@@ -51,10 +51,7 @@ private[keystate] object CheckpointBases {
         val fields = JsonMethods.parse(json)
         (
           (fields \ "format").extract[Int],
-          Base(
-            (fields \ "checkpoint").extract[String],
-            (fields \ "reference").extractOpt[String]
-          )
+          Base((fields \ "checkpoint").extract[String], (fields \ "reference").extractOpt[String])
         )
       } catch {
         case NonFatal(e) =>

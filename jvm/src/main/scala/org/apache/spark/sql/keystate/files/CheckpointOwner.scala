@@ -119,10 +119,8 @@ private[keystate] object CheckpointOwner extends Logging {
   }
 
   /** From now on this driver writes nothing to the logs, and the query fails with `cause`. */
-  def fail(checkpoint: Path, run: String, cause: Throwable): Unit = {
-    claims.put(checkpoint, Failed(run, cause))
-    ()
-  }
+  def fail(checkpoint: Path, run: String, cause: Throwable): Unit =
+    claims.put(checkpoint, Failed(run, cause)): Unit
 
   /** Gives up the checkpoint if this run holds it. Others can then see that the run has ended. */
   def release(checkpoint: Path, run: String): Unit =
@@ -180,10 +178,8 @@ private[keystate] object CheckpointOwner extends Logging {
   private val waiting = ConcurrentHashMap.newKeySet[Path]
 
   /** Lets a query of this driver begin no micro-batch until `letGo`: it waits as with `limit`. */
-  def hold(checkpoint: Path): Unit = {
-    onHold.add(checkpoint)
-    ()
-  }
+  def hold(checkpoint: Path): Unit =
+    onHold.add(checkpoint): Unit
 
   def letGo(checkpoint: Path): Unit = limits.synchronized {
     onHold.remove(checkpoint)
@@ -201,10 +197,8 @@ private[keystate] object CheckpointOwner extends Logging {
         try {
           waiting.add(checkpoint)
           while (!mayBegin) limits.wait()
-        } finally {
-          waiting.remove(checkpoint)
-          ()
-        }
+        } finally
+          waiting.remove(checkpoint): Unit
     }
 
   /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.

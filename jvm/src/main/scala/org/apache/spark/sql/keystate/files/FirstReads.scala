@@ -17,7 +17,7 @@ import keystate.files.Concurrently
   */
 private final class FirstReads(checkpoint: Path, files: CheckpointFileManager, memory: RunMemory) {
 
-  def run(): Unit = {
+  def run(): Unit =
     sideBySide(
       Seq(
         () => lastEntries(new Path(checkpoint, "offsets"), 2),
@@ -26,7 +26,6 @@ private final class FirstReads(checkpoint: Path, files: CheckpointFileManager, m
         () => folders("state").foreach(operator)
       )
     )
-  }
 
   private def operator(folder: Path): Unit = sideBySide(
     Seq(
@@ -38,8 +37,7 @@ private final class FirstReads(checkpoint: Path, files: CheckpointFileManager, m
   /** The last entry, and in the offset log also the one before it. */
   private def lastEntries(log: Path, count: Int): Unit = {
     val batches = list(log).flatMap(_.getName.toLongOption).sorted.takeRight(count)
-    Concurrently.map(batches)(batch => read(new Path(log, s"$batch")))
-    ()
+    Concurrently.map(batches)(batch => read(new Path(log, s"$batch"))): Unit
   }
 
   private def folders(name: String): Seq[Path] =

@@ -6,12 +6,8 @@ import java.nio.file.StandardCopyOption.{ATOMIC_MOVE, REPLACE_EXISTING}
 import java.nio.file.StandardOpenOption.{CREATE_NEW, WRITE}
 import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
 import java.nio.file.{
-  FileAlreadyExistsException => NioFileAlreadyExistsException,
-  FileSystemException,
-  Files,
-  OpenOption,
-  Path => JPath,
-  Paths
+  FileAlreadyExistsException => NioFileAlreadyExistsException, FileSystemException, Files,
+  OpenOption, Path => JPath, Paths
 }
 import java.util.{Set => JSet}
 
@@ -20,11 +16,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.fs.{
-  FSDataOutputStream,
-  FileAlreadyExistsException,
-  FileStatus,
-  Path,
-  PathFilter
+  FSDataOutputStream, FileAlreadyExistsException, FileStatus, Path, PathFilter
 }
 
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager

@@ -62,10 +62,9 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
   override def exists(path: Path): Boolean = fs.exists(path)
 
   override def delete(path: Path): Unit =
-    try {
-      fs.delete(path, true)
-      ()
-    } catch { case _: FileNotFoundException => }
+    try
+      fs.delete(path, true): Unit
+    catch { case _: FileNotFoundException => }
 
   /** Deletes files below a folder, many with one request. */
   def deleteAll(folder: Path, files: Seq[Path]): Unit = if (files.nonEmpty) {
@@ -104,8 +103,7 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
     override def cancel(): Unit = synchronized {
       if (!ended) {
         ended = true
-        out.abort()
-        ()
+        out.abort(): Unit
       }
     }
 

@@ -1,11 +1,7 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.{
-  ByteArrayInputStream,
-  ByteArrayOutputStream,
-  FileNotFoundException,
-  InputStream,
-  OutputStream
+  ByteArrayInputStream, ByteArrayOutputStream, FileNotFoundException, InputStream, OutputStream
 }
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.NoSuchFileException

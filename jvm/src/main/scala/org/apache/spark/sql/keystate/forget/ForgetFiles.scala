@@ -85,12 +85,11 @@ private[keystate] object ForgetFiles {
   private val Request = """([0-9a-f-]{36})\.request""".r
   private val Claim = """(\d{1,18})\.claim""".r
 
-  private def encode(requests: Seq[String], keys: Seq[ForgottenKey]): Array[Byte] = compact(
-    ("format" -> Format) ~ ("requests" -> requests) ~ ("keys" -> keys.map { key =>
+  private def encode(requests: Seq[String], keys: Seq[ForgottenKey]): Array[Byte] =
+    compact(("format" -> Format) ~ ("requests" -> requests) ~ ("keys" -> keys.map { key =>
       ("operator" -> key.operator) ~ ("hash" -> key.hash) ~
         ("key" -> Base64.getEncoder.encodeToString(key.bytes))
-    })
-  ).getBytes(UTF_8)
+    })).getBytes(UTF_8)
 
   private[forget] def decode(
       content: Array[Byte],

@@ -3,21 +3,10 @@ package org.apache.spark.sql.keystate.jvm
 import scala.annotation.tailrec
 
 import keystate.{
-  AsyncKeyedProcessFunction,
-  BroadcastOnTimerContext,
-  BroadcastProcessFunction,
-  Collector,
-  InitialStateFunction,
-  KeyedBatch,
-  KeyedBatchFunction,
-  KeyedBroadcastContext,
-  KeyedBroadcastProcessFunction,
-  KeyedCoProcessFunction,
-  KeyedProcessFunction,
-  ProcessFunction,
-  RichFunction,
-  RuntimeContext,
-  TimeDomain
+  AsyncKeyedProcessFunction, BroadcastOnTimerContext, BroadcastProcessFunction, Collector,
+  InitialStateFunction, KeyedBatch, KeyedBatchFunction, KeyedBroadcastContext,
+  KeyedBroadcastProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction,
+  RichFunction, RuntimeContext, TimeDomain
 }
 import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 

@@ -9,14 +9,8 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import keystate.backend.StoredKeys
 import keystate.errors.KeystateErrors
 import keystate.{
-  BroadcastState,
-  Collector,
-  KeyedBroadcastContext,
-  KeyedStateFunction,
-  MapStateDescriptor,
-  OutputTag,
-  State,
-  StateDescriptor
+  BroadcastState, Collector, KeyedBroadcastContext, KeyedStateFunction, MapStateDescriptor,
+  OutputTag, State, StateDescriptor
 }
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.operator.EventTimeReader

@@ -14,11 +14,7 @@ import keystate.RichFunction
 import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
 import org.apache.spark.sql.keystate.operator.{
-  FunctionRun,
-  FunctionRunner,
-  OperatorFunction,
-  OperatorTaskContext,
-  TaskRows
+  FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
 import org.apache.spark.sql.keystate.state.Timer
 

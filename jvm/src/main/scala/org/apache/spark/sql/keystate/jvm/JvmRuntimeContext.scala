@@ -11,20 +11,9 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  AggregateFunction,
-  AggregatingStateDescriptor,
-  FoldFunction,
-  FoldingStateDescriptor,
-  ListStateDescriptor,
-  MapStateDescriptor,
-  MetricGroup,
-  ReduceFunction,
-  ReducingStateDescriptor,
-  RuntimeContext,
-  SortedMapStateDescriptor,
-  State,
-  StateDescriptor,
-  TypeInformation,
+  AggregateFunction, AggregatingStateDescriptor, FoldFunction, FoldingStateDescriptor,
+  ListStateDescriptor, MapStateDescriptor, MetricGroup, ReduceFunction, ReducingStateDescriptor,
+  RuntimeContext, SortedMapStateDescriptor, State, StateDescriptor, TypeInformation,
   ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
@@ -125,10 +114,7 @@ private[keystate] final class DiscoveryContext(name: Option[String])
     metrics.group
   }
 
-  override protected def declared(
-      name: String,
-      declare: => DeclaredState
-  ): (DeclaredState, Int) = {
+  override protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int) = {
     found += declare
     (found.last, found.size - 1)
   }
@@ -187,13 +173,11 @@ private[keystate] final class TaskRuntimeContext(
   override def getMetricGroup: MetricGroup =
     if (context().spec.metrics) metrics.group else throw KeystateErrors.noMetricsPlanned()
 
-  override protected def declared(
-      name: String,
-      declare: => DeclaredState
-  ): (DeclaredState, Int) = states.indexWhere(_.spec.name == name) match {
-    case -1 => throw KeystateErrors.notDeclared(name, "open")
-    case i => (states(i), i)
-  }
+  override protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int) =
+    states.indexWhere(_.spec.name == name) match {
+      case -1 => throw KeystateErrors.notDeclared(name, "open")
+      case i => (states(i), i)
+    }
 
   override def getTaskName: String = TaskRuntimeContext.taskName(context().spec.name)
   override def getIndexOfThisSubtask: Int = context().task.partitionId()

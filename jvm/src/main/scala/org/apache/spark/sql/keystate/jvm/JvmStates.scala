@@ -6,14 +6,8 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  AggregateFunction,
-  AggregatingState,
-  FoldFunction,
-  FoldingState,
-  ListState,
-  ReduceFunction,
-  ReducingState,
-  ValueState
+  AggregateFunction, AggregatingState, FoldFunction, FoldingState, ListState, ReduceFunction,
+  ReducingState, ValueState
 }
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.spec.StateSpec
@@ -174,9 +168,7 @@ private[keystate] final class JvmListState(
   // Each value at once: an iterator may give the same object again with another content.
   private def encoded(values: IterableOnce[Any]): Array[Any] = {
     check()
-    KeystateErrors.inState(spec.name, spec.describe)(
-      values.iterator.map(codec.field).toArray[Any]
-    )
+    KeystateErrors.inState(spec.name, spec.describe)(values.iterator.map(codec.field).toArray[Any])
   }
 
   private def append(elements: Array[Any]): Unit =
@@ -207,8 +199,7 @@ private[keystate] final class JvmFoldingState(
   override def get(): Any = accumulator.read()
   override def add(added: Any): Unit =
     if (added == null) clear()
-    else {
+    else
       accumulator.update(function.fold(accumulator.value(), added))
-    }
   override def clear(): Unit = accumulator.clear()
 }

@@ -13,19 +13,11 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{
-  Collector,
-  DeadLetter,
-  InitialStateFunction,
-  MapStateDescriptor,
-  OutputTag,
-  ReadOnlyBroadcastState,
-  TimeDomain
+  Collector, DeadLetter, InitialStateFunction, MapStateDescriptor, OutputTag,
+  ReadOnlyBroadcastState, TimeDomain
 }
 import org.apache.spark.sql.keystate.jvm.calls.{
-  CallHost,
-  ElementBatch,
-  ElementCall,
-  OverlappingCalls
+  CallHost, ElementBatch, ElementCall, OverlappingCalls
 }
 import org.apache.spark.sql.keystate.jvm.letters.{Changes, GuardedCalls}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
@@ -43,8 +35,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val element = new Element
   private val collector: Collector[Any] = result => {
     cursor.checkCaller("The collector")
-    emitted.add(writer.main(result))
-    ()
+    emitted.add(writer.main(result)): Unit
   }
 
   private def emit(tag: OutputTag[_], result: Any): Unit = {
@@ -94,11 +85,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   /** Applies the function to rows, and then to timers, as the result is read. In real-time mode it
     * is applied to both as they come.
     */
-  def run(
-      rows: TaskRows,
-      due: mutable.Queue[Timer],
-      context: OperatorTaskContext
-  ): Pass = {
+  def run(rows: TaskRows, due: mutable.Queue[Timer], context: OperatorTaskContext): Pass = {
     element.context = context
     if (guarded == null) enter(context.entries, context.timers)
     else {
@@ -162,7 +149,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     /** Calls the function until it emits something or there is nothing to call it with. */
     private def advance(): Unit = {
       var more = true
-      while (results.isEmpty && more) {
+      while (results.isEmpty && more)
         if (elements.hasNext) processBroadcast(elements.next())
         else if (live.exists(_.timerIsNext())) fireNext()
         else if (source.hasNext) {
@@ -170,7 +157,6 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           live.foreach(_.processed())
         } else if (due.nonEmpty) fireNext()
         else more = false
-      }
       if (!more && live.forall(_.isOver)) end()
     }
 
@@ -345,16 +331,15 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       }
 
     // In the order of the calls, whichever ended first: so letters have the same ids again.
-    override def settle(calls: Seq[ElementCall]): Unit = if (guarded != null) calls.foreach {
-      call =>
-        if (call.error == null) guarded.letters.succeeded(1)
-        else {
-          val letter = new ArrayDeque[InternalRow]
-          enter(call, letter)
-          toLetter(call.error)
-          leave()
-          call.results = letter.asScala.toSeq
-        }
+    override def settle(calls: Seq[ElementCall]): Unit = if (guarded != null) calls.foreach { call =>
+      if (call.error == null) guarded.letters.succeeded(1)
+      else {
+        val letter = new ArrayDeque[InternalRow]
+        enter(call, letter)
+        toLetter(call.error)
+        leave()
+        call.results = letter.asScala.toSeq
+      }
     }
 
     override def checkAlive(): Unit = element.context.task.killTaskIfInterrupted()

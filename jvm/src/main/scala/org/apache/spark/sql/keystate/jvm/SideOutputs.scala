@@ -56,10 +56,8 @@ object SideOutputs {
         batch.count()
         main.foreach(_(only(batch, Outputs.Main).as[T](ScalaBridge.classic(data).encoder), id))
         side.foreach(writeOne(_, batch, id))
-      } finally {
-        batch.unpersist()
-        ()
-      }
+      } finally
+        batch.unpersist(): Unit
     }
     all(data, side.map(_.tag)).writeStream.foreachBatch(writeAll _)
   }
@@ -87,10 +85,7 @@ object SideOutputs {
     case own: JvmFunction =>
       val late = own.late.map(_.map(id => side.indexWhere(_.id == id)).filter(_ >= 0))
       // The main output is the first.
-      (
-        own.reading(side),
-        spec.copy(sideOutputs = true, lateOutputs = late.map(_.map(_ + 1)))
-      )
+      (own.reading(side), spec.copy(sideOutputs = true, lateOutputs = late.map(_.map(_ + 1))))
     case other => throw noFunction(other)
   }
 

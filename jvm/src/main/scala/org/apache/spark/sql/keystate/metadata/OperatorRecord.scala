@@ -63,13 +63,11 @@ private[keystate] object OperatorRecord {
       session: SparkSession
   ): OperatorRecord = {
     val conf = session.sessionState.conf
-    val wanted = spec.maxParallelism.orElse(
-      Settings.MaxParallelism.in(StoreConfig.in(conf))
-    )
+    val wanted = spec.maxParallelism.orElse(Settings.MaxParallelism.in(StoreConfig.in(conf)))
     wanted.foreach(KeyGroups.checkMaxParallelism)
-    if (NoCheckpoint(info.checkpointLocation)) {
+    if (NoCheckpoint(info.checkpointLocation))
       OperatorRecord(wanted.getOrElse(default(info)))
-    } else {
+    else {
       val location = s"${info.checkpointLocation}/${info.operatorId}"
       val record = known.computeIfAbsent(
         (s"${info.queryRunId}$location", info.operatorId, wanted),
@@ -119,7 +117,7 @@ private[keystate] object OperatorRecord {
       operator: Path,
       fresh: => OperatorRecord,
       hadoopConf: Configuration
-  ): OperatorRecord = {
+  ): OperatorRecord =
     read(operator, hadoopConf).getOrElse {
       // `fresh` is checked here, before it is written: its max parallelism can't be changed later.
       try write(operator, fresh, hadoopConf, replace = false)
@@ -128,7 +126,6 @@ private[keystate] object OperatorRecord {
       }
       read(operator, hadoopConf).get
     }
-  }
 
   private def write(
       operator: Path,
@@ -140,9 +137,7 @@ private[keystate] object OperatorRecord {
     val file = fileOf(operator)
     val files = CheckpointFiles.ofRun(operator, hadoopConf)
     files.mkdirs(file.getParent)
-    CheckpointFiles.write(files, file, overwriteIfPossible = replace)(
-      _.write(json.getBytes(UTF_8))
-    )
+    CheckpointFiles.write(files, file, overwriteIfPossible = replace)(_.write(json.getBytes(UTF_8)))
   }
 
   /** The record in an operator's folder. None if the operator is not one of Keystate's. */

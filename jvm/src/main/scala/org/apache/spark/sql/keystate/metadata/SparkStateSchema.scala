@@ -7,8 +7,7 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  TransformWithStateVariableInfo,
-  TransformWithStateVariableUtils
+  TransformWithStateVariableInfo, TransformWithStateVariableUtils
 }
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._

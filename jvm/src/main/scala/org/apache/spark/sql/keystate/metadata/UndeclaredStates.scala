@@ -15,7 +15,7 @@ private[keystate] object UndeclaredStates {
   private val numbers: JMap[(UUID, Long), Int] = Recent.map(Kept)
 
   def put(info: StatefulOperatorStateInfo, states: Int): Unit =
-    if (states > 0) { val _ = numbers.put((info.queryRunId, info.operatorId), states) }
+    if (states > 0) numbers.put((info.queryRunId, info.operatorId), states): Unit
 
   def get(info: StatefulOperatorStateInfo): Int =
     numbers.getOrDefault((info.queryRunId, info.operatorId), 0)

@@ -13,8 +13,8 @@ private[keystate] object LastSamples {
   /** Notes a sample. A micro-batch without rows leaves the one before. */
   def put(run: UUID, operator: Long, sample: SampledKeys): Unit = if (sample.rows > 0) {
     // Taken out first, so that it counts as the newest.
-    val _ = samples.remove((run, operator))
-    val _ = samples.put((run, operator), sample)
+    samples.remove((run, operator)): Unit
+    samples.put((run, operator), sample): Unit
   }
 
   /** @param run

@@ -31,9 +31,7 @@ private[keystate] object MetricValues {
 
   private val Percentiles = Seq("p50" -> 0.5, "p95" -> 0.95, "p99" -> 0.99, "max" -> 1.0)
 
-  private def combined[T](a: Map[String, T], b: Map[String, T])(
-      fold: (T, T) => T
-  ): Map[String, T] =
+  private def combined[T](a: Map[String, T], b: Map[String, T])(fold: (T, T) => T): Map[String, T] =
     b.foldLeft(a) { case (all, (name, value)) =>
       all.updated(name, all.get(name).fold(value)(fold(_, value)))
     }

@@ -59,6 +59,6 @@ private[keystate] object QuerySources {
   private def remove(key: String): Unit = {
     // Not by `removeSource`, which takes away all whose names begin with this one's.
     sources.remove(key).foreach(_.metricRegistry.removeMatching(MetricFilter.ALL))
-    val _ = names.filterInPlace((_, name) => name != key)
+    names.filterInPlace((_, name) => name != key): Unit
   }
 }

@@ -15,8 +15,7 @@ private[keystate] object BroadcastAgreement {
       // If a task ran twice, its last digest counts.
       val bySubtask = ofState.map(digest => digest.subtask -> digest.digest).toMap
       val agreeing = bySubtask.groupMap(_._2)(_._1).values.map(_.toSeq.sorted).toSeq
-      if (agreeing.size > 1) {
+      if (agreeing.size > 1)
         throw KeystateErrors.broadcastDisagrees(operator, state, batch, agreeing.sortBy(_.head))
-      }
     }
 }

@@ -57,9 +57,8 @@ private[keystate] final class KeyReader(
 private[keystate] final class EventTimeReader(columns: Seq[Attribute]) {
 
   /** The index of the column that the watermark is defined on. None if there is none. */
-  val column: Option[Int] = Option(
-    columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))
-  ).filter(_ >= 0)
+  val column: Option[Int] =
+    Option(columns.indexWhere(_.metadata.contains(EventTimeWatermark.delayKey))).filter(_ >= 0)
 
   private val isWindow = column.exists(columns(_).dataType.isInstanceOf[StructType])
 

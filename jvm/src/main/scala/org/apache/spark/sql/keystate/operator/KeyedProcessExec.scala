@@ -9,24 +9,15 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{
-  BroadcastDistribution,
-  ClusteredDistribution,
-  Distribution,
-  IdentityBroadcastMode,
-  StatefulOpClusteredDistribution,
-  UnspecifiedDistribution
+  BroadcastDistribution, ClusteredDistribution, Distribution, IdentityBroadcastMode,
+  StatefulOpClusteredDistribution, UnspecifiedDistribution
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
-  TransformWithStateExec,
-  TransformWithStateOperatorProperties,
-  TransformWithStateVariableInfo
+  TransformWithStateExec, TransformWithStateOperatorProperties, TransformWithStateVariableInfo
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatefulOperatorCustomMetric,
-  StatefulOperatorStateInfo,
-  StatefulOperatorsUtils,
-  WatermarkSupport
+  StatefulOperatorCustomMetric, StatefulOperatorStateInfo, StatefulOperatorsUtils, WatermarkSupport
 }
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
@@ -39,17 +30,10 @@ import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
-  OperatorRecord,
-  RecordedStates,
-  SparkStateSchema,
-  StateChanges,
-  UndeclaredStates
+  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, UndeclaredStates
 }
 import org.apache.spark.sql.keystate.metrics.{
-  LastSamples,
-  MetricValues,
-  SampledKeys,
-  SubtaskReports
+  LastSamples, MetricValues, SampledKeys, SubtaskReports
 }
 import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
@@ -144,9 +128,9 @@ private[keystate] class KeyedProcessExec(
           Seq(Routing.spreading(dataAttributes, parallelism)),
           parallelism
         )
-      } else if (groupingAttributes.isEmpty) {
+      } else if (groupingAttributes.isEmpty)
         UnspecifiedDistribution
-      } else byKey(groupingAttributes)
+      else byKey(groupingAttributes)
     Seq(
       rows,
       side.filter(_ => readsRight) match {
@@ -439,9 +423,8 @@ private[keystate] class KeyedProcessExec(
 
   /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
-    if (checkBroadcast) {
+    if (checkBroadcast)
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
-    }
     val progress = super.getProgress()
     // Where Spark's logs are not written by Keystate, it is late for that: the batch is committed.
     BeforeCommit.run(checkpoint, getStateInfo.storeVersion)
@@ -461,11 +444,10 @@ private[keystate] class KeyedProcessExec(
     WorkerTimes.of(pythonMetrics).foreach { case (name, ms) =>
       progress.customMetrics.putIfAbsent(name, ms)
     }
-    if (reportsMetrics) {
+    if (reportsMetrics)
       functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>
         progress.customMetrics.putIfAbsent(name, value)
       }
-    }
     progress
   }
 }

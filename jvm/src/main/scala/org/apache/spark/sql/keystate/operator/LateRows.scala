@@ -2,10 +2,7 @@ package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  CreateStruct,
-  Literal,
-  UnsafeProjection
+  Attribute, CreateStruct, Literal, UnsafeProjection
 }
 import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 

@@ -19,11 +19,7 @@ private[keystate] trait OperatorFunction extends Serializable {
 private[keystate] trait FunctionRunner extends Serializable {
 
   /** Applies the function to rows, and then to the timers that are due, as the result is read. */
-  def run(
-      rows: TaskRows,
-      due: mutable.Queue[Timer],
-      context: OperatorTaskContext
-  ): FunctionRun
+  def run(rows: TaskRows, due: mutable.Queue[Timer], context: OperatorTaskContext): FunctionRun
 }
 
 /** One pass of a task over its rows and timers. */

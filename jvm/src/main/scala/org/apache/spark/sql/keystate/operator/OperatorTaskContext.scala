@@ -10,11 +10,7 @@ import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
-  BroadcastStates,
-  FamilyEntries,
-  OperatorStateEntries,
-  RawKeyedState,
-  Timers
+  BroadcastStates, FamilyEntries, OperatorStateEntries, RawKeyedState, Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 

@@ -11,8 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, Predica
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatefulOpStateStoreCheckpointInfo,
-  StatefulOperatorStateInfo
+  StatefulOpStateStoreCheckpointInfo, StatefulOperatorStateInfo
 }
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
@@ -164,8 +163,7 @@ private[keystate] final class OperatorTasks(
       s"partition ${TaskContext.getPartitionId()}, attempt ${TaskContext.get().attemptNumber()}"
     )
     TaskContext.get().addTaskCompletionListener[Unit] { _ =>
-      lease.end()
-      ()
+      lease.end(): Unit
     }
     val task = new OperatorTaskContext(
       spec,
@@ -234,9 +232,7 @@ private[keystate] final class OperatorTasks(
     digests <- metrics.digests
     _ <- task.broadcastInput.filter(_.rows.nonEmpty)
     state <- task.broadcastStates.get.states
-  } digests.add(
-    BroadcastAgreement.Digest(state.spec.name, task.task.partitionId(), state.digest)
-  )
+  } digests.add(BroadcastAgreement.Digest(state.spec.name, task.task.partitionId(), state.digest))
 }
 
 private[keystate] object OperatorTasks {
@@ -264,11 +260,7 @@ private[keystate] object OperatorTasks {
     * @param watermark
     *   in event time: timers that are due by it fire, and entries older than it expire
     */
-  final case class Times(
-      processing: Option[Long],
-      lateRows: Option[Long],
-      watermark: Option[Long]
-  )
+  final case class Times(processing: Option[Long], lateRows: Option[Long], watermark: Option[Long])
 
   /** What has expired in a task, by the names of states with a time to live.
     *

@@ -6,8 +6,7 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StateStoreWriter,
-  StatefulOperatorStateInfo
+  StateStoreWriter, StatefulOperatorStateInfo
 }
 
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}
@@ -26,7 +25,7 @@ private[keystate] object QueryOperators {
 
   /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =
-    if (info.storeVersion == 0) { val _ = checked.add(info.queryRunId) } // nothing to compare with
+    if (info.storeVersion == 0) checked.add(info.queryRunId): Unit // nothing to compare with
     else if (!checked.contains(info.queryRunId))
       for {
         query <- session.sharedState.activeStreamingQueries.values.toArray.collectFirst {

@@ -2,11 +2,7 @@ package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  BoundReference,
-  RowOrdering,
-  SortOrder,
-  UnsafeProjection
+  Attribute, BoundReference, RowOrdering, SortOrder, UnsafeProjection
 }
 
 /** The rows of a task, of one input or of two. A row is valid until the next one is asked for. */

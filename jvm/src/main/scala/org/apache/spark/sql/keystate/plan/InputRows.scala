@@ -1,11 +1,7 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  Expression,
-  SortOrder,
-  UnaryExpression,
-  Unevaluable
+  Attribute, Expression, SortOrder, UnaryExpression, Unevaluable
 }
 import org.apache.spark.sql.types.{DataType, NullType}
 
@@ -32,9 +28,7 @@ private[keystate] final case class InputRows(
   override def dataType: DataType = NullType
   override def nullable: Boolean = true
 
-  override protected def withNewChildrenInternal(
-      newChildren: IndexedSeq[Expression]
-  ): InputRows = {
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): InputRows = {
     val (newKeys, others) = newChildren.splitAt(keys.size)
     val (newColumns, newOrder) = others.splitAt(columns.size)
     InputRows(

@@ -4,20 +4,10 @@ import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{
-  Alias,
-  Attribute,
-  AttributeMap,
-  AttributeSet,
-  NamedExpression,
-  RowOrdering,
-  SortOrder
+  Alias, Attribute, AttributeMap, AttributeSet, NamedExpression, RowOrdering, SortOrder
 }
 import org.apache.spark.sql.catalyst.plans.logical.{
-  AppendColumns,
-  EventTimeWatermark,
-  LogicalPlan,
-  Project,
-  Sort
+  AppendColumns, EventTimeWatermark, LogicalPlan, Project, Sort
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
@@ -95,11 +85,7 @@ private[keystate] final case class KeyedInput(child: LogicalPlan, rows: InputRow
 private[keystate] object KeyedInput {
 
   /** A key that is a column stays that column. For any other expression a column is added. */
-  def byColumns(
-      df: ClassicDataset[_],
-      keys: Seq[Column],
-      order: Seq[Column] = Nil
-  ): KeyedInput = {
+  def byColumns(df: ClassicDataset[_], keys: Seq[Column], order: Seq[Column] = Nil): KeyedInput = {
     val plan = df.queryExecution.analyzed
     val resolved = df.select(keys: _*).queryExecution.analyzed match {
       case _ if keys.isEmpty => Nil
@@ -160,9 +146,8 @@ private[keystate] object KeyedInput {
   private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = keys.map { key =>
     // Keys are compared by their bytes, but a collation may hold different bytes equal.
     val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
-    if (!comparable) {
+    if (!comparable)
       throw KeystateErrors.keyType(key.name, key.dataType.sql)
-    }
     key.toAttribute
   }
 }

@@ -37,11 +37,7 @@ private[keystate] case class KeyedProcess(
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
   /** This operator with a function that emits other columns. */
-  def emitting(
-      function: OperatorFunction,
-      schema: StructType,
-      spec: OperatorSpec
-  ): KeyedProcess = {
+  def emitting(function: OperatorFunction, schema: StructType, spec: OperatorSpec): KeyedProcess = {
     val second = other.map(it => KeyedInput(right, it.child) -> it.role)
     val inputs = KeyedProcess.inputs(KeyedInput(left, rows), second)
     val ordered = if (other.exists(_.isFirst)) inputs.reverse else inputs
@@ -86,12 +82,10 @@ private[keystate] object KeyedProcess {
   }
 
   /** The inputs whose rows the function takes. */
-  private def inputs(
-      first: KeyedInput,
-      second: Option[(KeyedInput, RightRole)]
-  ): Seq[KeyedInput] = first +: second.toSeq.collect {
-    case (input, RightRole.Connected | RightRole.Merged) => input
-  }
+  private def inputs(first: KeyedInput, second: Option[(KeyedInput, RightRole)]): Seq[KeyedInput] =
+    first +: second.toSeq.collect { case (input, RightRole.Connected | RightRole.Merged) =>
+      input
+    }
 
   /** The output columns. Only one of them may carry on a watermark: if no column is the first
     * input's event time, it may be the second one's.

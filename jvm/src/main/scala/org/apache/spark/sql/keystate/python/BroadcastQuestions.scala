@@ -17,9 +17,7 @@ private[keystate] object BroadcastQuestions {
       val from = (question \ Protocol.Question.From).extract[String]
       val start = Option.when(from.nonEmpty)(Base64.getDecoder.decode(from))
       val state = columns((question \ Protocol.Question.State).extract[Int])
-      Questions.reply(
-        state.page(start, (question \ Protocol.Question.Limit).extract[Int], pages)
-      )
+      Questions.reply(state.page(start, (question \ Protocol.Question.Limit).extract[Int], pages))
     }
   )
 }

@@ -80,9 +80,9 @@ private[keystate] class ConversationRunner(
     if (sender.fill(input)) {
       val before = dataOut.size()
       val batch = unloader.getRecordBatch
-      try {
+      try
         MessageSerializer.serialize(new WriteChannel(Channels.newChannel(dataOut)), batch)
-      } finally batch.close()
+      finally batch.close()
       sender.reset()
       function.metrics("pythonDataSent") += dataOut.size() - before
       true

@@ -12,12 +12,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import keystate.backend.{KeyedStateBackend, StoredKeys}
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{
-  IntColumn,
-  KeySlots,
-  KeyedColumns,
-  RowColumn,
-  StateColumns,
-  TimerColumns
+  IntColumn, KeySlots, KeyedColumns, RowColumn, StateColumns, TimerColumns
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.OperatorSpec

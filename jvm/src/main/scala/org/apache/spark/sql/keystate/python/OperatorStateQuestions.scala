@@ -17,21 +17,17 @@ private[keystate] object OperatorStateQuestions {
   private implicit val formats: Formats = DefaultFormats
 
   def questions(own: OperatorStateEntries, readAll: () => Seq[OperatorState]): Questions.Table =
-    Map(
-      Protocol.Op.OperatorState -> { (question, _) =>
-        val unions = (question \ Protocol.Question.Unions).extract[Boolean]
-        val restored = own.restored(unions, readAll)
-        val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
-        (JObject(Protocol.Reply.State -> JString(json)), Array.emptyByteArray)
-      }
-    )
+    Map(Protocol.Op.OperatorState -> { (question, _) =>
+      val unions = (question \ Protocol.Question.Unions).extract[Boolean]
+      val restored = own.restored(unions, readAll)
+      val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
+      (JObject(Protocol.Reply.State -> JString(json)), Array.emptyByteArray)
+    })
 
-  def raw(state: RawKeyedState): Questions.Table = Map(
-    Protocol.Op.RawKeyed -> { (question, _) =>
-      state.next((question \ Protocol.Question.From).extract[Int]) match {
-        case Some((group, stream)) => (Protocol.Reply.Group -> group: JObject, stream)
-        case None => Questions.Nothing
-      }
+  def raw(state: RawKeyedState): Questions.Table = Map(Protocol.Op.RawKeyed -> { (question, _) =>
+    state.next((question \ Protocol.Question.From).extract[Int]) match {
+      case Some((group, stream)) => (Protocol.Reply.Group -> group: JObject, stream)
+      case None => Questions.Nothing
     }
-  )
+  })
 }

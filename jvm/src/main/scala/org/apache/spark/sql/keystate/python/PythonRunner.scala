@@ -15,17 +15,10 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput,
-  FunctionRun,
-  FunctionRunner,
-  OperatorTaskContext,
-  TaskRows
+  BroadcastInput, FunctionRun, FunctionRunner, OperatorTaskContext, TaskRows
 }
 import org.apache.spark.sql.keystate.python.columns.{
-  BroadcastColumns,
-  KeyedColumns,
-  PackedAnswer,
-  PackedParts
+  BroadcastColumns, KeyedColumns, PackedAnswer, PackedParts
 }
 import org.apache.spark.sql.keystate.python.messages.MessageSettings
 import org.apache.spark.sql.keystate.python.protocol.Protocol
@@ -36,11 +29,8 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
 
 /** Runs a Python function in a worker that belongs to the task. */
-private[keystate] class PythonRunner(
-    udf: PythonUDF,
-    conf: SQLConf,
-    metrics: Map[String, SQLMetric]
-) extends FunctionRunner {
+private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map[String, SQLMetric])
+    extends FunctionRunner {
   private val function = WorkerFunction(udf, conf, metrics)
   private val settings = MessageSettings.from(conf)
 

@@ -19,10 +19,8 @@ private[keystate] final class Questions(answerers: Map[String, Answerer]) extend
 
   override def apply(question: JObject, data: Array[Byte]): (JObject, Array[Byte]) = {
     val op = (question \ Protocol.Question.Op).extract[String]
-    answerers.getOrElse(op, throw new IllegalArgumentException(s"no question is '$op'"))(
-      question,
-      data
-    )
+    answerers
+      .getOrElse(op, throw new IllegalArgumentException(s"no question is '$op'"))(question, data)
   }
 }
 

@@ -12,19 +12,10 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
 import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.python.columns.{
-  ArrowParts,
-  KeySlots,
-  KeyedColumns,
-  PackedAnswer,
-  StateColumns,
-  TimerColumns
+  ArrowParts, KeySlots, KeyedColumns, PackedAnswer, StateColumns, TimerColumns
 }
 import org.apache.spark.sql.keystate.python.messages.{
-  Generations,
-  MessageSender,
-  MessageSettings,
-  PackingSender,
-  RowSender
+  Generations, MessageSender, MessageSettings, PackingSender, RowSender
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}

@@ -26,10 +26,7 @@ private[keystate] final class StateQuestions(
       val (state, group, key) = asked(question)
       val page =
         states.paged(state).page(group, key, request(question, state, key, keys), pages)
-      Questions.reply(
-        page,
-        Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question)))
-      )
+      Questions.reply(page, Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question))))
     }
   )
 

@@ -27,12 +27,11 @@ private[keystate] final class InputThread(
     try {
       lazy val toUnsafe = UnsafeProjection.create(columns, columns)
       var wanted = true
-      while (wanted && rows.hasNext) {
+      while (wanted && rows.hasNext)
         wanted = handover.put(rows.next() match {
           case row: UnsafeRow => row
           case other => toUnsafe(other)
         })
-      }
       handover.end(null)
     } catch {
       case error: Throwable => handover.end(error)

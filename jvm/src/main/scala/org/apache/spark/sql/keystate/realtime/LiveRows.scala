@@ -33,12 +33,8 @@ private[keystate] final class LiveRows(
 ) extends Iterator[UnsafeRow] {
   private val ready = new Semaphore(0)
   private val latencies = new RowLatencies
-  private val rows = new RowHandover(
-    columns.size,
-    RowHandover.InputBytes,
-    latencies,
-    () => ready.release()
-  )
+  private val rows =
+    new RowHandover(columns.size, RowHandover.InputBytes, latencies, () => ready.release())
   private var inRound = false // whether timers were looked up that may not have fired yet
   private var roundBegan = 0L
   private var rowsUntil = System.nanoTime
@@ -89,10 +85,9 @@ private[keystate] final class LiveRows(
   def await(): Unit = {
     val first = timers.fold(LiveTimers.Never)(_.first)
     if (first == LiveTimers.Never) ready.acquire()
-    else {
-      val _ = ready.tryAcquire(first - System.currentTimeMillis, MILLISECONDS)
-    }
-    val _ = ready.drainPermits()
+    else
+      ready.tryAcquire(first - System.currentTimeMillis, MILLISECONDS): Unit
+    ready.drainPermits(): Unit
     context.killTaskIfInterrupted()
   }
 

@@ -80,9 +80,7 @@ private[keystate] final class CommittedPartitions(
 
   private def isComplete(operator: Long, version: Long, parallelism: Int): Boolean = {
     val (storage, names) = stores(operator)
-    readable(false)(
-      names.forall(Rescaling.isComplete(storage, operator, _, version, parallelism))
-    )
+    readable(false)(names.forall(Rescaling.isComplete(storage, operator, _, version, parallelism)))
   }
 
   /** `otherwise` if a file is damaged. The error comes when the file is loaded. */

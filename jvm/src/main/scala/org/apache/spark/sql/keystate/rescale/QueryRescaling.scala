@@ -15,10 +15,7 @@ import keystate.errors.{CheckpointException, KeystateErrors}
 import keystate.files.LocalFolder
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles,
-  CheckpointOwner,
-  OffsetEntry,
-  QueryLogs
+  CheckpointFiles, CheckpointOwner, OffsetEntry, QueryLogs
 }
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
 import org.apache.spark.sql.keystate.shim.LogEntries
@@ -96,9 +93,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
         committedPartitions.of(id, commit, offsets.partitions(id).getOrElse(before))
       }
       val partitions = wanted.getOrElse(current)
-      if (current != partitions) {
+      if (current != partitions)
         committed.foreach { case (id, commit) => rescaleStores(id, commit, current, partitions) }
-      }
       if (current != partitions || pinned.exists(_ != partitions)) {
         if (committed.isEmpty) rescaleNothing(partitions)
         if (!committed.exists(_._1 == latest)) rescalePending(latest, partitions)

@@ -43,7 +43,7 @@ private[keystate] final class SparkStoreRescaling(
     *   the ids of the old partitions' version files, one for each old partition; None with
     *   checkpoint format v1
     */
-  def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] = {
+  def run(version: Long, ids: Seq[Option[String]], partitions: Int): Seq[Option[String]] =
     withStore(state, store, version, conf) { target =>
       val old = Concurrently.map(ids.zipWithIndex) { case (id, partition) =>
         target.manifest(partition, id, ids.size)
@@ -55,7 +55,6 @@ private[keystate] final class SparkStoreRescaling(
       val newId = ids.head.map(_ => () => UUID.randomUUID.toString)
       target.writeVersions(old, states, newId)
     }
-  }
 
   private def rewrite(
       version: Long,

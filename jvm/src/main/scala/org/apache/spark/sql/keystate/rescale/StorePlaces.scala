@@ -11,8 +11,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{ExecutorCacheTaskLocation, TaskLocation}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper.{
-  LeftSide,
-  RightSide
+  LeftSide, RightSide
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.SymmetricHashJoinStateManager
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -52,10 +51,8 @@ private[keystate] object StorePlaces extends Logging {
     val seconds =
       Settings.KeepSeconds.of(StoreConfig.in(query.sparkSessionForStream.sessionState.conf))
     noted.remove(query.id)
-    if (seconds > 0 && !query.sparkSession.sparkContext.isLocal) {
-      noted.put(query.id, Noted(operators(query), System.nanoTime + seconds * 1000000000L))
-      ()
-    }
+    if (seconds > 0 && !query.sparkSession.sparkContext.isLocal)
+      noted.put(query.id, Noted(operators(query), System.nanoTime + seconds * 1000000000L)): Unit
   }
 
   /** Lets a query that starts, with so many partitions, prefer the executors of its last run, and those
@@ -87,10 +84,7 @@ private[keystate] object StorePlaces extends Logging {
       (Some(executor), partition) <- preferred.zipWithIndex
       store <- operator.stores
     } coordinator(query).reportActiveInstance(
-      StateStoreProviderId(
-        StateStoreId(operator.root, operator.id, partition, store),
-        query.runId
-      ),
+      StateStoreProviderId(StateStoreId(operator.root, operator.id, partition, store), query.runId),
       hosts(executor),
       executor,
       Nil

@@ -124,17 +124,15 @@ private[keystate] final class StateSample(
     largest.toSeq.sortBy(-_.bytes).map(of => LargeKey(keyText(of.key), of.bytes, of.elements))
   }
 
-  def toJson(total: Option[Long]): JValue = {
+  def toJson(total: Option[Long]): JValue =
     JObject(
       "entries" -> JInt(entries),
       "of" -> total.fold[JValue](JNull)(JInt(_)),
       "bytes" -> JInt(bytes),
-      "sizes" -> JArray(
-        sizes.toList.zipWithIndex.collect {
-          case (count, i) if count > 0 =>
-            JArray(List(JInt(if (i == 0) 0 else 1L << (i - 1)), JInt(count)))
-        }
-      ),
+      "sizes" -> JArray(sizes.toList.zipWithIndex.collect {
+        case (count, i) if count > 0 =>
+          JArray(List(JInt(if (i == 0) 0 else 1L << (i - 1)), JInt(count)))
+      }),
       "largest" -> JArray(largestKeys.toList.map(describe)),
       "due" -> (if (isTimers) counts(due) else JNull),
       "ttl" -> timeToLive.fold[JValue](JNull) { case (millis, now) =>
@@ -147,7 +145,6 @@ private[keystate] final class StateSample(
       },
       "untouched" -> untouched.fold[JValue](JNull)(describe)
     )
-  }
 
   private def describe(untouched: UntouchedKeys): JValue = {
     endKey()

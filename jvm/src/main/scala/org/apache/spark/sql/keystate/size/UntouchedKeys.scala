@@ -29,9 +29,8 @@ private[keystate] final class UntouchedKeys {
     if (!written(ByteBuffer.wrap(key))) {
       number += 1
       longest += Key(key, bytes, time)
-      if (longest.size > Most) {
-        val _ = longest.dequeue()
-      }
+      if (longest.size > Most)
+        longest.dequeue(): Unit
     }
 
   /** How many keys were not written since. */

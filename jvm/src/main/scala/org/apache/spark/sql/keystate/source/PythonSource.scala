@@ -24,11 +24,8 @@ import org.apache.spark.sql.keystate.shim.SourceShim
   * @param reader
   *   a pickled `pyspark.sql.datasource.DataSource`
   */
-private[keystate] final class PythonSource(
-    name: String,
-    rows: StructType,
-    reader: PickledFunction
-) extends SourceFactory {
+private[keystate] final class PythonSource(name: String, rows: StructType, reader: PickledFunction)
+    extends SourceFactory {
   override def create(): SourceRun = new Run
 
   private final class Run extends SourceRun {
@@ -39,7 +36,7 @@ private[keystate] final class PythonSource(
       runner = Some(started)
       started.init()
       val header = restored.fold[JValue](JNull)(bytes => JString(new String(bytes, UTF_8)))
-      val _ = ask(JObject("begin" -> JInt(batch), "restored" -> header))
+      ask(JObject("begin" -> JInt(batch), "restored" -> header)): Unit
     }
 
     override def await(): Collected = ask(JObject())

@@ -8,11 +8,7 @@ import org.json4s.jackson.JsonMethods.{compact, parseOpt, render}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.{
-  MicroBatchStream,
-  Offset,
-  ReadLimit,
-  SupportsAdmissionControl,
-  SupportsTriggerAvailableNow
+  MicroBatchStream, Offset, ReadLimit, SupportsAdmissionControl, SupportsTriggerAvailableNow
 }
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset

@@ -70,11 +70,7 @@ private[keystate] object FieldDefaults {
   }
 
   /** A value as the text in a field's metadata. None for null. */
-  private def encoded(
-      dataType: DataType,
-      encoder: AgnosticEncoder[_],
-      value: Any
-  ): Option[String] =
+  private def encoded(dataType: DataType, encoder: AgnosticEncoder[_], value: Any): Option[String] =
     Option(value)
       .map(new ObjectCodec(ObjectCodec.expression(encoder).resolveAndBind()).field)
       .filter(_ != null)

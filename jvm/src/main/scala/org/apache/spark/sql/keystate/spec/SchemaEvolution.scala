@@ -7,19 +7,8 @@ import org.json4s.jackson.JsonMethods.{compact, parse}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  ArrayTransform,
-  BoundReference,
-  Cast,
-  CreateNamedStruct,
-  Expression,
-  GetStructField,
-  If,
-  IsNull,
-  LambdaFunction,
-  Literal,
-  NamedLambdaVariable,
-  TransformValues,
-  UnsafeProjection
+  ArrayTransform, BoundReference, Cast, CreateNamedStruct, Expression, GetStructField, If, IsNull,
+  LambdaFunction, Literal, NamedLambdaVariable, TransformValues, UnsafeProjection
 }
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.ColumnarArray

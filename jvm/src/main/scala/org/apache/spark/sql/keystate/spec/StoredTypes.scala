@@ -47,7 +47,6 @@ private[keystate] object StoredTypes {
     case _ =>
   }
 
-  private def isType(name: String): Boolean = classOf[UserDefinedType[_]].isAssignableFrom(
-    Utils.classForName[Any](name, initialize = false)
-  )
+  private def isType(name: String): Boolean =
+    classOf[UserDefinedType[_]].isAssignableFrom(Utils.classForName[Any](name, initialize = false))
 }

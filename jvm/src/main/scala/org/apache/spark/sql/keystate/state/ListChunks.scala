@@ -27,11 +27,7 @@ private[keystate] final class ListChunks(spec: StateSpec) {
   }
 
   /** All chunks of a key's list, not yet decoded. */
-  def read(
-      entries: FamilyEntries,
-      group: Int,
-      key: Array[Byte]
-  ): Vector[Entry] = {
+  def read(entries: FamilyEntries, group: Int, key: Array[Byte]): Vector[Entry] = {
     val chunks = entries.scan(group, GroupedKey.prefix(key), null)
     try chunks.toVector
     finally chunks.close()

@@ -25,11 +25,7 @@ private[keystate] final case class Timer(
   * difference to it, so the order of the worker's answers does not matter. In real-time mode
   * processing-time timers also fire when the clock passes them within a batch.
   */
-private[keystate] final class Timers(
-    family: Int,
-    backend: StateEntries,
-    maxParallelism: Int
-) {
+private[keystate] final class Timers(family: Int, backend: StateEntries, maxParallelism: Int) {
   import Timers._
 
   /** The timers up to and including these times, ordered by time. None: none of that domain. */

@@ -2,9 +2,7 @@ package org.apache.spark.sql.keystate.store
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.{
-  RecordType,
-  StateStoreIterator,
-  UnsafeRowPair
+  RecordType, StateStoreIterator, UnsafeRowPair
 }
 
 import keystate.backend.{Change, StateFamily}
@@ -28,10 +26,7 @@ private[keystate] trait ColumnFamily {
   def iteratorWithMultiValues(): StateStoreIterator[UnsafeRowPair]
   def prefixScan(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair]
   def prefixScanWithMultiValues(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair]
-  def rangeScan(
-      start: Option[UnsafeRow],
-      end: Option[UnsafeRow]
-  ): StateStoreIterator[UnsafeRowPair]
+  def rangeScan(start: Option[UnsafeRow], end: Option[UnsafeRow]): StateStoreIterator[UnsafeRowPair]
   def rangeScanWithMultiValues(
       start: Option[UnsafeRow],
       end: Option[UnsafeRow]

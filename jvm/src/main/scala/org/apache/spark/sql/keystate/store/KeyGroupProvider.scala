@@ -91,10 +91,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       config.settings,
       config.backends,
       new LocalFolder(() =>
-        Utils.createExecutorLocalTempDir(
-          Option(SparkEnv.get).fold(new SparkConf)(_.conf),
-          name
-        )
+        Utils.createExecutorLocalTempDir(Option(SparkEnv.get).fold(new SparkConf)(_.conf), name)
       ),
       inheritance
     )
@@ -176,7 +173,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   override def doMaintenance(): Unit = if (!lock.isClosed)
     try {
       // Else one that no task comes to would keep its part of the heap.
-      val _ = lock.ifFree(versions.moveIfDue())
+      lock.ifFree(versions.moveIfDue()): Unit
       versions.maintain()
     } catch {
       // Spark unloads a provider whose maintenance fails. But loaded state is worth more than a
@@ -275,8 +272,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     schemas.put(name, (keySchema, valueSchema))
     if (!versions.family(name).exists(KeystateCodec.owns)) {
       val codec = defineCodec(name, keySchema, valueSchema, encoderSpec, useMultipleValuesPerKey)
-      versions.registerFamily(name, codec.layout, sparkFamily(isInternal))
-      ()
+      versions.registerFamily(name, codec.layout, sparkFamily(isInternal)): Unit
     }
   }
 

@@ -67,11 +67,7 @@ private[keystate] final class KeyGroupStateStore(
 
   def maxParallelism: Int = provider.versions.maxParallelism
 
-  def registerFamily(
-      name: String,
-      layout: Layout,
-      properties: Map[String, String]
-  ): StateFamily = {
+  def registerFamily(name: String, layout: Layout, properties: Map[String, String]): StateFamily = {
     checkOpen("create a state")
     provider.versions.registerFamily(name, layout, properties)
   }
@@ -107,8 +103,7 @@ private[keystate] final class KeyGroupStateStore(
 
   def dropFamily(family: StateFamily): Unit = {
     checkOpen("remove a state")
-    provider.versions.dropFamily(family.name)
-    ()
+    provider.versions.dropFamily(family.name): Unit
   }
 
   // The methods of Spark's StateStore:
@@ -242,9 +237,8 @@ private[keystate] final class KeyGroupStateStore(
       if (!lease.end()) throw KeystateErrors.stateInUse(toString)
       val attempt = Option.when(provider.usesCheckpointIds)(UUID.randomUUID.toString)
       val manifest = provider.versions.commit(attempt)
-      committed = Some(
-        StateStoreCheckpointInfo(id.partitionId, manifest.version, attempt, manifest.baseId)
-      )
+      committed =
+        Some(StateStoreCheckpointInfo(id.partitionId, manifest.version, attempt, manifest.baseId))
       lastMetrics = provider.metrics(snapshotForced)
       provider.moveIfDue()
       close(Committed)

@@ -4,11 +4,7 @@ import java.util.Arrays
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  GenericInternalRow,
-  Murmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
+  BoundReference, GenericInternalRow, Murmur3Hash, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.execution.streaming.state.RecordType
 import org.apache.spark.sql.types.StructType

@@ -2,9 +2,7 @@ package org.apache.spark.sql.keystate.store
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStoreErrors,
-  StateStoreIterator,
-  UnsafeRowPair
+  StateStoreErrors, StateStoreIterator, UnsafeRowPair
 }
 
 import keystate.backend.{EntryIterator, GroupScan, GroupedKey, KeyedStateBackend}

@@ -1,10 +1,7 @@
 package org.apache.spark.sql.keystate.store
 
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  CollationAwareMurmur3Hash,
-  UnsafeProjection,
-  UnsafeRow
+  BoundReference, CollationAwareMurmur3Hash, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.execution.streaming.state._
 

@@ -132,10 +132,7 @@ private[keystate] final class SparkColumnFamily(
   }
 
   private def between(start: Option[UnsafeRow], end: Option[UnsafeRow]): EntryIterator = {
-    require(
-      codec.supportsRangeScan,
-      "Range scan requires an encoder that supports range scanning!"
-    )
+    require(codec.supportsRangeScan, "Range scan requires an encoder that supports range scanning!")
     val first = start.map(codec.keys.encodeKey).orNull
     val last = end.map(codec.keys.encodeKey).orNull
     GroupScan.merge(groupRange, backend.scan(family, _, first, last))

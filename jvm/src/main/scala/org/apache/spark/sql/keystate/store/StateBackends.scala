@@ -18,20 +18,19 @@ object StateBackends {
     * @param withPrefix
     *   the settings whose names begin with a prefix, by their names without it
     */
-  def configured(
-      backend: String,
-      withPrefix: String => Map[String, String]
-  ): StateBackendFactory = backend match {
-    case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
-    case "auto" =>
-      val options = for {
-        kind <- Seq("auto.", "rocksdb.")
-        (name, text) <- withPrefix(s"spark.keystate.$kind")
-      } yield kind + name -> text
-      withOptions(new AutoStateBackendFactory, options.toMap)
-    case "rocksdb" => withOptions(new RocksDBStateBackendFactory, withPrefix(RocksDBConfig.Prefix))
-    case className => withOptions(instance(className), withPrefix(OptionPrefix))
-  }
+  def configured(backend: String, withPrefix: String => Map[String, String]): StateBackendFactory =
+    backend match {
+      case "hashmap" => withOptions(new HeapStateBackendFactory, Map.empty[String, String])
+      case "auto" =>
+        val options = for {
+          kind <- Seq("auto.", "rocksdb.")
+          (name, text) <- withPrefix(s"spark.keystate.$kind")
+        } yield kind + name -> text
+        withOptions(new AutoStateBackendFactory, options.toMap)
+      case "rocksdb" =>
+        withOptions(new RocksDBStateBackendFactory, withPrefix(RocksDBConfig.Prefix))
+      case className => withOptions(instance(className), withPrefix(OptionPrefix))
+    }
 
   private def withOptions(
       factory: StateBackendFactory,

@@ -8,10 +8,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStore,
-  StateStoreCoordinatorRef,
-  StateStoreId,
-  StateStoreProviderId
+  StateStore, StateStoreCoordinatorRef, StateStoreId, StateStoreProviderId
 }
 
 import keystate.backend.GroupEntries
@@ -52,19 +49,15 @@ private[keystate] final class StoreInheritance(
     */
   override def supersede(): Unit = {
     takePart()
-    if (takesPart) {
-      CompletableFuture.runAsync(() => askPredecessors())
-      ()
-    }
+    if (takesPart)
+      CompletableFuture.runAsync(() => askPredecessors()): Unit
   }
 
   // Stores that Spark does not keep for a run are only read, by a DataFrame for instance.
   private def takePart(): Unit = {
     takesPart = seconds > 0 && StateStore.isLoaded(providerId)
-    if (takesPart) {
-      stores.add(this)
-      ()
-    }
+    if (takesPart)
+      stores.add(this): Unit
   }
 
   override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit =
@@ -76,10 +69,8 @@ private[keystate] final class StoreInheritance(
     }
 
   /** To be called when the store is closed. */
-  def end(): Unit = {
-    stores.remove(this)
-    ()
-  }
+  def end(): Unit =
+    stores.remove(this): Unit
 
   /** Lets them leave what they have. Each of them is asked once, unless a task has it. */
   private def askPredecessors(): Unit = {

@@ -3,9 +3,7 @@ package org.apache.spark.sql.keystate.store
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import org.apache.spark.sql.execution.streaming.state.{
-  AcquiredThreadInfo,
-  StateStoreErrors,
-  StateStoreId
+  AcquiredThreadInfo, StateStoreErrors, StateStoreId
 }
 
 import keystate.errors.{ErrorCode, KeystateException}

@@ -1,9 +1,7 @@
 package org.apache.spark.sql.keystate.store
 
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStoreCustomMetric,
-  StateStoreCustomSizeMetric,
-  StateStoreCustomSumMetric,
+  StateStoreCustomMetric, StateStoreCustomSizeMetric, StateStoreCustomSumMetric,
   StateStoreCustomTimingMetric
 }
 

@@ -14,9 +14,7 @@ import keystate.backend.StateFamily
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{
-  CommittedBatch,
-  QueryCheckpoint,
-  StoredOperatorState
+  CommittedBatch, QueryCheckpoint, StoredOperatorState
 }
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}

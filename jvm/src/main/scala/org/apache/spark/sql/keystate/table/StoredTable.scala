@@ -92,10 +92,7 @@ private[table] final case class TableVersion(
       val n = math.min(wanted, groups.size)
       (0 until n).map { i =>
         val part = KeyGroups.rangeOf(i, n, groups.size)
-        piece(
-          partition,
-          KeyGroupRange(groups.first + part.first, groups.first + part.last)
-        )
+        piece(partition, KeyGroupRange(groups.first + part.first, groups.first + part.last))
       }
     }
   }

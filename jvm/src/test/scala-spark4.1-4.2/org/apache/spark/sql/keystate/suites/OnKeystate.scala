@@ -4,8 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.execution.streaming.state.{
-  HDFSBackedStateStoreProvider,
-  RocksDBStateStoreProvider
+  HDFSBackedStateStoreProvider, RocksDBStateStoreProvider
 }
 import org.apache.spark.sql.internal.{SQLConf, StaticSQLConf}
 import org.apache.spark.sql.test.SharedSparkSession

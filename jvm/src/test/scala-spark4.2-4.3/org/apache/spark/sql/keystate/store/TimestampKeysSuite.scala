@@ -12,9 +12,8 @@ class TimestampKeysSuite extends AnyFunSuite with ColumnFamilyFixture {
   private val times = Seq(Long.MinValue, -100L, -1L, 0L, 1L, 255L, 256L, 1L << 40, Long.MaxValue)
 
   test("timestamp encodings: by time over all keys, and by time within a key") {
-    val schema = TimestampKeyStateEncoder.keySchemaWithTimestamp(
-      new StructType().add("name", StringType)
-    )
+    val schema =
+      TimestampKeyStateEncoder.keySchemaWithTimestamp(new StructType().add("name", StringType))
     def at(name: String, time: Long) = row(schema, name, time)
 
     withStore(TimestampAsPrefixKeyStateEncoderSpec(schema)) { store =>

@@ -18,12 +18,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.checkpoint.{
-  Rescaling,
-  SegmentName,
-  SourceSegments,
-  StoreFixture,
-  StoreSettings,
-  StoredVersions
+  Rescaling, SegmentName, SourceSegments, StoreFixture, StoreSettings, StoredVersions
 }
 import keystate.errors.{KeystateException, MixedPartitionsException}
 import keystate.files.{CheckpointStorage, StoreLocation}
@@ -95,9 +90,7 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
 
   private def folder(root: String) = new File(root.stripPrefix("file:"))
 
-  test(
-    "a log entry with another number of partitions than the state has is told of and corrected"
-  ) {
+  test("a log entry with another number of partitions than the state has is told of and corrected") {
     withCheckpoint { (root, _) =>
       assert(problems(root).isEmpty)
       log(folder(root), 1, 3)

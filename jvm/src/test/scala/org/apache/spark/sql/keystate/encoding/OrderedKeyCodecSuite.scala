@@ -9,9 +9,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  GenericInternalRow,
-  SpecificInternalRow,
-  UnsafeProjection
+  GenericInternalRow, SpecificInternalRow, UnsafeProjection
 }
 import org.apache.spark.sql.catalyst.util.{GenericArrayData, TypeUtils}
 import org.apache.spark.sql.types._
@@ -63,7 +61,7 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
     case (dataType, i) => StructField(s"f$i", dataType)
   })
 
-  for (dataType <- types) {
+  for (dataType <- types)
     test(s"order and round trip: ${dataType.catalogString}") {
       val values = edges(dataType) ++ Seq.fill(100)(generate(dataType))
       val ordering = TypeUtils.getInterpretedOrdering(dataType)
@@ -86,9 +84,8 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
         assert((compare(Bytewise) == 0) == (expected == 0), s"$a, $b")
       }
     }
-  }
 
-  for (dataType <- numericTypes) {
+  for (dataType <- numericTypes)
     test(s"bytewise order has negatives last: ${dataType.catalogString}") {
       val ordering = TypeUtils.getInterpretedOrdering(dataType)
       val zero = zeroOf(dataType)
@@ -106,7 +103,6 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
         assert(compare(a, b) == (if (isFloating) -expected else expected), s"$a, $b")
       }
     }
-  }
 
   test("equal numbers have the same bytes") {
     for (order <- orders) {
@@ -211,12 +207,11 @@ class OrderedKeyCodecSuite extends AnyFunSuite {
       StringType("UNICODE") -> "string collate UNICODE",
       ObjectType(classOf[String]) -> "java.lang.String"
     )
-    for ((dataType, name) <- unsupported; order <- orders) {
+    for ((dataType, name) <- unsupported; order <- orders)
       for (t <- Seq(dataType, struct(IntegerType, dataType), ArrayType(struct(dataType)))) {
         val error = intercept[IllegalArgumentException](OrderedKeyCodec(t, order))
         assert(error.getMessage.startsWith(s"$name cannot be"), error.getMessage)
       }
-    }
   }
 
   test("unsafe rows are encoded alike") {

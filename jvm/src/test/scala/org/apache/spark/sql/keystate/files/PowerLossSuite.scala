@@ -26,10 +26,9 @@ class PowerLossSuite extends AnyFunSuite {
     override def syncFile(channel: FileChannel, file: JPath): Unit =
       bytes(key(file)) = Files.readAllBytes(file)
 
-    override def syncFolder(folder: JPath): Unit = names(key(folder)) =
-      Using.resource(Files.list(folder))(
-        _.iterator.asScala.map(file => file.getFileName.toString -> key(file)).toMap
-      )
+    override def syncFolder(folder: JPath): Unit = names(key(folder)) = Using.resource(
+      Files.list(folder)
+    )(_.iterator.asScala.map(file => file.getFileName.toString -> key(file)).toMap)
 
     /** The bytes of a file after a power loss; None if there is no such file any more. A file whose
       * name was kept without its bytes is empty.
@@ -43,10 +42,7 @@ class PowerLossSuite extends AnyFunSuite {
 
     // A file keeps it under whatever name.
     private def key(file: JPath) = Files
-      .readAttributes(
-        file,
-        classOf[java.nio.file.attribute.BasicFileAttributes]
-      )
+      .readAttributes(file, classOf[java.nio.file.attribute.BasicFileAttributes])
       .fileKey
   }
 

@@ -10,9 +10,7 @@ import org.scalatest.{Assertion, BeforeAndAfterAll}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.{
-  OffsetSeq,
-  OffsetSeqLog,
-  OffsetSeqMetadata
+  OffsetSeq, OffsetSeqLog, OffsetSeqMetadata
 }
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
 import org.apache.spark.sql.internal.SQLConf

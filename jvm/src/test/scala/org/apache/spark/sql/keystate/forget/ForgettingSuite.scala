@@ -10,10 +10,8 @@ import org.scalatest.funsuite.AnyFunSuite
 class ForgettingSuite extends AnyFunSuite {
   private val key = ForgottenKey(0, 17, Array[Byte](1, 2, 3))
 
-  private def newFiles() = new ForgetFiles(
-    new Path(Files.createTempDirectory("keystate-forget").toUri),
-    new Configuration
-  )
+  private def newFiles() =
+    new ForgetFiles(new Path(Files.createTempDirectory("keystate-forget").toUri), new Configuration)
 
   private def run(files: ForgetFiles, replayed: Long*) =
     new Forgetting(files, replayed.contains(_))

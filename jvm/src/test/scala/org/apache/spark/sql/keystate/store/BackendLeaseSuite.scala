@@ -122,9 +122,7 @@ class BackendLeaseSuite extends AnyFunSuite with ProviderFixture {
 
     // It takes seconds; the one of the two that has something to close.
     if (kind == "rocksdb")
-      test(
-        s"$kind: a backend that a thread does not let go of is given up, and closed in the end"
-      ) {
+      test(s"$kind: a backend that a thread does not let go of is given up, and closed in the end") {
         withCommitted { provider =>
           val stuck = open(provider, 1)
           val backend = stuck.lease.backend

@@ -83,9 +83,7 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
       val store = provider.getStore(0, None).asInstanceOf[KeyGroupStateStore]
       store.put(key("a", 1), value(1))
       val id = store.family("default").get.id
-      val hash = new Murmur3Hash(
-        Seq(Literal("a"), Literal(1L))
-      ).eval().asInstanceOf[Int]
+      val hash = new Murmur3Hash(Seq(Literal("a"), Literal(1L))).eval().asInstanceOf[Int]
       val group = KeyGroups.groupOf(hash, 128)
       assert(store.lease.backend.scan(id, group, null, null).size == 1)
       store.abort()
@@ -112,9 +110,7 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
 
   private val grouping = new StructType().add("id", LongType)
   private def group(id: Long): Int = {
-    val hash = new Murmur3Hash(
-      Seq(Literal(id))
-    ).eval().asInstanceOf[Int]
+    val hash = new Murmur3Hash(Seq(Literal(id))).eval().asInstanceOf[Int]
     KeyGroups.groupOf(hash, 128)
   }
 
@@ -199,24 +195,18 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
 
   test("a list state read through Spark's interface") {
     val chunk = new StructType().add("value", ArrayType(IntegerType))
-    keystateStore(
-      "state",
-      Layout.Grouped,
-      "kind" -> "list",
-      "valueType" -> IntegerType.json
-    ) { (store, family) =>
-      for (id <- 1L to 5; n <- 0L to 2) {
-        val number = java.nio.ByteBuffer.allocate(8).putLong(n).array
-        val array = new GenericArrayData(
-          Array[Any]((n * 10).toInt, null, id.toInt)
-        )
-        store.lease.backend.put(
-          family,
-          group(id),
-          GroupedKey.entry(row(grouping, id).getBytes, number),
-          StateValue.encode(row(chunk, array).getBytes)
-        )
-      }
+    keystateStore("state", Layout.Grouped, "kind" -> "list", "valueType" -> IntegerType.json) {
+      (store, family) =>
+        for (id <- 1L to 5; n <- 0L to 2) {
+          val number = java.nio.ByteBuffer.allocate(8).putLong(n).array
+          val array = new GenericArrayData(Array[Any]((n * 10).toInt, null, id.toInt))
+          store.lease.backend.put(
+            family,
+            group(id),
+            GroupedKey.entry(row(grouping, id).getBytes, number),
+            StateValue.encode(row(chunk, array).getBytes)
+          )
+        }
     } { store =>
       assert(store.iterator("state").map(_.key.getLong(0)).toSet == (1L to 5).toSet)
       def int(row: UnsafeRow) = Option.when(!row.isNullAt(0))(row.getInt(0))

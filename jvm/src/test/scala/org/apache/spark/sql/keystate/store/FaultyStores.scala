@@ -20,10 +20,8 @@ trait FaultyStores extends StoreFixture {
     val checkpoint = new File(root, "checkpoint")
     val folder = new File(checkpoint, "state/0")
     val plan = new FaultPlan(Files.createDirectory(new File(root, "plan").toPath).toFile)
-    val storage: CheckpointStorage = new SparkCheckpointStorage(
-      new Path("fault://" + folder.getPath),
-      hadoop
-    )
+    val storage: CheckpointStorage =
+      new SparkCheckpointStorage(new Path("fault://" + folder.getPath), hadoop)
     private def hadoop = {
       val conf = new Configuration
       FaultFileSystem.settings(plan, rename).foreach { case (key, value) => conf.set(key, value) }

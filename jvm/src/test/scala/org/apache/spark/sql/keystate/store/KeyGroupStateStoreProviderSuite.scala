@@ -13,10 +13,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 
 import keystate.errors.{
-  BadSettingException,
-  CorruptFileException,
-  KeystateException,
-  MaxParallelismMismatchException
+  BadSettingException, CorruptFileException, KeystateException, MaxParallelismMismatchException
 }
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
@@ -292,10 +289,8 @@ class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {
             (kind, key.getString(0), Option(value).map(_.getInt(0)), batch)
           }
           .toSet
-        val third = Set(
-          (RecordType.PUT_RECORD, "a", Some(3), 2L),
-          (RecordType.DELETE_RECORD, "b", None, 2L)
-        )
+        val third =
+          Set((RecordType.PUT_RECORD, "a", Some(3), 2L), (RecordType.DELETE_RECORD, "b", None, 2L))
         assert(feed(3, 3) == third)
         assert(
           feed(1, 3) == third ++ Set(

@@ -6,10 +6,7 @@ import scala.collection.mutable
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.sql.execution.streaming.state.{
-  StateStore,
-  StateStoreCoordinatorRef,
-  StateStoreProvider,
-  StateStoreProviderId
+  StateStore, StateStoreCoordinatorRef, StateStoreProvider, StateStoreProviderId
 }
 
 import keystate.settings.Settings

@@ -47,18 +47,15 @@ class RequestsSuite extends AnyFunSuite with ProviderFixture {
   }
 
   /** The requests of each of some micro-batches, after a first one. */
-  private def microBatches(
-      rename: Boolean,
-      format: Int,
-      bytes: Int
-  ): Seq[Map[String, Int]] = withProvider(provider(objects(), rename, format)) { provider =>
-    var id = commit(provider, 0, None, bytes)
-    (1 to 12).map { version =>
-      Requests.clear()
-      id = commit(provider, version.toLong, id, bytes)
-      Requests.counts()
+  private def microBatches(rename: Boolean, format: Int, bytes: Int): Seq[Map[String, Int]] =
+    withProvider(provider(objects(), rename, format)) { provider =>
+      var id = commit(provider, 0, None, bytes)
+      (1 to 12).map { version =>
+        Requests.clear()
+        id = commit(provider, version.toLong, id, bytes)
+        Requests.counts()
+      }
     }
-  }
 
   for (format <- Seq(1, 2)) {
     test(

@@ -148,9 +148,8 @@ object StoreBenchmark {
             val time = perOperation(scans) { _ =>
               prefix.setLong(0, random.nextInt(groups).toLong)
               val entries = open.prefixScan(prefix)
-              while (entries.hasNext) {
+              while (entries.hasNext)
                 if (entries.next().value != null) found += 1
-              }
               entries.close()
             }
             require(found == scans.toLong * PrefixGroup, s"$found entries")

@@ -110,9 +110,8 @@ private[jvm] final class OverlappingCalls(
       future.value match {
         case Some(outcome) => settle(outcome)
         case None =>
-          future.onComplete(outcome => mailbox.put(() => settle(outcome)))(
-            ExecutionContext.parasitic
-          )
+          future
+            .onComplete(outcome => mailbox.put(() => settle(outcome)))(ExecutionContext.parasitic)
       }
     }
 

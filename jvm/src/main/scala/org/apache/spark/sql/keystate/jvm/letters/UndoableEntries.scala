@@ -55,12 +55,8 @@ private[letters] final class UndoableEntries(entries: StateEntries) extends Stat
       count: Int
   ): Unit = entries.multiGet(family, groups, keys, values, count)
 
-  override def scan(
-      family: Int,
-      group: Int,
-      start: Array[Byte],
-      end: Array[Byte]
-  ): EntryIterator = entries.scan(family, group, start, end)
+  override def scan(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
+    entries.scan(family, group, start, end)
 
   override def scanReverse(
       family: Int,

@@ -27,7 +27,7 @@ private[sources] final class InstanceLock(name: String, hasRoom: () => Boolean)
     val done = new CompletableFuture[T]
 
     def run(): Unit =
-      try { val _ = done.complete(work()) }
+      try done.complete(work()): Unit
       catch { case e: Throwable => val _ = done.completeExceptionally(e) }
   }
 

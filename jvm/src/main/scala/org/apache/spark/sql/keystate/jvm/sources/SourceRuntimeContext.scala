@@ -8,10 +8,8 @@ import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmRuntimeContext}
 /** What a source is told in `open`. It has no keyed state. */
 private[sources] final class SourceRuntimeContext(name: String, index: Int, of: Int)
     extends JvmRuntimeContext(new CurrentKey) {
-  override protected def declared(
-      state: String,
-      declare: => DeclaredState
-  ): (DeclaredState, Int) = throw KeystateErrors.stateOfSource(state)
+  override protected def declared(state: String, declare: => DeclaredState): (DeclaredState, Int) =
+    throw KeystateErrors.stateOfSource(state)
 
   override def getTaskName: String = name
   override def getIndexOfThisSubtask: Int = index

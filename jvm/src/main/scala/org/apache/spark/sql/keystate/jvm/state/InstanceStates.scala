@@ -7,16 +7,9 @@ import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import keystate.checkpoint.{OperatorList, OperatorState}
 import keystate.errors.KeystateErrors
 import keystate.{
-  CheckpointedFunction,
-  FunctionInitializationContext,
-  FunctionSnapshotContext,
-  KeyGroupStatePartitionStreamProvider,
-  KeyedStateCheckpointOutputStream,
-  KeyedStateStore,
-  ListCheckpointed,
-  ListState,
-  ListStateDescriptor,
-  OperatorStateCheckpointOutputStream,
+  CheckpointedFunction, FunctionInitializationContext, FunctionSnapshotContext,
+  KeyGroupStatePartitionStreamProvider, KeyedStateCheckpointOutputStream, KeyedStateStore,
+  ListCheckpointed, ListState, ListStateDescriptor, OperatorStateCheckpointOutputStream,
   StatePartitionStreamProvider
 }
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -90,10 +83,7 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
   override def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider] = Nil
   override def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider] = Nil
 
-  override protected def list(
-      descriptor: ListStateDescriptor[_],
-      union: Boolean
-  ): InstanceList = {
+  override protected def list(descriptor: ListStateDescriptor[_], union: Boolean): InstanceList = {
     if (descriptor.getTtlConfig.isEnabled)
       throw KeystateErrors.cannotExpire(descriptor.name, "operator state")
     val state = DeclaredState("list", StateKind.List, descriptor, descriptor.elementType)
@@ -124,17 +114,15 @@ private[keystate] final class InstanceStates(
   override def isRestored: Boolean = restored.nonEmpty
   override def getRestoredCheckpointId: Option[Long] = restored.map(_.batch)
 
-  override protected def list(
-      descriptor: ListStateDescriptor[_],
-      union: Boolean
-  ): InstanceList = states.getOrElseUpdate(
-    descriptor.name, {
-      val own = declared.lists
-        .find(_.state.spec.name == descriptor.name)
-        .getOrElse(throw KeystateErrors.notDeclared(descriptor.name, "initializeState"))
-      new InstanceList(own.state, elements(descriptor.name))
-    }
-  )
+  override protected def list(descriptor: ListStateDescriptor[_], union: Boolean): InstanceList =
+    states.getOrElseUpdate(
+      descriptor.name, {
+        val own = declared.lists
+          .find(_.state.spec.name == descriptor.name)
+          .getOrElse(throw KeystateErrors.notDeclared(descriptor.name, "initializeState"))
+        new InstanceList(own.state, elements(descriptor.name))
+      }
+    )
 
   private def elements(name: String): Seq[String] =
     restored.toSeq.flatMap(_.lists).filter(_.name == name).flatMap(_.elements)

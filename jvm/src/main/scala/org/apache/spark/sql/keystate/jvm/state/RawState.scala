@@ -7,10 +7,8 @@ import scala.collection.mutable
 
 import keystate.errors.KeystateErrors
 import keystate.{
-  KeyGroupStatePartitionStreamProvider,
-  KeyedStateCheckpointOutputStream,
-  OperatorStateCheckpointOutputStream,
-  StatePartitionStreamProvider
+  KeyGroupStatePartitionStreamProvider, KeyedStateCheckpointOutputStream,
+  OperatorStateCheckpointOutputStream, StatePartitionStreamProvider
 }
 import org.apache.spark.sql.keystate.state.RawKeyedState
 

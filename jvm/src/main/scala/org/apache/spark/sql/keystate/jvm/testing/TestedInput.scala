@@ -4,18 +4,10 @@ import scala.annotation.tailrec
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  Alias,
-  Expression,
-  GenericInternalRow,
-  NamedExpression,
-  SortOrder
+  Alias, Expression, GenericInternalRow, NamedExpression, SortOrder
 }
 import org.apache.spark.sql.catalyst.plans.logical.{
-  EventTimeWatermark,
-  LocalRelation,
-  LogicalPlan,
-  Project,
-  Sort
+  EventTimeWatermark, LocalRelation, LogicalPlan, Project, Sort
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}

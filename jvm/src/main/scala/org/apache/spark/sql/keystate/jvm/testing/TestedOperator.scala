@@ -8,18 +8,12 @@ import org.apache.spark.sql.Dataset
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute,
-  Literal,
-  Murmur3Hash,
-  Pmod,
-  SortOrder,
-  UnsafeProjection
+  Attribute, Literal, Murmur3Hash, Pmod, SortOrder, UnsafeProjection
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StatefulOperatorStateInfo,
-  WatermarkSupport
+  StatefulOperatorStateInfo, WatermarkSupport
 }
 import org.apache.spark.sql.streaming.{TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.StructType
@@ -31,14 +25,8 @@ import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput,
-  EarliestTime,
-  InputColumns,
-  InputReader,
-  KeyedSide,
-  OperatorColumns,
-  OperatorInputs,
-  OperatorTasks
+  BroadcastInput, EarliestTime, InputColumns, InputReader, KeyedSide, OperatorColumns,
+  OperatorInputs, OperatorTasks
 }
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
 import org.apache.spark.sql.keystate.spec.OwnFamilies

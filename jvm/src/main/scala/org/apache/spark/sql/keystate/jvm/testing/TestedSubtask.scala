@@ -15,10 +15,7 @@ import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
 import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmBroadcastState}
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput,
-  OperatorColumns,
-  OperatorTaskContext,
-  OperatorTasks
+  BroadcastInput, OperatorColumns, OperatorTaskContext, OperatorTasks
 }
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies, SchemaEvolution}
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, Timers}
@@ -67,10 +64,8 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
       spec.families.foreach { family =>
         val known = families.get(family.name)
         val ends = expired.get(family.name).fold(Map.empty[String, String])(_.properties.toMap)
-        val own = family.copy(
-          id = known.fold(families.size)(_.id),
-          properties = family.properties ++ ends
-        )
+        val own =
+          family.copy(id = known.fold(families.size)(_.id), properties = family.properties ++ ends)
         if (known.isEmpty) backend.register(own)
         families += family.name -> own
       }

@@ -5,12 +5,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{
-  ArrowStreams,
-  Elements,
-  OrderedKeyCodec,
-  ReceivedRows,
-  StateRows,
-  StoredValueWriter
+  ArrowStreams, Elements, OrderedKeyCodec, ReceivedRows, StateRows, StoredValueWriter
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.state.BroadcastEntries

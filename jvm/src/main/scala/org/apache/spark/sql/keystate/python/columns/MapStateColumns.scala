@@ -8,12 +8,7 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray}
 
 import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.{
-  ArrowStreams,
-  Elements,
-  OrderedKeyCodec,
-  ReceivedRows,
-  StateRows,
-  StoredValueWriter
+  ArrowStreams, Elements, OrderedKeyCodec, ReceivedRows, StateRows, StoredValueWriter
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.shim.ArrowWriters

@@ -75,7 +75,7 @@ private[keystate] object StateColumns {
   val PageBytes: Long = 4L << 20
 
   /** A state's columns in a message to the worker. */
-  def sentFields(spec: StateSpec, index: Int): Seq[StructField] = {
+  def sentFields(spec: StateSpec, index: Int): Seq[StructField] =
     spec.kind match {
       case StateKind.Value => Seq(list(Protocol.stateColumn(index), spec.valueType))
       case StateKind.List => Seq(list(Protocol.stateColumn(index), ArrayType(spec.valueType)))
@@ -85,18 +85,13 @@ private[keystate] object StateColumns {
           list(Protocol.stateColumn(index, Protocol.Part.Values), ArrayType(spec.valueType))
         )
     }
-  }
 
   def list(name: String, element: DataType): StructField = StructField(name, ArrayType(element))
 
-  def apply(
-      spec: StateSpec,
-      index: Int,
-      entries: FamilyEntries,
-      inline: Inline
-  ): StateColumns = spec.kind match {
-    case StateKind.Value => new ValueStateColumns(spec, index, entries)
-    case StateKind.List => new ListStateColumns(spec, index, entries, inline)
-    case StateKind.Map | StateKind.SortedMap => new MapStateColumns(spec, index, entries, inline)
-  }
+  def apply(spec: StateSpec, index: Int, entries: FamilyEntries, inline: Inline): StateColumns =
+    spec.kind match {
+      case StateKind.Value => new ValueStateColumns(spec, index, entries)
+      case StateKind.List => new ListStateColumns(spec, index, entries, inline)
+      case StateKind.Map | StateKind.SortedMap => new MapStateColumns(spec, index, entries, inline)
+    }
 }

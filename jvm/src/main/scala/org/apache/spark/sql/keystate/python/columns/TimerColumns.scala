@@ -48,11 +48,7 @@ private[keystate] object TimerColumns {
   )
 
   /** Sets and deletes timers as a message from the worker says. */
-  def apply(
-      timers: Timers,
-      slots: KeySlots,
-      columns: String => ArrowColumnVector
-  ): Unit = {
+  def apply(timers: Timers, slots: KeySlots, columns: String => ArrowColumnVector): Unit = {
     val changed = columns(Protocol.Answer.TimerSlot).getArray(0)
     val domains = columns(Protocol.Answer.TimerDomain).getArray(0)
     val times = columns(Protocol.Answer.TimerTime).getArray(0)

@@ -14,11 +14,7 @@ import org.apache.spark.sql.keystate.state.FamilyEntries
   * the whole list was used, or only what was added last. For a value they also say whether it was
   * cleared before.
   */
-private[columns] final class UseNotes(
-    spec: StateSpec,
-    index: Int,
-    entries: FamilyEntries
-) {
+private[columns] final class UseNotes(spec: StateSpec, index: Int, entries: FamilyEntries) {
   private lazy val codec = OrderedKeyCodec(spec.keyType.get, spec.order)
 
   /** Removes values that were cleared before they were set, before a message's changes are stored: a
@@ -78,7 +74,6 @@ private[columns] object UseNotes {
 
   /** None if the worker has nothing to note. */
   def apply(spec: StateSpec, index: Int, entries: FamilyEntries): Option[UseNotes] =
-    Option.when(entries.expires && spec.ttl.exists(_.needsNotes))(
-      new UseNotes(spec, index, entries)
-    )
+    Option
+      .when(entries.expires && spec.ttl.exists(_.needsNotes))(new UseNotes(spec, index, entries))
 }

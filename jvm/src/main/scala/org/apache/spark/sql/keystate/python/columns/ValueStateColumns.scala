@@ -13,11 +13,8 @@ import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** Value state, and states that keep an accumulator as a value: one stored entry for each key. */
-private[keystate] final class ValueStateColumns(
-    spec: StateSpec,
-    index: Int,
-    entries: FamilyEntries
-) extends StateColumns {
+private[keystate] final class ValueStateColumns(spec: StateSpec, index: Int, entries: FamilyEntries)
+    extends StateColumns {
   private val projection = UnsafeProjection.create(spec.rowSchema)
 
   override def sender(column: String => ListVector): StateSender =
@@ -41,9 +38,8 @@ private[keystate] final class ValueStateColumns(
           column.add(values(next))
           values(next) = null
           next += 1
-        } else {
+        } else
           column.add(null)
-        }
         i += 1
       }
       assert(next == wanted)

@@ -14,11 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.python.columns.{
-  ArrowParts,
-  KeyedColumns,
-  MessageParts,
-  PackedBytes,
-  PackedParts
+  ArrowParts, KeyedColumns, MessageParts, PackedBytes, PackedParts
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.LiveTurns
@@ -86,9 +82,8 @@ private[python] final class RowSender(
       // Every subtask takes part in a checkpoint, also one without rows.
       send(())
       true
-    } else {
+    } else
       false
-    }
 
   private def send(fillIn: => Unit): Unit = {
     lease.use {
@@ -167,9 +162,9 @@ private[python] final class RowSender(
   private def slotOf(key: UnsafeRow, group: => Int): Int = {
     val hash = key.hashCode
     val known = slots.find(key, hash)
-    if (known >= 0) {
+    if (known >= 0)
       known
-    } else {
+    else {
       val slot = slots.add(key, hash, group)
       val before = generations.previousSlots // in a batch query another thread may set it to null
       val old = if (before == null) -1 else before.find(key, hash)

@@ -42,9 +42,9 @@ private[keystate] final class LiveTurns(
 
   /** Whether to write a message now, or the end. */
   def isTurn: Boolean =
-    if (unanswered == 0) {
+    if (unanswered == 0)
       input.hasNext || due.nonEmpty || input.isOver || wakeTime <= now
-    } else unanswered == 1 && due.isEmpty && input.waiting >= RowsAhead
+    else unanswered == 1 && due.isEmpty && input.waiting >= RowsAhead
 
   /** How long there is nothing to send, if no row comes; 0 is without limit. */
   def pauseMillis: Long = {

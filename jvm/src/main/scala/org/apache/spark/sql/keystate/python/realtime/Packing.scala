@@ -62,8 +62,6 @@ private[keystate] final class Packing(
 private[keystate] object Packing {
 
   /** The schema of messages that are bytes. */
-  val messageSchema: StructType = new StructType().add(
-    Protocol.Message.Message,
-    new StructType().add(Protocol.Message.Packed, BinaryType)
-  )
+  val messageSchema: StructType = new StructType()
+    .add(Protocol.Message.Message, new StructType().add(Protocol.Message.Packed, BinaryType))
 }

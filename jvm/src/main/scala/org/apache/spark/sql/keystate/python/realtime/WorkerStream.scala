@@ -25,11 +25,8 @@ private[keystate] trait Turns {
   * Relies on the worker's channel not blocking and being registered with its selector, as Spark
   * hands out workers.
   */
-private[keystate] final class WorkerStream(
-    worker: PythonWorker,
-    turns: Turns,
-    context: TaskContext
-) extends InputStream {
+private[keystate] final class WorkerStream(worker: PythonWorker, turns: Turns, context: TaskContext)
+    extends InputStream {
   private val buffer = new DirectByteBufferOutputStream()
   private val out = new DataOutputStream(buffer)
   private var unsent: ByteBuffer = ByteBuffer.allocate(0)
@@ -72,8 +69,6 @@ private[keystate] final class WorkerStream(
   }
 
   /** Has the stream look for input; for any thread. */
-  def wakeUp(): Unit = {
-    worker.selector.wakeup()
-    ()
-  }
+  def wakeUp(): Unit =
+    worker.selector.wakeup(): Unit
 }

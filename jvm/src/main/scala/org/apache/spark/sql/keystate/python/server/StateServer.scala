@@ -18,8 +18,7 @@ import org.json4s.jackson.JsonMethods
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
 import org.apache.spark.internal.config.Python.{
-  PYTHON_UNIX_DOMAIN_SOCKET_DIR,
-  PYTHON_UNIX_DOMAIN_SOCKET_ENABLED
+  PYTHON_UNIX_DOMAIN_SOCKET_DIR, PYTHON_UNIX_DOMAIN_SOCKET_ENABLED
 }
 
 import org.apache.spark.sql.keystate.python.protocol.Protocol
@@ -157,10 +156,8 @@ private[keystate] object StateServer {
       !ended
     }
 
-    def disconnect(worker: SocketChannel): Unit = {
-      connections.remove(worker)
-      ()
-    }
+    def disconnect(worker: SocketChannel): Unit =
+      connections.remove(worker): Unit
 
     def check(): Unit = if (synchronized(ended)) throw new ClosedChannelException
 

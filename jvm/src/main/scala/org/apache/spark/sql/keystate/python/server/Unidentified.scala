@@ -31,8 +31,7 @@ private[keystate] final class Unidentified(most: Int, timeoutMillis: Long) {
       oldest
     }
     shed.foreach(_.close())
-    timer.schedule((() => close(connection)): Runnable, timeoutMillis, TimeUnit.MILLISECONDS)
-    ()
+    timer.schedule((() => close(connection)): Runnable, timeoutMillis, TimeUnit.MILLISECONDS): Unit
   }
 
   /** Takes a connection out. False if it was closed meanwhile, and so is no longer to be used. */

@@ -123,11 +123,7 @@ private[simulation] final class Attempt(
     val project = UnsafeProjection.create(operator.columns.inputs.head.all.map(_.dataType).toArray)
     val rows = batch.rows.iterator.map { row =>
       project(
-        InternalRow(
-          UTF8String.fromString(row.key),
-          row.number,
-          UTF8String.fromString(row.text)
-        )
+        InternalRow(UTF8String.fromString(row.key), row.number, UTF8String.fromString(row.text))
       )
     }
     output = tasks.processStream(store, Seq(rows))

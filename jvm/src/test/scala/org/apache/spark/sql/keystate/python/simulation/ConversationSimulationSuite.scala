@@ -56,9 +56,7 @@ class ConversationSimulationSuite extends AnyFunSuite with SessionFixture {
 
   // Each found something once; its test says what.
   Seq(5051L, 5081L, 5111L, 5467L).foreach { seed =>
-    test(
-      s"seed $seed: a due timer that is deleted and set again fires, whatever was read by then"
-    ) {
+    test(s"seed $seed: a due timer that is deleted and set again fires, whatever was read by then") {
       new Simulation(seed, workers.all).run()
     }
   }

@@ -11,11 +11,7 @@ private[simulation] object Seeds {
   /** How many the ordinary tests run. */
   final val Few = 30
 
-  final case class Report(
-      seeds: Long,
-      reached: collection.Map[String, Long],
-      failed: Seq[Failure]
-  )
+  final case class Report(seeds: Long, reached: collection.Map[String, Long], failed: Seq[Failure])
 
   def attempt(
       seed: Long,

@@ -39,10 +39,10 @@ private[simulation] final class WorkerProcess(faults: Seq[String] = Nil) extends
     * @param asked
     *   takes a question
     */
-  def run(kind: Char, content: Array[Byte])(
-      answers: Array[Byte] => Unit,
-      asked: Array[Byte] => Unit
-  ): Waits = {
+  def run(
+      kind: Char,
+      content: Array[Byte]
+  )(answers: Array[Byte] => Unit, asked: Array[Byte] => Unit): Waits = {
     out.writeByte(kind.toInt)
     out.writeInt(content.length)
     out.write(content)

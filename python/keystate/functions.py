@@ -113,7 +113,18 @@ class OnTimerContext(Context[KEY_co], Protocol[KEY_co]):
         """Which clock the timer goes by."""
 
 
-class TimerService(Protocol):
+class _Clocks(Protocol):
+    def current_watermark(self) -> int | None:
+        """The watermark in ms since the epoch; ``None`` when the input has none."""
+
+    def current_processing_time(self) -> int:
+        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
+
+        In real-time mode it is the present time.
+        """
+
+
+class TimerService(_Clocks, Protocol):
     """The operator's clocks, and the timers of the current key.
 
     A key has any number of timers; setting one that is set already changes nothing. A timer fires
@@ -137,15 +148,6 @@ class TimerService(Protocol):
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Deletes a timer; harmless when it is not set."""
-
-    def current_watermark(self) -> int | None:
-        """The watermark in ms since the epoch; ``None`` when the input has none."""
-
-    def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
-
-        In real-time mode it is the present time.
-        """
 
 
 class ProcessFunction(Function, ABC, Generic[IN, OUT]):
@@ -201,7 +203,7 @@ class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
         """
 
 
-class ReadOnlyBroadcastContext(Protocol):
+class ReadOnlyBroadcastContext(_Clocks, Protocol):
     """What :meth:`BroadcastProcessFunction.process_element` is told. Valid only during the call."""
 
     def get_broadcast_state(
@@ -211,15 +213,6 @@ class ReadOnlyBroadcastContext(Protocol):
 
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; ``None`` when its input has no watermark."""
-
-    def current_watermark(self) -> int | None:
-        """The watermark in ms since the epoch; ``None`` when the input has none."""
-
-    def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
-
-        In real-time mode it is the present time.
-        """
 
 
 class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context[KEY_co], Protocol[KEY_co]):
@@ -232,7 +225,7 @@ class KeyedBroadcastOnTimerContext(
     """What :meth:`KeyedBroadcastProcessFunction.on_timer` is told."""
 
 
-class BroadcastContext(Protocol):
+class BroadcastContext(_Clocks, Protocol):
     """What ``process_broadcast_element`` is told. Valid only during the call."""
 
     def get_broadcast_state(
@@ -242,12 +235,6 @@ class BroadcastContext(Protocol):
 
     def timestamp(self) -> int | None:
         """The element's event time in ms; ``None`` when the broadcast stream has no watermark."""
-
-    def current_watermark(self) -> int | None:
-        """The watermark in ms since the epoch; ``None`` when the input has none."""
-
-    def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed."""
 
 
 class KeyedBroadcastContext(BroadcastContext, Protocol):

@@ -98,7 +98,9 @@ def test_rows_have_one_number_if_they_have_one_key(seed: int) -> None:
     groups = groups_of(numbers)
     assert len(groups) == len(known)
     places = pa.array(range(size), pa.int64())
-    assert groups.first(places, False).to_pylist() == [expected.index(i) for i in known.values()]
+    assert groups.end(places, last=False, ignore_nulls=False).to_pylist() == [
+        expected.index(i) for i in known.values()
+    ]
 
 
 def batches_of(schema: str, rows: list[Any], size: int) -> Iterator[pa.RecordBatch]:

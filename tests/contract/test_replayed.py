@@ -79,7 +79,7 @@ def test_steps_of_a_micro_batch_are_the_micro_batch() -> None:
         (),
     )
     job = SteppingJob(setup)
-    rows = InputRows.of(setup.inputs[0], "").encode([("ann", 3), ("ann", 4)])
+    rows = InputRows(setup.inputs[0], "").encode([("ann", 3), ("ann", 4)])
     own = job.keys.of_user("ann")
     steps = list(job.steps(own, Rows([rows]), 2, Clock(1, None, 5), Clock(0, None, 0)))
     job.close()

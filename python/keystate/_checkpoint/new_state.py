@@ -91,11 +91,11 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     if spec is not None and spec.kind == StateKind.LIST:
         given = "position" in df.columns
         columns.append(
-            _typed(df, name, "position", T.LongType(), "") if given
+            typed(df, name, "position", T.LongType(), "") if given
             else F.monotonically_increasing_id().alias("position")
         )  # fmt: skip
     for column, kind, field in _entry_columns(spec):
-        columns.append(_typed(df, name, column, kind, field))
+        columns.append(typed(df, name, column, kind, field))
     return df.select(*columns)
 
 
@@ -126,10 +126,10 @@ def _key(df: DataFrame, state: str, key: T.StructType) -> Column:
             f"{key.simpleString()}, or its fields as columns; there is no '{missing[0]}' among "
             f"{df.columns}"
         )
-    return F.struct(*[_typed(df, state, f.name, f.dataType, "") for f in key]).alias("key")
+    return F.struct(*[typed(df, state, f.name, f.dataType, "") for f in key]).alias("key")
 
 
-def _typed(df: DataFrame, state: str, name: str, kind: T.DataType, field: str) -> Column:
+def typed(df: DataFrame, state: str, name: str, kind: T.DataType, field: str = "") -> Column:
     """A column of this type, taken out of a struct of one field if it is in one."""
     if name not in df.columns:
         raise DeclarationError(

@@ -11,13 +11,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from keystate._checkpoint.new_state import typed
 from keystate._checkpoint.stored_types import stored_type
 from keystate._codec import codec
 from keystate._codec.evolution import to_text
 from keystate._kinds import StateKind
 from keystate._spec import StateSpec
 from keystate._worker.operator_state.stored_elements import element_as_declared
-from keystate.errors import CheckpointError, DeclarationError, StateTypeError
+from keystate.errors import CheckpointError, DeclarationError
 
 #: The name under which a checkpoint has an operator's operator state.
 OPERATOR_STATE = "$operator"
@@ -76,10 +77,10 @@ class OperatorLists:
         spec = self._spec(name)
         if not isinstance(df, DataFrame) or df.isStreaming:
             raise DeclarationError(f"state '{name}': expected a batch DataFrame, got {df!r}")
-        self._check(df, name, _ELEMENT, spec.value_type)
+        typed(df, name, _ELEMENT, spec.value_type)
         given = _PARTITION in df.columns
         if given:
-            self._check(df, name, _PARTITION, T.IntegerType())
+            typed(df, name, _PARTITION, T.IntegerType())
         table = df.select(*([_PARTITION] if given else []), _ELEMENT).toArrow()
         column = table.column(_ELEMENT).combine_chunks().cast(codec(spec.value_type).arrow)
         count = len(column)
@@ -142,18 +143,6 @@ class OperatorLists:
         if name in self._types:
             return to_text(element)
         return base64.b64encode(element[0].as_py()).decode()
-
-    def _check(self, df: DataFrame, name: str, column: str, kind: T.DataType) -> None:
-        if column not in df.columns:
-            raise DeclarationError(
-                f"the rows of state '{name}' lack the column '{column}', there are {df.columns}"
-            )
-        found = df.schema[column].dataType
-        if found.simpleString() != kind.simpleString():
-            raise StateTypeError(
-                f"state '{name}': column '{column}' is {found.simpleString()}, not "
-                f"{kind.simpleString()}: cast it"
-            )
 
 
 def _none(arrow: pa.DataType) -> pa.Array:

@@ -18,16 +18,14 @@ from keystate.state import TypeLike
 _TIMEOUT = "timeoutTimestamp"
 
 
+@dataclass(frozen=True)
 class SparkOperatorState:
     """The state of an ``applyInPandasWithState``, a ``transformWithState`` and the like."""
 
-    def __init__(
-        self, session: SparkSession, checkpoint: str, operator: int, time_domain: str
-    ) -> None:
-        self._session = session
-        self._checkpoint = checkpoint
-        self._operator = operator
-        self._time_domain = time_domain
+    _session: SparkSession
+    _checkpoint: str
+    _operator: int
+    _time_domain: str
 
     def read(self, state: str | None = None) -> DataFrame:
         """A state, with the columns that :func:`keystate.admin.create` takes.

@@ -82,6 +82,11 @@ class Codec:
         values: list[Any] = array.to_pylist()
         return values
 
+    def decode_keys(self, array: pa.Array) -> list[Any]:
+        """Values of an array as a dictionary finds them."""
+        values = self.decode(array)
+        return values if self.as_key is None else list(map(self.as_key, values))
+
     def as_read(self, value: Any) -> Any:
         """What will be read when this value was stored: ``3`` in a double is ``3.0`` at once.
 

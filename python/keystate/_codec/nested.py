@@ -130,9 +130,7 @@ class MapCodec(Codec):
     def decode(self, array: pa.Array) -> list[Any]:
         at = offsets(array)
         first, size = at[0], at[-1] - at[0]
-        keys = self._key.decode(array.keys.slice(first, size))
-        if self._key.as_key is not None:
-            keys = list(map(self._key.as_key, keys))
+        keys = self._key.decode_keys(array.keys.slice(first, size))
         values = self._value.decode(array.items.slice(first, size))
         maps = [
             dict(zip(keys[a - first : b - first], values[a - first : b - first]))

@@ -31,17 +31,17 @@ class Jvm(ABC):
     def value(self, session: Any, method: str, *arguments: Any) -> Any:
         """What a method returns that returns a string, a number or nothing."""
 
-    @abstractmethod
     def frame(self, session: Any, method: str, *arguments: Any) -> DataFrame:
         """What a method returns that returns a DataFrame."""
+        raise TypeError(f"{method} needs a Spark session")
 
-    @abstractmethod
     def task(self, task: TaskFunction) -> Any:
         """The argument for a function that tasks run."""
+        raise TypeError("a task needs a Spark session")
 
-    @abstractmethod
     def reader(self, session: Any, source: DataSource) -> Any:
         """The argument for the reader of a source."""
+        raise TypeError("a source needs a Spark session")
 
     @abstractmethod
     def message(self, error: Exception) -> str:

@@ -113,18 +113,6 @@ class LocalJvm(Jvm):
         """What a method returns that returns a string or a number."""
         return getattr(session.bridge, method)(*arguments)
 
-    def frame(self, session: LocalReader, method: str, *arguments: Any) -> Any:
-        """Raises: there are no DataFrames."""
-        raise TypeError(f"{method} needs a Spark session")
-
-    def task(self, task: Any) -> Any:
-        """Raises: there are no tasks."""
-        raise TypeError("a task needs a Spark session")
-
-    def reader(self, session: LocalReader, source: Any) -> Any:
-        """Raises: there are no sources."""
-        raise TypeError("a source needs a Spark session")
-
     def message(self, error: Exception) -> str:
         """What a JVM's exception says."""
         assert isinstance(error, Py4JJavaError)

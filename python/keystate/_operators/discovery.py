@@ -7,13 +7,14 @@ copy of the function is opened on the driver with a context that only takes note
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
 from keystate._subtask import Subtask
 from keystate._worker.calls.event_loop import EventLoop
-from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._worker.calls.plan import Style
 from keystate._worker.operator_state.operator_states import OperatorListState, OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedInput
 from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
@@ -47,34 +48,28 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredSta
     plan = pickle.loads(function)
     operator_states = _discover_operator_states(plan.function, context)
     loop = EventLoop() if plan.style is Style.ASYNC else None
+    finish: Callable[[Any], None] = (lambda _: None) if loop is None else loop.finish
     try:
-        _open_and_close(plan, context, loop)
+        with _called_once("open", "to learn its states"):
+            finish(plan.open(context))
+        with _called_once("close", "after open() told its states"):
+            finish(plan.close())
     finally:
         if loop is not None:
             loop.close()
     return tuple(context.states.values()), operator_states, context.has_metrics
 
 
-def _open_and_close(plan: FunctionPlan, context: _DiscoveryContext, loop: EventLoop | None) -> None:
+@contextmanager
+def _called_once(method: str, why: str) -> Iterator[None]:
     try:
-        opened = plan.open(context)
-        if loop is not None:
-            loop.finish(opened)
+        yield
     except DeclarationError:
         raise
     except Exception as e:
         raise DeclarationError(
-            f"open() failed on the driver, where it is called once on a copy of the function to "
-            f"learn its states: {type(e).__name__}: {e}"
-        ) from e
-    try:
-        closed = plan.close()
-        if loop is not None:
-            loop.finish(closed)
-    except Exception as e:
-        raise DeclarationError(
-            "close() failed on the driver, where it is called once on a copy of the function after "
-            f"open() told its states: {type(e).__name__}: {e}"
+            f"{method}() failed on the driver, where it is called once on a copy of the function "
+            f"{why}: {type(e).__name__}: {e}"
         ) from e
 
 
@@ -91,15 +86,8 @@ def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> Decla
     if not isinstance(copy, CheckpointedFunction):
         return ()
     context = _OperatorStateDiscovery(keyed)
-    try:
+    with _called_once("initialize_state", "to learn its states"):
         copy.initialize_state(context)
-    except DeclarationError:
-        raise
-    except Exception as e:
-        raise DeclarationError(
-            "initialize_state() failed on the driver, where it is called once on a copy of the "
-            f"function to learn its states: {type(e).__name__}: {e}"
-        ) from e
     return tuple(context.states.values())
 
 

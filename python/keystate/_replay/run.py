@@ -134,7 +134,7 @@ class _Run:
         self._read = inputs or (lambda batch: target.input_of(batch, values, None))
         self._own = job.keys.of_user(values[0] if len(values) == 1 else tuple(values))
         self._inputs = [
-            InputRows.of(each, "a row does not fit the input schema")
+            InputRows(each, "a row does not fit the input schema")
             for each in job.setup.inputs[: len(streamed(target.operator))]
         ]
         self._late = 0
@@ -247,7 +247,7 @@ class _Run:
         if right is None or right.side is Side.BROADCAST:
             return Rows(arrays), order
         if right.side is Side.INITIAL:
-            nothing = InputRows.of(self._job.setup.inputs[1], "").encode([])
+            nothing = InputRows(self._job.setup.inputs[1], "").encode([])
             return Rows([*arrays, nothing], order), order
         return Rows(arrays, order), order
 

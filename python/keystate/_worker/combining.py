@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from keystate.errors import KeystateError, OutputTypeError
 Batches = Iterator[pa.RecordBatch]
 
 
+@dataclass(frozen=True)
 class CombineRows:
     """Reduces the rows of each key in a batch to one, by the function of two rows.
 
@@ -36,13 +38,10 @@ class CombineRows:
             of them: the row must come to its key.
     """
 
-    def __init__(
-        self, plan: bytes, row_type: T.StructType, shape: Shape | None, keys: Sequence[int]
-    ) -> None:
-        self._plan = plan
-        self._row_type = row_type
-        self._shape = shape
-        self._keys = keys
+    _plan: bytes
+    _row_type: T.StructType
+    _shape: Shape | None
+    _keys: Sequence[int]
 
     def __call__(self, batches: Batches) -> Batches:
         reduce = reduction(pickle.loads(self._plan), self._row_type)
@@ -76,6 +75,7 @@ class CombineRows:
         return _batch(columns, batch.schema)
 
 
+@dataclass(frozen=True)
 class CombineColumns:
     """Aggregates columns of the rows of each key in a batch.
 
@@ -86,9 +86,8 @@ class CombineColumns:
         keys: how many of the first columns are the key's.
     """
 
-    def __init__(self, aggregates: tuple[ColumnAggregate, ...], keys: int) -> None:
-        self._aggregates = aggregates
-        self._keys = keys
+    _aggregates: tuple[ColumnAggregate, ...]
+    _keys: int
 
     def __call__(self, batches: Batches) -> Batches:
         aggregation = Aggregation(self._aggregates)

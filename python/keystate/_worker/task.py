@@ -6,6 +6,7 @@ import gc
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +34,7 @@ _GC_THRESHOLD = (50_000, 20, 50)
 _operators: OrderedDict[tuple[str, str, int], KeyedOperator] = OrderedDict()
 
 
+@dataclass(frozen=True)
 class TaskFunction:
     """What Spark calls with a task's messages.
 
@@ -40,15 +42,9 @@ class TaskFunction:
     worker that serves the next micro-batch finds it opened.
     """
 
-    def __init__(
-        self,
-        token: str,
-        function: bytes,
-        declared: Declared,
-    ) -> None:
-        self.token = token
-        self.function = function
-        self.declared = declared
+    token: str
+    function: bytes
+    declared: Declared
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         operator = None

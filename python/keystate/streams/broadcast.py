@@ -90,13 +90,7 @@ class BroadcastConnectedStream:
             DeclarationError: the function does not fit the stream, or one of its states or the
                 schema is not well declared.
         """
-        return self._rows._apply(
-            broadcast_plan(fn, bool(self._rows._input.keys)),
-            output_schema_of(fn, output_schema),
-            right=self._right,
-            name=name,
-            time_mode=time_mode,
-            event_time=event_time,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = broadcast_plan(fn, bool(self._rows._input.keys))
+        schema = output_schema_of(fn, output_schema)
+        told = (name, time_mode, on_error, late_output, event_time)
+        return self._rows._apply(plan, schema, *told, self._right)

@@ -95,16 +95,9 @@ class ConnectedStreams:
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        return self._apply(
-            co_plan(fn, KeyedCoProcessFunction),
-            output_schema,
-            ordered_by,
-            name=name,
-            time_mode=time_mode,
-            event_time=event_time,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = co_plan(fn, KeyedCoProcessFunction)
+        told = (name, time_mode, on_error, late_output, event_time)
+        return self._apply(plan, output_schema, ordered_by, *told)
 
     def map(
         self,
@@ -128,15 +121,9 @@ class ConnectedStreams:
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
         """
-        return self._apply(
-            co_plan(fn, CoMapFunction),
-            output_schema,
-            ordered_by,
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = co_plan(fn, CoMapFunction)
+        told = (name, time_mode, on_error, late_output)
+        return self._apply(plan, output_schema, ordered_by, *told)
 
     def flat_map(
         self,
@@ -160,27 +147,20 @@ class ConnectedStreams:
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
         """
-        return self._apply(
-            co_plan(fn, CoFlatMapFunction),
-            output_schema,
-            ordered_by,
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = co_plan(fn, CoFlatMapFunction)
+        told = (name, time_mode, on_error, late_output)
+        return self._apply(plan, output_schema, ordered_by, *told)
 
     def _apply(
         self,
         plan: FunctionPlan,
         output_schema: TypeLike | None,
         ordered_by: OrderedBy | None,
-        *,
         name: str | None,
         time_mode: str,
+        on_error: OnError,
+        late_output: LateOutput,
         event_time: EventTime = None,
-        late_output: LateOutput = None,
-        on_error: OnError = "fail",
     ) -> ResultDataFrame:
         inputs = self._first, self._second
         times = _both("event_time", "a column that both inputs have", event_time)

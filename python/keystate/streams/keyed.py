@@ -184,16 +184,9 @@ class KeyedStream(RowStream[ROW]):
         else:
             plan = initial_state_plan(fn, calls)
             right = Right(self._initial_rows(initial_state), Side.INITIAL)
-        return self._apply(
-            plan,
-            output_schema_of(fn, output_schema),
-            right=right,
-            name=name,
-            time_mode=time_mode,
-            event_time=event_time,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        schema = output_schema_of(fn, output_schema)
+        told = (name, time_mode, on_error, late_output, event_time)
+        return self._apply(plan, schema, *told, right)
 
     def _initial_rows(self, state: DataFrame | KeyedStream) -> Input:
         keys = self._input.key_type
@@ -300,7 +293,7 @@ class KeyedStream(RowStream[ROW]):
             DeclarationError: as for :meth:`process`, or a state is no value state.
         """
         plan = make_plan(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
-        return self._apply(plan, output_schema, name=name, time_mode=time_mode, on_error=on_error)
+        return self._apply(plan, output_schema, name, time_mode, on_error)
 
     def reduce(
         self,
@@ -342,14 +335,8 @@ class KeyedStream(RowStream[ROW]):
             stream = self._of(combined_rows(plan, self._input, keys))
         df = stream._input.df
         reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema)
-        return stream.process(
-            reducer,
-            df.schema,
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = process_plan(reducer)
+        return stream._apply(plan, df.schema, name, time_mode, on_error, late_output)
 
     def aggregate(
         self,
@@ -393,14 +380,7 @@ class KeyedStream(RowStream[ROW]):
         combined = combine and not isinstance(rows.df, SchemaRows)
         plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
         stream = self._of(combined_columns(resolved, rows, keys)) if combined else self
-        return stream._apply(
-            plan,
-            output,
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        return stream._apply(plan, output, name, time_mode, on_error, late_output)
 
     def _combining_keys(
         self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError

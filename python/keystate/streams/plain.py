@@ -68,11 +68,6 @@ class DataStream(RowStream[Row]):
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        return self._apply(
-            make_plan(fn, ProcessFunction, "process_element", Style.PROCESS),
-            output_schema_of(fn, output_schema),
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = make_plan(fn, ProcessFunction, "process_element", Style.PROCESS)
+        schema = output_schema_of(fn, output_schema)
+        return self._apply(plan, schema, name, time_mode, on_error, late_output)

@@ -59,14 +59,9 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`keystate.KeyedStream.process`.
             on_error: as for :meth:`keystate.KeyedStream.process`.
         """
-        return self._apply(
-            make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP),
-            output_schema_of(fn, output_schema),
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP)
+        schema = output_schema_of(fn, output_schema)
+        return self._apply(plan, schema, name, time_mode, on_error, late_output)
 
     def map(
         self,
@@ -88,14 +83,9 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`.
         """
-        return self._apply(
-            make_plan(fn, MapFunction, "map", Style.MAP),
-            output_schema_of(fn, output_schema),
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan = make_plan(fn, MapFunction, "map", Style.MAP)
+        schema = output_schema_of(fn, output_schema)
+        return self._apply(plan, schema, name, time_mode, on_error, late_output)
 
     def filter(
         self,
@@ -115,14 +105,8 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`.
         """
-        return self._apply(
-            make_plan(fn, FilterFunction, "filter", Style.FILTER),
-            self._input.row_type,
-            name=name,
-            time_mode=time_mode,
-            late_output=late_output,
-            on_error=on_error,
-        )
+        plan, schema = make_plan(fn, FilterFunction, "filter", Style.FILTER), self._input.row_type
+        return self._apply(plan, schema, name, time_mode, on_error, late_output)
 
     def add_sink(
         self,
@@ -155,7 +139,7 @@ class RowStream(Generic[ROW]):
                 "add_sink() needs a stream; write a batch DataFrame with df.write"
             )
         plan = make_plan(fn, SinkFunction, "invoke", Style.SINK)
-        written = self._apply(plan, _NOTHING, name=name, time_mode=time_mode, on_error=on_error)
+        written = self._apply(plan, _NOTHING, name, time_mode, on_error)
         if write_letters is None:
             return written.writeStream.format("noop").outputMode("append")
         policy = policy_of(on_error)
@@ -167,13 +151,12 @@ class RowStream(Generic[ROW]):
         self,
         plan: FunctionPlan,
         output_schema: TypeLike,
-        *,
-        right: Right | None = None,
-        name: str | None = None,
-        time_mode: str | None = None,
-        event_time: str | None = None,
+        name: str | None,
+        time_mode: str | None,
+        on_error: OnError,
         late_output: OutputTag | None = None,
-        on_error: OnError = "fail",
+        event_time: str | None = None,
+        right: Right | None = None,
     ) -> ResultDataFrame:
         """What an operator emits that has the stream as its first input."""
         return applied(

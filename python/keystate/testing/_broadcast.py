@@ -29,7 +29,6 @@ class BroadcastStates:
     def __init__(self, specs: Sequence[StateSpec]) -> None:
         self.tag = ""
         self._specs = specs
-        self._forms = [spec.key_codec().as_key for spec in specs]
         self._entries: list[dict[Any, Any]] = [{} for _ in specs]
         self._undeclared: Copy = {}
 
@@ -84,9 +83,7 @@ class BroadcastStates:
                 self._entries[i] = dict(zip(self._keys(i, columns["b_k"]), values))
 
     def _keys(self, state: int, array: pa.Array) -> list[Any]:
-        keys = self._specs[state].key_codec().decode(array)
-        form = self._forms[state]
-        return keys if form is None else list(map(form, keys))
+        return self._specs[state].key_codec().decode_keys(array)
 
 
 class BroadcastClient:

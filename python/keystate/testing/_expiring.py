@@ -191,7 +191,7 @@ class ExpiringMapStore(ExpiringStore, MapStore):
                 del self._times[key]
 
     def _parts(self, count: int, column: Callable[[str], pa.Array]) -> Sequence[Any]:
-        return self._decode_user_keys(column(Part.USED_KEYS))
+        return self.spec.key_codec().decode_keys(column(Part.USED_KEYS))
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
         if part in self._times[key]:
@@ -200,16 +200,9 @@ class ExpiringMapStore(ExpiringStore, MapStore):
 
 def make_store(spec: StateSpec, index: int) -> Store:
     """The store of a state."""
-    plain = {
-        StateKind.VALUE: Store,
-        StateKind.LIST: ListStore,
-        StateKind.MAP: MapStore,
-        StateKind.SORTED_MAP: MapStore,
+    kinds: dict[StateKind, tuple[type[Store], type[Store]]] = {
+        StateKind.VALUE: (Store, ExpiringStore),
+        StateKind.LIST: (ListStore, ExpiringListStore),
     }
-    expiring = {
-        StateKind.VALUE: ExpiringStore,
-        StateKind.LIST: ExpiringListStore,
-        StateKind.MAP: ExpiringMapStore,
-        StateKind.SORTED_MAP: ExpiringMapStore,
-    }
-    return (plain if spec.ttl is None else expiring)[spec.kind](spec, index)
+    maps = (MapStore, ExpiringMapStore)
+    return kinds.get(spec.kind, maps)[spec.ttl is not None](spec, index)

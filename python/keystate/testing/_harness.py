@@ -101,7 +101,7 @@ class KeyedProcessHarness(OperatorHarness):
 
     def _read_inputs(self, setup: Setup) -> None:
         right = setup.operator.right
-        self._rows = InputRows.of(setup.operator.rows, "a row does not fit the input schema")
+        self._rows = InputRows(setup.operator.rows, "a row does not fit the input schema")
         self._elements: Encoder | None = None
         if right is None:
             return

@@ -20,8 +20,6 @@ class Keys:
         rows = setup.operator.rows
         self._columns = setup.key_columns
         self._codec = struct_codec(rows.key_type)
-        assert self._codec.as_key is not None
-        self._as_key = self._codec.as_key
         self._key_groups = KeyGroups(rows.key_type, setup.max_parallelism)
         self._max_parallelism = setup.max_parallelism
         self._parallelism = setup.parallelism
@@ -48,7 +46,7 @@ class Keys:
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Keys as the stores have them; from now on their groups are known."""
-        keys = list(map(self._as_key, self._codec.decode(array)))
+        keys = self._codec.decode_keys(array)
         new = [key for key in dict.fromkeys(keys) if key not in self._groups]
         self._groups.update(zip(new, self._key_groups.of(self._codec.encode(new))))
         return keys

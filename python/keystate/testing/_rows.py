@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from keystate.errors import DeclarationError
 from keystate.state import NATURAL
 
 
-class Rows:
+class Rows(NamedTuple):
     """A micro-batch's rows in their order.
 
     Args:
@@ -29,11 +29,8 @@ class Rows:
             input.
     """
 
-    def __init__(
-        self, arrays: Sequence[pa.Array], order: Sequence[tuple[int, int]] | None = None
-    ) -> None:
-        self.arrays = arrays
-        self.order = order
+    arrays: Sequence[pa.Array]
+    order: Sequence[tuple[int, int]] | None = None
 
     def take(self, places: Sequence[int]) -> Rows:
         """Some of the rows."""
@@ -85,32 +82,19 @@ class InputRows(Encoder):
     """Rows of the input.
 
     Args:
-        row_type: their type.
-        event_time: the column that the watermark goes by.
-        order: the columns that rows are sorted by.
+        rows: the operator's input.
         misfit: as for any encoder.
     """
 
-    def __init__(
-        self,
-        row_type: T.StructType,
-        event_time: int | None,
-        order: Sequence[int],
-        misfit: str,
-    ) -> None:
-        super().__init__(row_type, misfit)
-        self._event_time = event_time
-        types = [row_type.fields[column].dataType for column in order]
+    def __init__(self, rows: Input, misfit: str) -> None:
+        super().__init__(rows.row_type, misfit)
+        self._event_time = rows.time_column
+        order = positions(rows.df, rows.order)
+        types = [rows.row_type.fields[column].dataType for column in order]
         self._order = [
             (column, codec(kind), nulls_first(sort_key(kind, NATURAL)))
             for column, kind in zip(order, types)
         ]
-
-    @classmethod
-    def of(cls, rows: Input, misfit: str) -> InputRows:
-        """For the rows of an operator's input."""
-        order = positions(rows.df, rows.order)
-        return cls(rows.row_type, rows.time_column, order, misfit)
 
     def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         """The rows with this event time, in ms."""

@@ -188,10 +188,6 @@ class MapStore(Store):
             return lists
         return [list(map(self._hashable, each)) for each in lists]
 
-    def _decode_user_keys(self, array: pa.Array) -> list[Any]:
-        keys = self.spec.key_codec().decode(array)
-        return keys if self._hashable is None else list(map(self._hashable, keys))
-
 
 class Timer(NamedTuple):
     """A timer that is set."""

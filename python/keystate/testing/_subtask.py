@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,25 +20,24 @@ from keystate.testing._stores import Store, Timer
 Told = dict[str, Any]
 
 
+@dataclass
 class Work:
     """What a subtask has to do in a micro-batch: rows with their keys, and timers that are due."""
 
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.keys: list[Any] = []
-        self.timers: list[Timer] = []
+    rows: list[int] = field(default_factory=list)
+    keys: list[Any] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """What a subtask made of it: results, and changes that are yet to be applied.
 
     Attributes:
         keys: of the slots that the messages speak of.
     """
 
-    def __init__(self, keys: list[Any], messages: list[Columns]) -> None:
-        self.keys = keys
-        self.messages = messages
+    keys: list[Any]
+    messages: list[Columns]
 
 
 class Subtask:

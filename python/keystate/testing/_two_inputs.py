@@ -88,7 +88,7 @@ class KeyedTwoInputHarness(OperatorHarness):
             raise DeclarationError("no two keyed inputs are connected: use KeyedProcessHarness")
         self._merged = right.side is Side.MERGED
         self._inputs = [
-            InputRows.of(each, f"a row does not fit the {which} input schema")
+            InputRows(each, f"a row does not fit the {which} input schema")
             for each, which in zip(setup.inputs, ("first", "second"))
         ]
 

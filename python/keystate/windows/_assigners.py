@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from keystate.errors import DeclarationError
 from keystate.windows._triggers import (
@@ -14,6 +14,9 @@ from keystate.windows._triggers import (
     Trigger,
 )
 from keystate.windows._window import Duration, GlobalWindow, TimeWindow, Window, millis
+
+if TYPE_CHECKING:  # the standard library has it from Python 3.11 on
+    from typing_extensions import Self
 
 #: Tells of windows that are merged, and into which one.
 MergeCallback = Callable[[Collection[Any], Any], None]
@@ -62,7 +65,7 @@ class MergingWindowAssigner(WindowAssigner):
 class FixedWindows(WindowAssigner):
     """Windows of one size, of which one begins at every multiple of `slide`, from `offset` on."""
 
-    def __init__(self, size: Duration, slide: Duration, offset: Duration) -> None:
+    def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
         self.size = millis(size, "the size of a window")
         self.slide = millis(slide, "the slide of a window")
         self.offset = millis(offset, "the offset of a window")
@@ -97,58 +100,43 @@ class _ByProcessingTime(WindowAssigner):
         return False
 
 
-class TumblingEventTimeWindows(_ByEventTime, FixedWindows):
+class _Tumbling(FixedWindows):
+    def __init__(self, size: Duration, offset: Duration = 0) -> None:
+        super().__init__(size, size, offset)
+
+    @classmethod
+    def of(cls, size: Duration, offset: Duration = 0) -> Self:
+        """Windows of this size; they begin at its multiples from the epoch, plus the offset."""
+        return cls(size, offset)
+
+
+class _Sliding(FixedWindows):
+    @classmethod
+    def of(cls, size: Duration, slide: Duration, offset: Duration = 0) -> Self:
+        """Windows of this size, of which one begins at every multiple of `slide`."""
+        return cls(size, slide, offset)
+
+
+class TumblingEventTimeWindows(_ByEventTime, _Tumbling):
     """Windows one after the other, by event time: ``TumblingEventTimeWindows.of(size)``."""
 
-    def __init__(self, size: Duration, offset: Duration = 0) -> None:
-        super().__init__(size, size, offset)
 
-    @staticmethod
-    def of(size: Duration, offset: Duration = 0) -> TumblingEventTimeWindows:
-        """Windows of this size; they begin at its multiples from the epoch, plus the offset."""
-        return TumblingEventTimeWindows(size, offset)
-
-
-class TumblingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
+class TumblingProcessingTimeWindows(_ByProcessingTime, _Tumbling):
     """Windows one after the other, by processing time."""
 
-    def __init__(self, size: Duration, offset: Duration = 0) -> None:
-        super().__init__(size, size, offset)
 
-    @staticmethod
-    def of(size: Duration, offset: Duration = 0) -> TumblingProcessingTimeWindows:
-        """Windows of this size; they begin at its multiples from the epoch, plus the offset."""
-        return TumblingProcessingTimeWindows(size, offset)
-
-
-class SlidingEventTimeWindows(_ByEventTime, FixedWindows):
+class SlidingEventTimeWindows(_ByEventTime, _Sliding):
     """Windows that overlap, by event time: ``SlidingEventTimeWindows.of(size, slide)``.
 
     A row is in each of them that has its time: ``size / slide`` windows.
     """
 
-    def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
-        super().__init__(size, slide, offset)
 
-    @staticmethod
-    def of(size: Duration, slide: Duration, offset: Duration = 0) -> SlidingEventTimeWindows:
-        """Windows of this size, of which one begins at every multiple of `slide`."""
-        return SlidingEventTimeWindows(size, slide, offset)
-
-
-class SlidingProcessingTimeWindows(_ByProcessingTime, FixedWindows):
+class SlidingProcessingTimeWindows(_ByProcessingTime, _Sliding):
     """Windows that overlap, by processing time.
 
     A row is in each of them that has its time: ``size / slide`` windows.
     """
-
-    def __init__(self, size: Duration, slide: Duration, offset: Duration = 0) -> None:
-        super().__init__(size, slide, offset)
-
-    @staticmethod
-    def of(size: Duration, slide: Duration, offset: Duration = 0) -> SlidingProcessingTimeWindows:
-        """Windows of this size, of which one begins at every multiple of `slide`."""
-        return SlidingProcessingTimeWindows(size, slide, offset)
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -180,6 +168,16 @@ class SessionWindows(MergingWindowAssigner):
                     f"the gap of a session must be more than 0, got {self._millis} ms"
                 )
 
+    @classmethod
+    def with_gap(cls, size: Duration) -> Self:
+        """Sessions that end when a key has had no rows for this long."""
+        return cls(size)
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: Gap) -> Self:
+        """Sessions whose gap each row tells, in ms."""
+        return cls(extractor)
+
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
@@ -209,29 +207,9 @@ class SessionWindows(MergingWindowAssigner):
 class EventTimeSessionWindows(_ByEventTime, SessionWindows):
     """Sessions by event time: ``EventTimeSessionWindows.with_gap(Time.minutes(10))``."""
 
-    @staticmethod
-    def with_gap(size: Duration) -> EventTimeSessionWindows:
-        """Sessions that end when a key has had no rows for this long."""
-        return EventTimeSessionWindows(size)
-
-    @staticmethod
-    def with_dynamic_gap(extractor: Gap) -> EventTimeSessionWindows:
-        """Sessions whose gap each row tells, in ms."""
-        return EventTimeSessionWindows(extractor)
-
 
 class ProcessingTimeSessionWindows(_ByProcessingTime, SessionWindows):
     """Sessions by processing time."""
-
-    @staticmethod
-    def with_gap(size: Duration) -> ProcessingTimeSessionWindows:
-        """Sessions that end when a key has had no rows for this long."""
-        return ProcessingTimeSessionWindows(size)
-
-    @staticmethod
-    def with_dynamic_gap(extractor: Gap) -> ProcessingTimeSessionWindows:
-        """Sessions whose gap each row tells, in ms."""
-        return ProcessingTimeSessionWindows(extractor)
 
 
 class GlobalWindows(WindowAssigner):

@@ -11,10 +11,10 @@ from pyspark.sql import types as T
 from keystate._codec import Misfit, codec
 from keystate._spec import resolve_type
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.messages.results import row_test
+from keystate._worker.reduction import reduction
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.aggregates import AggregateFunction
-from keystate.errors import OutputTypeError, StateTypeError
+from keystate.errors import StateTypeError
 from keystate.runtime import KeyedStateStore
 from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.windows._evictors import TimestampedValue
@@ -75,9 +75,7 @@ class ReduceFold(Fold):
     def open(self, ctx: Any) -> None:
         super().open(ctx)
         self._plan.open(ctx)
-        self._reduce = self._plan.call()
-        self._bare = len(self._row_type.fields) == 1
-        self._is_row = row_test(self._row_type)
+        self._reduce = reduction(self._plan, self._row_type)
 
     def close(self) -> None:
         self._plan.close()
@@ -86,10 +84,7 @@ class ReduceFold(Fold):
         return row if accumulator is None else self.merge(accumulator, row)
 
     def merge(self, a: Any, b: Any) -> Any:
-        result = self._reduce(a, b)
-        if result is None:
-            raise OutputTypeError("reduce() returned None, where it must return a row")
-        return (result,) if self._bare and not self._is_row(result) else result
+        return self._reduce(a, b)
 
     def result(self, accumulator: Any) -> Any:
         return accumulator

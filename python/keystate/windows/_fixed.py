@@ -12,7 +12,7 @@ from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._contents import Fold, FoldedContents
 from keystate.windows._functions import ProcessWindowFunction
-from keystate.windows._timers import EVENT_TIME, WindowTimers
+from keystate.windows._timers import EVENT_TIME, WindowTimers, delete, register
 from keystate.windows._window import WindowKey
 from keystate.windows._windows_function import UserFunction, WindowsFunction
 
@@ -67,10 +67,7 @@ class FixedWindowsFunction(WindowsFunction):
             late = False
             window = (1, end, end - size)
             if windows.fold(window, self._add, row):
-                if self._by_event_time:
-                    ctx.register_event_time_timer(end - 1)
-                else:
-                    ctx.register_processing_time_timer(end - 1)
+                register(self._domain, end - 1, ctx)
             end -= self._slide
         return self._late(row) if late and time < closed else None
 
@@ -95,10 +92,7 @@ class FixedWindowsFunction(WindowsFunction):
             gone[at.window] = None
             if end - 1 != timestamp:
                 # Not needed any more. Left, it would end windows of the next micro-batch early.
-                if domain == EVENT_TIME:
-                    ctx.delete_event_time_timer(end - 1)
-                else:
-                    ctx.delete_processing_time_timer(end - 1)
+                delete(domain, end - 1, ctx)
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None

@@ -44,10 +44,7 @@ class WindowTimers:
             return
         self._state.put(key, known | whose)
         if not known:
-            if domain == EVENT_TIME:
-                ctx.register_event_time_timer(time)
-            else:
-                ctx.register_processing_time_timer(time)
+            register(domain, time, ctx)
 
     def contains(self, domain: int, time: int, window: WindowKey) -> bool:
         """Whether a timer is set, for whomever."""
@@ -65,7 +62,7 @@ class WindowTimers:
                 (domain, time, _FIRST, _FIRST), (domain, time, LAST_TIME, LAST_TIME)
             )
             if next(others, None) is None:
-                _delete(domain, time, ctx)
+                delete(domain, time, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
@@ -79,12 +76,17 @@ class WindowTimers:
         (_, time, end, begin), whose = first
         self._state.remove(first[0])
         # Others at this time come next: the key's timer is not needed any more.
-        _delete(domain, time, ctx)
+        delete(domain, time, ctx)
         return time, (end, begin), whose
 
 
-def _delete(domain: int, time: int, ctx: Any) -> None:
-    if domain == EVENT_TIME:
-        ctx.delete_event_time_timer(time)
-    else:
-        ctx.delete_processing_time_timer(time)
+def register(domain: int, time: int, ctx: Any) -> None:
+    """Sets a timer of a key, or a window, by its clock."""
+    by_event_time = domain == EVENT_TIME
+    (ctx.register_event_time_timer if by_event_time else ctx.register_processing_time_timer)(time)
+
+
+def delete(domain: int, time: int, ctx: Any) -> None:
+    """Deletes such a timer."""
+    by_event_time = domain == EVENT_TIME
+    (ctx.delete_event_time_timer if by_event_time else ctx.delete_processing_time_timer)(time)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from keystate.errors import DeclarationError
-from keystate.functions import TimeDomain
 from keystate.runtime import KeyedStateStore
 from keystate.state import ReducingStateDescriptor, StateDescriptor
+from keystate.windows._evictors import EvictorContext
+from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, delete, register
 from keystate.windows._window import Duration, Window, millis
+
+if TYPE_CHECKING:  # the standard library has it from Python 3.11 on
+    from typing_extensions import Self
 
 
 class TriggerResult(enum.Enum):
@@ -34,14 +38,8 @@ class TriggerResult(enum.Enum):
         return self.value[1]
 
 
-class TriggerContext(Protocol):
+class TriggerContext(EvictorContext, Protocol):
     """What a trigger is told, and its timers and states, which belong to the key and the window."""
-
-    def get_current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch."""
-
-    def get_current_watermark(self) -> int:
-        """The watermark in ms since the epoch; the least long while there is none."""
 
     def register_processing_time_timer(self, time: int) -> None:
         """Asks for :meth:`Trigger.on_processing_time` when the clock has reached `time`."""
@@ -126,13 +124,15 @@ class _QuietTrigger(Trigger):
         return True
 
 
-class EventTimeTrigger(_QuietTrigger):
-    """Fires when the watermark passes the end of the window, then for each late row."""
-
-    @staticmethod
-    def create() -> EventTimeTrigger:
+class _AtEnd(_QuietTrigger):
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return EventTimeTrigger()
+        return cls()
+
+
+class EventTimeTrigger(_AtEnd):
+    """Fires when the watermark passes the end of the window, then for each late row."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -154,13 +154,8 @@ class EventTimeTrigger(_QuietTrigger):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ProcessingTimeTrigger(_QuietTrigger):
+class ProcessingTimeTrigger(_AtEnd):
     """Fires when processing time passes the end of the window."""
-
-    @staticmethod
-    def create() -> ProcessingTimeTrigger:
-        """The trigger."""
-        return ProcessingTimeTrigger()
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -245,6 +240,11 @@ class _ContinuousTrigger(_QuietTrigger):
     def open(self, ctx: KeyedStateStore) -> None:
         ctx.get_reducing_state(self._fire_time)
 
+    @classmethod
+    def of(cls, interval: Duration) -> Self:
+        """A trigger that fires at the multiples of this interval."""
+        return cls(interval)
+
     def _next(self, time: int, window: Window) -> int:
         """The first multiple of the interval after `time`, but not after the window."""
         start = time - time % self._interval
@@ -265,19 +265,19 @@ class _ContinuousTrigger(_QuietTrigger):
         fire_time = ctx.get_partitioned_state(self._fire_time)
         time = fire_time.get()
         if time is not None and ctx.had_timer(self._domain, time):
-            self._register(time, ctx)
+            register(self._domain, time, ctx)
         else:
             fire_time.clear()
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         fire_time = ctx.get_partitioned_state(self._fire_time)
         if fire_time.get() is not None:
-            self._delete(fire_time.get(), ctx)
+            delete(self._domain, fire_time.get(), ctx)
             fire_time.clear()
 
     def _set(self, time: int, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(self._fire_time).add(time)
-        self._register(time, ctx)
+        register(self._domain, time, ctx)
 
     def _fire(self, time: int, since: int, window: Any, ctx: TriggerContext) -> TriggerResult:
         """What a timer for `time` does; the next one is for the first multiple after `since`."""
@@ -290,22 +290,11 @@ class _ContinuousTrigger(_QuietTrigger):
             self._set(self._next(since, window), ctx)
         return TriggerResult.FIRE
 
-    @abstractmethod
-    def _register(self, time: int, ctx: TriggerContext) -> None: ...
-
-    @abstractmethod
-    def _delete(self, time: int, ctx: TriggerContext) -> None: ...
-
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires by event time at the multiples of an interval, and at the end of the window."""
 
-    _domain = TimeDomain.EVENT_TIME.value
-
-    @staticmethod
-    def of(interval: Duration) -> ContinuousEventTimeTrigger:
-        """A trigger that fires at the multiples of this interval."""
-        return ContinuousEventTimeTrigger(interval)
+    _domain = EVENT_TIME
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -323,22 +312,11 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
-    def _register(self, time: int, ctx: TriggerContext) -> None:
-        ctx.register_event_time_timer(time)
-
-    def _delete(self, time: int, ctx: TriggerContext) -> None:
-        ctx.delete_event_time_timer(time)
-
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires by processing time at the multiples of an interval."""
 
-    _domain = TimeDomain.PROCESSING_TIME.value
-
-    @staticmethod
-    def of(interval: Duration) -> ContinuousProcessingTimeTrigger:
-        """A trigger that fires at the multiples of this interval."""
-        return ContinuousProcessingTimeTrigger(interval)
+    _domain = PROCESSING_TIME
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -349,12 +327,6 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
         # From now on, not from the timer's time: micro-batches can be further apart.
         return self._fire(time, max(time, ctx.get_current_processing_time()), window, ctx)
-
-    def _register(self, time: int, ctx: TriggerContext) -> None:
-        ctx.register_processing_time_timer(time)
-
-    def _delete(self, time: int, ctx: TriggerContext) -> None:
-        ctx.delete_processing_time_timer(time)
 
 
 class PurgingTrigger(Trigger):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from keystate.errors import DeclarationError
 from keystate.ttl import Time
@@ -31,14 +32,12 @@ class Window(ABC):
         """The last time that belongs to it, in ms since the epoch."""
 
 
+@dataclass(order=True, unsafe_hash=True, slots=True)
 class TimeWindow(Window):
     """The time from `start` to before `end`, in ms since the epoch."""
 
-    __slots__ = ("end", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
+    start: int
+    end: int
 
     def max_timestamp(self) -> int:
         return self.end - 1
@@ -56,23 +55,10 @@ class TimeWindow(Window):
         """The start of the window of this size that a time is in; windows begin at `offset`."""
         return timestamp - (timestamp - offset) % window_size
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TimeWindow) and other.start == self.start and other.end == self.end
 
-    def __hash__(self) -> int:
-        return hash((self.start, self.end))
-
-    def __lt__(self, other: TimeWindow) -> bool:
-        return (self.start, self.end) < (other.start, other.end)
-
-    def __repr__(self) -> str:
-        return f"TimeWindow(start={self.start}, end={self.end})"
-
-
+@dataclass(unsafe_hash=True, slots=True)
 class GlobalWindow(Window):
     """The one window that has all rows of a key."""
-
-    __slots__ = ()
 
     @staticmethod
     def get() -> GlobalWindow:
@@ -81,15 +67,6 @@ class GlobalWindow(Window):
 
     def max_timestamp(self) -> int:
         return LAST_TIME
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GlobalWindow)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "GlobalWindow()"
 
 
 def key_of(window: Window) -> WindowKey:

@@ -6,8 +6,6 @@ at a restart, is that of no rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +17,7 @@ from keystate._worker.aggregates.groups import Groups
 Parts = list[pa.Array]
 
 
-class Computation(ABC):
+class Computation:
     """How one aggregate is computed; its accumulator is one column, unless a class has more."""
 
     #: How many columns an accumulator has.
@@ -40,9 +38,17 @@ class Computation(ABC):
     def _of_values(self, values: pa.Array) -> Parts:
         return [values.cast(self.acc_type)]
 
-    @abstractmethod
     def merge(self, groups: Groups, parts: Parts) -> Parts:
         """The accumulator of each group of accumulators."""
+        told = self._aggregate.declared
+        match told.kind:
+            case "min" | "max":
+                return [groups.most(parts[0], greatest=told.kind == "max")]
+            case "first" | "last":
+                return [groups.end(parts[0], told.kind == "last", told.ignore_nulls)]
+            case "top_n":
+                return [groups.top(parts[0], told.n)]
+        return [groups.sums(part, self._name) for part in parts]
 
     def result(self, parts: Parts) -> pa.Array:
         """The results that accumulators stand for."""
@@ -66,16 +72,8 @@ class _Count(Computation):
     def _of_values(self, values: pa.Array) -> Parts:
         return [values.is_valid().cast(pa.int64())]
 
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.sums(parts[0], self._name)]
-
     def result(self, parts: Parts) -> pa.Array:
         return pc.fill_null(parts[0], 0)
-
-
-class _Sum(Computation):
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.sums(parts[0], self._name)]
 
 
 class _Mean(Computation):
@@ -86,9 +84,6 @@ class _Mean(Computation):
     def _of_values(self, values: pa.Array) -> Parts:
         sums = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)
         return [sums, values.is_valid().cast(pa.int64())]
-
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.sums(part, self._name) for part in parts]
 
     def result(self, parts: Parts) -> pa.Array:
         sums, counts = parts
@@ -102,26 +97,6 @@ class _Mean(Computation):
         return [pc.fill_null(part.cast(field.type), 0) for part, field in parts]
 
 
-class _Min(Computation):
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.least(parts[0])]
-
-
-class _Max(Computation):
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.greatest(parts[0])]
-
-
-class _First(Computation):
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.first(parts[0], self._aggregate.declared.ignore_nulls)]
-
-
-class _Last(Computation):
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.last(parts[0], self._aggregate.declared.ignore_nulls)]
-
-
 class _Top(Computation):
     def _of_values(self, values: pa.Array) -> Parts:
         lengths = values.is_valid().cast(pa.int32()).to_numpy(zero_copy_only=False)
@@ -129,20 +104,9 @@ class _Top(Computation):
         found = values.drop_null().cast(self.acc_type.value_type)
         return [pa.ListArray.from_arrays(offsets, found, type=self.acc_type)]
 
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        return [groups.top(parts[0], self._aggregate.declared.n)]
 
-
-_KINDS: dict[str, type[Computation]] = {
-    "count": _Count,
-    "sum": _Sum,
-    "avg": _Mean,
-    "min": _Min,
-    "max": _Max,
-    "first": _First,
-    "last": _Last,
-    "top_n": _Top,
-}
+#: Those that are more than a column of values.
+_KINDS: dict[str, type[Computation]] = {"count": _Count, "avg": _Mean, "top_n": _Top}
 
 
 class Aggregation:
@@ -152,7 +116,9 @@ class Aggregation:
     """
 
     def __init__(self, aggregates: tuple[ColumnAggregate, ...]) -> None:
-        self._computations = [_KINDS[each.declared.kind](each) for each in aggregates]
+        self._computations = [
+            _KINDS.get(each.declared.kind, Computation)(each) for each in aggregates
+        ]
 
     def lift(self, rows: pa.RecordBatch) -> Parts:
         """The accumulators of each row."""

@@ -53,24 +53,16 @@ class Groups:
         """Whether a flag is set in each group."""
         return self._reduced(np.logical_or, flags)
 
-    def first(self, values: pa.Array, ignore_nulls: bool) -> pa.Array:
-        """The first value of each group; with `ignore_nulls` null only if all are."""
+    def end(self, values: pa.Array, last: bool, ignore_nulls: bool) -> pa.Array:
+        """The first or last value of each group; with `ignore_nulls` null only if all are."""
+        size = len(self._order)
         if not (ignore_nulls and values.null_count):
-            return values.take(pa.array(self._order[self._starts]))
-        valid, size = _valid(values)[self._order], len(self._order)
-        return self._placed(values, np.minimum, np.where(valid, np.arange(size), size))
-
-    def last(self, values: pa.Array, ignore_nulls: bool) -> pa.Array:
-        """The last value of each group; with `ignore_nulls` null only if all are."""
-        if not (ignore_nulls and values.null_count):
-            return values.take(pa.array(self._order[self._starts + self._sizes - 1]))
-        valid, size = _valid(values)[self._order], len(self._order)
-        return self._placed(values, np.maximum, np.where(valid, np.arange(size), -1))
-
-    def _placed(self, values: pa.Array, reduce: Any, places: Numbers) -> pa.Array:
-        """In each group the value of the least or greatest place that there is."""
+            places = self._starts + self._sizes - 1 if last else self._starts
+            return values.take(pa.array(self._order[places]))
+        reduce, none = (np.maximum, -1) if last else (np.minimum, size)
+        places = np.where(_valid(values)[self._order], np.arange(size), none)
         found = reduce.reduceat(places, self._starts)
-        missing = (found < 0) | (found == len(self._order))
+        missing = found == none
         return values.take(pa.array(self._order[np.where(missing, 0, found)], mask=missing))
 
     def sums(self, values: pa.Array, what: str) -> pa.Array:
@@ -111,15 +103,8 @@ class Groups:
         except pa.ArrowInvalid as e:
             raise StateTypeError(f"{what} does not fit into {values.type}: {e}") from None
 
-    def least(self, values: pa.Array) -> pa.Array:
-        """The least value of each group that is not null; null if there is none."""
-        return self._most(values, greatest=False)
-
-    def greatest(self, values: pa.Array) -> pa.Array:
-        """The greatest value of each group that is not null; null if there is none."""
-        return self._most(values, greatest=True)
-
-    def _most(self, values: pa.Array, greatest: bool) -> pa.Array:
+    def most(self, values: pa.Array, greatest: bool) -> pa.Array:
+        """The least or greatest value of each group that is not null; null if there is none."""
         numbers = _as_numbers(values)
         if numbers is None:
             order, ids = _sorted(values, self._order, self._ids, greatest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from keystate._compiled import Marks, collect
@@ -24,6 +25,7 @@ def _nothing(_: None) -> None:
     """There is nothing to be undone."""
 
 
+@dataclass
 class GuardedCalls:
     """Calls a function for rows and timers, and writes a dead letter of each that fails.
 
@@ -36,22 +38,13 @@ class GuardedCalls:
         kept: whether somebody reads the letters.
     """
 
-    def __init__(
-        self,
-        letters: Letters,
-        context: RowContext,
-        states: Sequence[WorkerState],
-        take: Take,
-        keyed: bool,
-        kept: bool,
-    ) -> None:
-        self.letters = letters
-        self._context = context
-        self._states = states
-        self._take = take
-        self._keyed = keyed
-        self._kept = kept
-        self._counted = 0
+    letters: Letters
+    _context: RowContext
+    _states: Sequence[WorkerState]
+    _take: Take
+    _keyed: bool
+    _kept: bool
+    _counted: int = 0
 
     def loop(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
@@ -10,26 +11,18 @@ from keystate._worker.contexts.row_context import RowContext
 from keystate.errors import StateAccessError
 
 
+@dataclass(eq=False, slots=True)
 class Call:
     """A call of the function for a row or a timer; when it has ended there is none of them."""
 
-    __slots__ = ("index", "journal", "letter", "results", "row", "slot", "thread", "timer")
-
-    def __init__(
-        self,
-        slot: int | None = None,
-        row: Any = None,
-        timer: tuple[int, int] | None = None,
-        index: int = 0,
-    ) -> None:
-        self.slot = slot
-        self.row = row
-        self.timer = timer
-        self.thread: int | None = None
-        self.results: list[Any] = []
-        self.index = index  # of the row in its message
-        self.journal: list[Any] = []
-        self.letter: list[Any] | None = None  # what is written of it if it fails
+    slot: int | None = None
+    row: Any = None
+    timer: tuple[int, int] | None = None
+    index: int = 0  # of the row in its message
+    thread: int | None = None
+    results: list[Any] = field(default_factory=list)
+    journal: list[Any] = field(default_factory=list)
+    letter: list[Any] | None = None  # what is written of it if it fails
 
     def begin(self) -> None:
         """Makes it the call of this asyncio task, and of tasks that this one starts."""
@@ -43,6 +36,15 @@ class Call:
 
 
 _CALL: ContextVar[Call | None] = ContextVar("call of a function", default=None)
+
+
+def _of_call(name: str) -> property:
+    """What the call at hand has by this name."""
+
+    def put(context: AsyncRowContext, value: Any) -> None:
+        setattr(context._call(), name, value)
+
+    return property(lambda context: getattr(context._call(), name), put)
 
 
 class AsyncRowContext(RowContext):
@@ -67,38 +69,7 @@ class AsyncRowContext(RowContext):
             )
         return call
 
-    @property
-    def slot(self) -> int | None:
-        """The slot of the call's key."""
-        return self._call().slot
-
-    @slot.setter
-    def slot(self, slot: int | None) -> None:
-        self._call().slot = slot
-
-    @property
-    def row(self) -> Any:
-        """The call's row."""
-        return self._call().row
-
-    @row.setter
-    def row(self, row: Any) -> None:
-        self._call().row = row
-
-    @property
-    def journal(self) -> Any:
-        """What is noted of the call, to be undone."""
-        return self._call().journal
-
-    @journal.setter
-    def journal(self, journal: Any) -> None:
-        self._call().journal = journal
-
-    @property
-    def timer(self) -> tuple[int, int] | None:
-        """The call's timer: domain and time."""
-        return self._call().timer
-
-    @timer.setter
-    def timer(self, timer: tuple[int, int] | None) -> None:
-        self._call().timer = timer
+    slot: Any = _of_call("slot")
+    row: Any = _of_call("row")
+    journal: Any = _of_call("journal")
+    timer: Any = _of_call("timer")

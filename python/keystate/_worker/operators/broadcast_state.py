@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -25,23 +25,10 @@ class ReadBroadcastState(ReadOnlyMapCopy):
     def __init__(self, spec: StateSpec, entries: dict[Any, Any]) -> None:
         super().__init__(_named(spec), spec.key_codec(), spec.value_codec(), entries)
 
-    def clear(self) -> None:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise _read_only(self._what)
 
-    def put(self, key: Any, value: Any) -> None:
-        raise _read_only(self._what)
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        raise _read_only(self._what)
-
-    def remove(self, key: Any) -> None:
-        raise _read_only(self._what)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise _read_only(self._what)
-
-    def __delitem__(self, key: Any) -> None:
-        raise _read_only(self._what)
+    clear = put = put_all = remove = __setitem__ = __delitem__ = _refuse
 
 
 class WorkerBroadcastState(MapCopy):
@@ -53,7 +40,6 @@ class WorkerBroadcastState(MapCopy):
         self.index = index
         self.view = ReadBroadcastState(spec, self._entries)
         self._context = context
-        self._stored_key = self._keys.as_key
         self._changed: set[Any] = set()
         self._cleared = False
 
@@ -87,10 +73,7 @@ class WorkerBroadcastState(MapCopy):
         self._changed.clear()
         self._cleared = False
         for keys, values in pages:
-            found = self._keys.decode(keys)
-            if self._stored_key is not None:
-                found = list(map(self._stored_key, found))
-            self._entries.update(zip(found, self._values.decode(values)))
+            self._entries.update(zip(self._keys.decode_keys(keys), self._values.decode(values)))
 
     def changes(self) -> dict[str, pa.Array]:
         """The columns with what was changed since the last call."""

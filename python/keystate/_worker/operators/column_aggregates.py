@@ -43,12 +43,6 @@ class ColumnAggregateOperator(ColumnOperator):
         self._streaming = bool(control[Control.STREAMING])
         super().__init__(plan, declared, control)
 
-    @property
-    def _state(self) -> AggregateColumns:
-        (state,) = self._states
-        assert isinstance(state, AggregateColumns)
-        return state
-
     def _make_timers(self) -> WorkerTimers:
         return ColumnTimers(self._state, TimeDomain.EVENT_TIME.value)
 

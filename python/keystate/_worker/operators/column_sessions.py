@@ -23,12 +23,6 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
 
     _state_class = SessionColumns
 
-    @property
-    def _state(self) -> SessionColumns:
-        (state,) = self._states
-        assert isinstance(state, SessionColumns)
-        return state
-
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots) == 0:
             return

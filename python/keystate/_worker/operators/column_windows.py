@@ -41,12 +41,6 @@ class ColumnWindowsOperator(ColumnOperator):
         self._domain: int = clock.value
         super().__init__(plan, declared, control)
 
-    @property
-    def _state(self) -> WindowColumns:
-        (state,) = self._states
-        assert isinstance(state, WindowColumns)
-        return state
-
     def _make_context(self) -> RowContext:
         return WindowsContext()
 

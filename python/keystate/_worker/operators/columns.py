@@ -33,6 +33,11 @@ class ColumnOperator(BatchOperator):
         self._tagged = declared.spec.side_outputs
         super().__init__(plan, declared, control)
 
+    @property
+    def _state(self) -> Any:
+        (state,) = self._states
+        return state
+
     def begin_task(self, control: dict[str, Any]) -> None:
         if control.get(Control.REAL_TIME):
             raise DeclarationError(

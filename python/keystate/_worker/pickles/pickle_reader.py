@@ -81,10 +81,6 @@ def _scalar(kind: Any, data: Any) -> Any:
     )
 
 
-def _bytearray(data: Any = b"") -> bytearray:
-    return bytearray(_checked(data, bytes))
-
-
 def _fraction(numerator: Any, denominator: Any = None) -> Fraction:
     """Makes one of two numbers, or of both in a text."""
     if denominator is None:
@@ -96,10 +92,6 @@ def _fraction(numerator: Any, denominator: Any = None) -> Fraction:
     if max(part.bit_length() for part in parts) > 1 << 15:
         raise Refused("fractions.Fraction of long numbers")
     return Fraction(*parts)
-
-
-def _decimal(value: Any) -> Decimal:
-    return Decimal(_checked(value, str))
 
 
 def _zone(key: Any, from_cache: Any = True) -> ZoneInfo:
@@ -170,7 +162,7 @@ def _moment(kind: Any) -> _Plain:
 _PLAIN: dict[str, _Plain] = {
     **{f"builtins.{k.__name__}": _uncalled(k) for k in (bool, dict, float, int, list, str, tuple)},
     **{f"builtins.{k.__name__}": _uncalled(k) for k in (bytes, frozenset, set)},
-    "builtins.bytearray": _Plain(_bytearray, bytearray),
+    "builtins.bytearray": _Plain(lambda data=b"": bytearray(_checked(data, bytes)), bytearray),
     "builtins.complex": _of(complex, float),
     "builtins.getattr": _Plain(_attribute),
     "collections.Counter": _Plain(lambda values: Counter(_checked(values, dict)), Counter),
@@ -182,7 +174,7 @@ _PLAIN: dict[str, _Plain] = {
     "datetime.time": _moment(time),
     "datetime.timedelta": _of(timedelta, int),
     "datetime.timezone": _of(timezone, timedelta, str),
-    "decimal.Decimal": _Plain(_decimal, Decimal),
+    "decimal.Decimal": _of(Decimal, str),
     "fractions.Fraction": _Plain(_fraction, Fraction),
     "keystate._worker.pickles.plain_data.decode": _Plain(
         lambda data: plain_data.decode(_checked(data, bytes))
@@ -257,12 +249,6 @@ class PickleReader:
         del self._stack[at:]
         return [self._plainly(value) for value in values]
 
-    def _drop(self, argument: Any) -> None:
-        self._stack.pop()
-
-    def _drop_mark(self, argument: Any) -> None:
-        self._pop_mark()
-
     def _plainly(self, value: Any) -> Any:
         """A class of plain data as itself, for what is kept."""
         if not isinstance(value, _Plain):
@@ -277,9 +263,6 @@ class PickleReader:
     def _memoize(self, argument: Any) -> None:
         self._memo.append(self._pop())
         self._stack.append(self._memo[-1])
-
-    def _get(self, number: int) -> None:
-        self._stack.append(self._memo[number])
 
     def _name(self, argument: Any) -> None:
         name, module = self._pop(), self._pop()
@@ -461,10 +444,10 @@ def _pushes(make: Callable[[PickleReader], Any]) -> Callable[[PickleReader, Any]
     return lambda reader, argument: reader._stack.append(make(reader))
 
 
-_OPERATIONS: dict[str, Callable[[PickleReader, Any], None]] = {
+_OPERATIONS: dict[str, Callable[[PickleReader, Any], Any]] = {
     "MEMOIZE": PickleReader._memoize,
-    "BINGET": PickleReader._get,
-    "LONG_BINGET": PickleReader._get,
+    "BINGET": lambda reader, number: reader._stack.append(reader._memo[number]),
+    "LONG_BINGET": lambda reader, number: reader._stack.append(reader._memo[number]),
     "STACK_GLOBAL": PickleReader._name,
     "EMPTY_TUPLE": _pushes(lambda reader: ()),
     "EMPTY_LIST": _pushes(lambda reader: []),
@@ -480,8 +463,8 @@ _OPERATIONS: dict[str, Callable[[PickleReader, Any], None]] = {
     "SETITEM": PickleReader._set_item,
     "SETITEMS": lambda reader, argument: reader._set_items(reader._pop_mark()),
     "ADDITEMS": PickleReader._add_items,
-    "POP": PickleReader._drop,
-    "POP_MARK": PickleReader._drop_mark,
+    "POP": lambda reader, argument: reader._stack.pop(),
+    "POP_MARK": lambda reader, argument: reader._pop_mark(),
     "REDUCE": PickleReader._reduce,
     "NEWOBJ": PickleReader._new,
     "NEWOBJ_EX": PickleReader._new_with_names,

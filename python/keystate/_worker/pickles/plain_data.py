@@ -44,7 +44,7 @@ _ARRAY_TYPE = re.compile(
 )
 _DATETIME, _TIME = struct.Struct(">HBBBBBIB"), struct.Struct(">BBBIB")
 _TIMEDELTA, _DATE, _DOUBLE = struct.Struct(">iii"), struct.Struct(">I"), struct.Struct(">d")
-_COUNT, _MAXLEN = struct.Struct(">I"), struct.Struct(">q")
+_COUNT, _MAXLEN, _COMPLEX = struct.Struct(">I"), struct.Struct(">q"), struct.Struct(">dd")
 
 
 class NotPlain(Exception):
@@ -157,27 +157,9 @@ class _Writer:
             self.write(value, depth)
         self.comparisons.add(values)
 
-    def _none(self, value: None, depth: int) -> None:
-        self.data += b"N"
-
-    def _bool(self, value: bool, depth: int) -> None:
-        self.data += b"T" if value else b"F"
-
     def _int(self, value: int, depth: int) -> None:
         length = value.bit_length() // 8 + 1
         self._bytes(b"i", value.to_bytes(length, "little", signed=True))
-
-    def _float(self, value: float, depth: int) -> None:
-        self.data += b"d" + _DOUBLE.pack(value)
-
-    def _complex(self, value: complex, depth: int) -> None:
-        self.data += b"c" + _DOUBLE.pack(value.real) + _DOUBLE.pack(value.imag)
-
-    def _str(self, value: str, depth: int) -> None:
-        self._bytes(b"s", value.encode("utf-8", "surrogatepass"))
-
-    def _decimal(self, value: Decimal, depth: int) -> None:
-        self._bytes(b"D", str(value).encode())
 
     def _fraction(self, value: Fraction, depth: int) -> None:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) // 8 >= _FRACTION:
@@ -185,9 +167,6 @@ class _Writer:
         self.data += b"r"
         self._int(value.numerator, depth)
         self._int(value.denominator, depth)
-
-    def _date(self, value: date, depth: int) -> None:
-        self.data += b"1" + _DATE.pack(value.toordinal())
 
     def _datetime(self, value: datetime, depth: int) -> None:
         clock = (value.hour, value.minute, value.second, value.microsecond, value.fold)
@@ -199,9 +178,6 @@ class _Writer:
         self.data += b"3" + _TIME.pack(*clock)
         self.write(value.tzinfo, depth)
 
-    def _timedelta(self, value: timedelta, depth: int) -> None:
-        self.data += b"4" + _TIMEDELTA.pack(value.days, value.seconds, value.microseconds)
-
     def _timezone(self, value: timezone, depth: int) -> None:
         self.data += b"5"
         offset, *name = value.__getinitargs__()  # type: ignore[attr-defined]
@@ -212,9 +188,6 @@ class _Writer:
         if value.key is None or not _ZONE.fullmatch(value.key):
             raise NotPlain("a ZoneInfo without a key")
         self._bytes(b"6", value.key.encode())
-
-    def _uuid(self, value: UUID, depth: int) -> None:
-        self.data += b"u" + value.bytes
 
     def _defaultdict(self, value: defaultdict[Any, Any], depth: int) -> None:
         self._pairs(b"f", value, depth)
@@ -237,8 +210,14 @@ class _Writer:
         self.data += value.tobytes()
 
 
-def _appends(tag: bytes) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, value, depth: writer._bytes(tag, value)
+def _packs(pack: Callable[[Any], bytes]) -> Callable[[_Writer, Any, int], None]:
+    return lambda writer, value, depth: writer.data.extend(pack(value))
+
+
+def _appends(
+    tag: bytes, content: Callable[[Any], bytes] = bytes
+) -> Callable[[_Writer, Any, int], None]:
+    return lambda writer, value, depth: writer._bytes(tag, content(value))
 
 
 def _fills(tag: bytes) -> Callable[[_Writer, Any, int], None]:
@@ -254,12 +233,12 @@ def _maps(tag: bytes) -> Callable[[_Writer, Any, int], None]:
 
 
 _WRITERS: dict[type, Callable[[Any, Any, int], None]] = {
-    type(None): _Writer._none,
-    bool: _Writer._bool,
+    type(None): _packs(lambda value: b"N"),
+    bool: _packs(lambda value: b"T" if value else b"F"),
     int: _Writer._int,
-    float: _Writer._float,
-    complex: _Writer._complex,
-    str: _Writer._str,
+    float: _packs(lambda value: b"d" + _DOUBLE.pack(value)),
+    complex: _packs(lambda value: b"c" + _COMPLEX.pack(value.real, value.imag)),
+    str: _appends(b"s", lambda value: value.encode("utf-8", "surrogatepass")),
     bytes: _appends(b"b"),
     bytearray: _appends(b"B"),
     list: _fills(b"l"),
@@ -271,13 +250,13 @@ _WRITERS: dict[type, Callable[[Any, Any, int], None]] = {
     Counter: _maps(b"n"),
     defaultdict: _Writer._defaultdict,
     deque: _Writer._deque,
-    Decimal: _Writer._decimal,
+    Decimal: _appends(b"D", lambda value: str(value).encode()),
     Fraction: _Writer._fraction,
-    UUID: _Writer._uuid,
-    date: _Writer._date,
+    UUID: _packs(lambda value: b"u" + value.bytes),
+    date: _packs(lambda value: b"1" + _DATE.pack(value.toordinal())),
     datetime: _Writer._datetime,
     time: _Writer._time,
-    timedelta: _Writer._timedelta,
+    timedelta: _packs(lambda v: b"4" + _TIMEDELTA.pack(v.days, v.seconds, v.microseconds)),
     timezone: _Writer._timezone,
     ZoneInfo: _Writer._zone,
 }
@@ -366,12 +345,6 @@ class _Reader:
     def _int(self, depth: int = 0) -> int:
         return int.from_bytes(self._bytes(), "little", signed=True)
 
-    def _str(self, depth: int) -> str:
-        return self._bytes().decode("utf-8", "surrogatepass")
-
-    def _complex(self, depth: int) -> complex:
-        return complex(*self._unpack(_DOUBLE), *self._unpack(_DOUBLE))
-
     def _fraction(self, depth: int) -> Fraction:
         parts = []
         for _ in range(2):
@@ -413,9 +386,6 @@ class _Reader:
         pairs = self._pairs(depth)
         return defaultdict(self._as((type(None), type), depth), pairs)
 
-    def _counter(self, depth: int) -> Counter[Any]:
-        return Counter(dict(self._pairs(depth)))
-
     def _deque(self, depth: int) -> deque[Any]:
         values = self._all(depth)
         (length,) = self._unpack(_MAXLEN)
@@ -447,8 +417,8 @@ _READERS: dict[bytes, Callable[[Any, int], Any]] = {
     b"F": lambda reader, depth: False,
     b"i": _Reader._int,
     b"d": lambda reader, depth: reader._unpack(_DOUBLE)[0],
-    b"c": _Reader._complex,
-    b"s": _Reader._str,
+    b"c": lambda reader, depth: complex(*reader._unpack(_COMPLEX)),
+    b"s": lambda reader, depth: reader._bytes().decode("utf-8", "surrogatepass"),
     b"b": _Reader._bytes,
     b"B": lambda reader, depth: bytearray(reader._bytes()),
     b"l": _Reader._all,
@@ -457,7 +427,7 @@ _READERS: dict[bytes, Callable[[Any, int], Any]] = {
     b"z": lambda reader, depth: frozenset(reader._keys(depth)),
     b"m": lambda reader, depth: dict(reader._pairs(depth)),
     b"o": lambda reader, depth: OrderedDict(reader._pairs(depth)),
-    b"n": _Reader._counter,
+    b"n": lambda reader, depth: Counter(dict(reader._pairs(depth))),
     b"f": _Reader._defaultdict,
     b"q": _Reader._deque,
     b"D": lambda reader, depth: Decimal(reader._bytes().decode()),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Answer
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import list_column
 from keystate._worker.state.column_state import ColumnState
-from keystate._worker.state.timers import WorkerTimers
+from keystate._worker.state.timers import TYPES, WorkerTimers
 
 
 class ColumnTimers(WorkerTimers):
@@ -76,15 +75,8 @@ class ColumnTimers(WorkerTimers):
         """Does nothing: the state knows which timers there are."""
 
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
-        slots, domains, times, wanted = self._take(start, stop)
-        if len(slots) == 0:
-            return self.no_changes()
-        return {
-            Answer.TIMER_SLOT: list_column(pa.array(slots, pa.int32())),
-            Answer.TIMER_DOMAIN: list_column(pa.array(domains, pa.int8())),
-            Answer.TIMER_TIME: list_column(pa.array(times, pa.int64())),
-            Answer.TIMER_SET: list_column(pa.array(wanted, pa.bool_())),
-        }
+        columns = zip(TYPES.items(), self._take(start, stop))
+        return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
 
     def _take(self, start: int, stop: int) -> list[Numbers]:
         """Slots, domains, times, and whether they are set, of what changed in these slots."""

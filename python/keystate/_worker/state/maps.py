@@ -63,7 +63,6 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
     ) -> None:
         super().__init__(spec, index, cursor)
         self._key_codec = spec.key_codec()
-        self._hashable = self._key_codec.as_key
         self._key_class = self._key_codec.key_class
         # Compiled code hands out what a cell has; what can change in place must be copied.
         self._whole = None if self._codec.mutable else self._cell_class
@@ -211,10 +210,7 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         check_key()
         pages = self._cursor.client.scan(self.index, slot, bounds, keys, reverse, limit)
         for columns, more, _ in pages:
-            found = self._key_codec.decode(columns[0])
-            if self._hashable is not None:
-                found = list(map(self._hashable, found))
-            yield found, self._codec.decode(columns[1]), more
+            yield self._key_codec.decode_keys(columns[0]), self._codec.decode(columns[1]), more
             check_key()
 
     # -- between JVM and worker ----------------------------------------------------------------
@@ -224,10 +220,8 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         value_lists = message.elements(state_column(self.index, Part.VALUES))
         at = offsets(key_lists)
         first, size = at[0], at[-1] - at[0]
-        keys = self._key_codec.decode(key_lists.values.slice(first, size))
+        keys = self._key_codec.decode_keys(key_lists.values.slice(first, size))
         values = self._codec.decode(value_lists.values.slice(first, size))
-        if self._hashable is not None:
-            keys = list(map(self._hashable, keys))
         remote = key_lists.is_null().to_pylist()
         return [
             self._remote_cell_class()

@@ -14,7 +14,7 @@ from keystate._protocol import Answer
 from keystate._worker.messages.columns import empty_column, list_column
 from keystate._worker.messages.packed import Change
 
-_TYPES = {
+TYPES = {
     Answer.TIMER_SLOT: pa.int32(),
     Answer.TIMER_DOMAIN: pa.int8(),
     Answer.TIMER_TIME: pa.int64(),
@@ -126,9 +126,9 @@ class WorkerTimers:
         """The columns with these changes."""
         if not rows:
             return self.no_changes()
-        columns = zip(_TYPES.items(), zip(*rows))
+        columns = zip(TYPES.items(), zip(*rows))
         return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The columns of changes, empty."""
-        return {name: empty_column(kind) for name, kind in _TYPES.items()}
+        return {name: empty_column(kind) for name, kind in TYPES.items()}

@@ -178,7 +178,6 @@ class _NotingList(Noting):
 class _NotingMap(Noting):
     """Notes slots and user keys."""
 
-    _hashable: Any
     _key_codec: Any
     _cell: Callable[[], Any]
 
@@ -186,7 +185,8 @@ class _NotingMap(Noting):
         self._note((self._cursor.slot, self._noted_as(key)))
 
     def _noted_as(self, key: Any) -> Any:
-        return key if self._hashable is None else self._hashable(key)
+        form = self._key_codec.as_key
+        return key if form is None else form(key)
 
     def _noted(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Notes entries as an iterator comes to them; they are of the key that there is now."""

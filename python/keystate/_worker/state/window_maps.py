@@ -69,8 +69,6 @@ class WorkerWindowMapState(WorkerSortedMapState):
         self._key_codec = _KeyCodec(spec.key_type)
         self._key_class = tuple
         self._by = None
-        # A row is found as the tuple that it is.
-        self._hashable = None
 
     def _as_key(self, key: Any) -> Any:
         return key

@@ -65,7 +65,7 @@ class Subject:
         )
         streamed = setup.inputs if self.two_inputs else setup.inputs[:1]
         self._encoders: list[Encoder] = [
-            InputRows.of(each, "a row of the simulation does not fit the input schema")
+            InputRows(each, "a row of the simulation does not fit the input schema")
             for each in streamed
         ]
         self._key_columns = setup.key_columns[: len(streamed)]

@@ -8,7 +8,7 @@ import random
 import sys
 import sysconfig
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pyarrow
@@ -46,12 +46,7 @@ class Watch:
             sys.setprofile(self._called)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._watches:
             sys.setprofile(None)
 

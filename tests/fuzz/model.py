@@ -30,6 +30,7 @@ class Cell:
         self.used: dict[Any, int] = {}
         self.added: set[int] = set()
         self.added_at = 0
+        self.read_at = 0
         self.next = 0
 
     # -- a time to live by event time ----------------------------------------------------------
@@ -46,10 +47,13 @@ class Cell:
         """A micro-batch ends: what was used in it lives on from the latest time that used it."""
         for number in self.added:
             self.used[number] = max(self.used.get(number, 0), self.added_at)
+        if self.read_at:  # a list, with what was added to it afterwards
+            for number in self.entries:
+                self.used[number] = max(self.used.get(number, 0), self.read_at)
         for entry, time in self.used.items():
             self.times[entry] = max(self.times.get(entry, 0), time, watermark)
         self.times = {entry: self.times[entry] for entry in self.entries if entry in self.times}
-        self.used, self.added, self.added_at = {}, set(), 0
+        self.used, self.added, self.added_at, self.read_at = {}, set(), 0, 0
 
     def _use(self, entry: Any, time: int) -> None:
         self.used[entry] = max(self.used.get(entry, time), time)
@@ -67,7 +71,7 @@ class Cell:
 
     def _clear(self) -> None:
         self.entries, self.times, self.used = {}, {}, {}
-        self.added, self.added_at = set(), 0
+        self.added, self.added_at, self.read_at = set(), 0, 0
 
     # -- methods -------------------------------------------------------------------------------
 
@@ -109,7 +113,8 @@ class Cell:
 
     def _list(self, op: Op, time: int) -> Iterator[Any]:
         if op.method == "get":
-            self._read(self.entries, time)
+            if self.entries and self.state.ttl is not None and self.state.ttl[0] == "read":
+                self.read_at = max(self.read_at, time)
             yield tuple(self.entries.values())
             return
         if op.method == "update":

@@ -240,6 +240,46 @@ def test_the_windows_that_are_open_fire_after_a_change_of_lateness_or_trigger() 
         assert harness.num_keys == 0
 
 
+@pytest.mark.parametrize("lateness", [0, 5000])
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+def test_a_session_that_grew_at_its_front_fires_once(
+    build: Callable[[Any], Any], lateness: int
+) -> None:
+    sessions = window(EventTimeSessionWindows.with_gap(400)).allowed_lateness(lateness)
+    harness = harness_of(build(sessions))
+    # The last row brings two sessions together; the timer of one of them is of before it grew.
+    rows = [("a", each, at(time)) for each, time in [(1, 1000), (2, 900), (4, 400), (8, 700)]]
+    assert harness.process_batch(rows) == []
+    assert harness.advance_watermark(1398) == []
+    assert harness.advance_watermark(1399) == [("a", 15, 400, 1399)]
+    assert harness.advance_watermark(100_000) == []
+    assert harness.num_keys == 0
+
+
+class AWeekLater(TumblingEventTimeWindows):
+    """Assigns windows in its own way."""
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return [TimeWindow(0, 604_800_000)]
+
+
+class EachRow(TumblingEventTimeWindows):
+    """Has a trigger of its own."""
+
+    def get_default_trigger(self) -> Trigger:
+        return CountTrigger.of(1)
+
+
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+def test_a_class_of_the_users_is_asked(build: Callable[[Any], Any]) -> None:
+    harness = harness_of(build(window(AWeekLater.of(1000))))
+    assert harness.process(("a", 1, None), 500) == []
+    assert harness.advance_watermark(5000) == []
+    assert harness.advance_watermark(604_800_000) == [("a", 1, 0, 604_799_999)]
+    harness = harness_of(build(window(EachRow.of(1000))))
+    assert harness.process(("a", 1, None), 500) == [("a", 1, 0, 999)]
+
+
 # -- states of triggers and functions --------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from keystate.windows._contents import Contents, Fold, FoldedContents, ListedCon
 from keystate.windows._evictors import Evictor
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._merging import MergingWindowSet
+from keystate.windows._open_rows import open_rows
 from keystate.windows._states import WindowStates
 from keystate.windows._timers import EVENT_TIME, FOR_OPERATOR, FOR_TRIGGER, WindowTimers
 from keystate.windows._triggers import Trigger, TriggerResult
@@ -60,13 +61,27 @@ class AnyWindowsFunction(WindowsFunction):
         self._merging: MergingWindowSet | None = None
         if isinstance(self._assigner, MergingWindowAssigner):
             self._merging = MergingWindowSet(runtime_context, self._assigner)
+        self._open_rows = open_rows(
+            self._assigner,
+            self._trigger,
+            self._merging,
+            self._contents,
+            self._timers,
+            self._domain,
+            self._copy,
+        )
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
+        time = self._time_of(ctx)
+        may_be_late = self._by_event_time and time <= ctx.late_watermark + 1
+        if self._open_rows is not None and not may_be_late:
+            clock = time if self._by_event_time else ctx.current_processing_time()
+            if self._open_rows.add(row, clock, ctx):
+                return None
         at = self._at
         at.row = ctx
         results: list[Any] = []
-        time = self._time_of(ctx)
-        if self._by_event_time and time <= ctx.late_watermark + 1:
+        if may_be_late:
             # What the watermark has passed in the last micro-batch fires before its late rows.
             self._pass(EVENT_TIME, ctx.late_watermark, results)
             if self._merging is not None:

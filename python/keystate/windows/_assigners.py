@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from keystate.errors import DeclarationError
 from keystate.windows._triggers import (
@@ -82,6 +82,19 @@ class FixedWindows(WindowAssigner):
         last = TimeWindow.get_window_start_with_offset(time, self.offset, self.slide)
         starts = range(last, time - self.size, -self.slide)
         return [TimeWindow(start, start + self.size) for start in starts]
+
+
+def is_fixed(assigner: WindowAssigner) -> TypeGuard[FixedWindows]:
+    """Whether rows are in the windows that their times tell, by no class of the user's."""
+    own = FixedWindows.assign_windows
+    return isinstance(assigner, FixedWindows) and type(assigner).assign_windows is own
+
+
+def fires_at_end(trigger: Trigger, assigner: WindowAssigner) -> bool:
+    """Whether windows fire at their end, and then for each late row, by no class of the user's."""
+    return type(trigger) is (
+        EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
+    )
 
 
 class _ByEventTime(WindowAssigner):

@@ -18,9 +18,7 @@ from keystate.errors import StateTypeError
 from keystate.runtime import KeyedStateStore
 from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.windows._evictors import TimestampedValue
-from keystate.windows._window import LAST_TIME, WindowKey
-
-_FIRST_TIME = -LAST_TIME - 1
+from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
 
 class Fold(ABC):
@@ -127,10 +125,11 @@ class Contents(ABC):
         """Gets the states."""
 
     @abstractmethod
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
         """Adds a row with its event time; `past` is whether the window's end has passed.
 
-        A window that can be merged counts as past, for its end is not that of its contents.
+        Returns whether this can be the window's first row. A window that can be merged counts as
+        past, for its end is not that of its contents.
         """
 
     @abstractmethod
@@ -167,8 +166,8 @@ class FoldedContents(Contents):
         state: Any = ctx.get_sorted_map_state(descriptor)
         self.state = state
 
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
-        self.state.fold((int(not past), *window), self.fold.add, row)
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
+        return self.state.fold((int(not past), *window), self.fold.add, row)
 
     def accumulator(self, window: WindowKey) -> Any:
         """What a window holds; ``None`` if that is nothing."""
@@ -201,8 +200,8 @@ class FoldedContents(Contents):
             self.state.put((0, *window), accumulator)
 
     def ending(self, end: int) -> list[WindowKey]:
-        after = (1, min(end + 1, LAST_TIME), _FIRST_TIME)
-        found = self.state.sub_iterator((1, _FIRST_TIME, _FIRST_TIME), after)
+        after = (1, min(end + 1, LAST_TIME), FIRST_TIME)
+        found = self.state.sub_iterator((1, FIRST_TIME, FIRST_TIME), after)
         return [(each, start) for (_, each, start), _ in found]
 
 
@@ -220,10 +219,11 @@ class ListedContents(Contents):
         )
         self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
 
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> None:
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
         number = self._next.value() or 0
         self._next.update(number + 1)
         self._rows.put((*window, number), (row, time))
+        return True
 
     def elements(self, window: WindowKey) -> list[tuple[int, TimestampedValue]]:
         """The rows of a window as they came, each with its number."""

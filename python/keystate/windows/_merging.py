@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from keystate._worker.state.window_maps import WindowMapDescriptor
+from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.runtime import KeyedStateStore
 from keystate.windows._assigners import MergingWindowAssigner
-from keystate.windows._window import WindowKey, key_of, window_of
+from keystate.windows._window import FIRST_TIME, WindowKey, key_of, window_of
 
 #: Is told of windows that were merged: the new window, the merged ones, the window that has what
 #: the new one holds, and those that have what is to be moved there.
@@ -21,7 +22,8 @@ class MergingWindowSet:
         descriptor = WindowMapDescriptor(
             "merging-window-set", ("end", "start"), "end long, start long", own_values=True
         )
-        self._state = ctx.get_sorted_map_state(descriptor)
+        state: Any = ctx.get_sorted_map_state(descriptor)
+        self._state: WorkerWindowMapState = state
         self._assigner = assigner
 
     def state_window(self, window: WindowKey) -> WindowKey | None:
@@ -37,6 +39,27 @@ class MergingWindowSet:
     def retire(self, window: WindowKey) -> None:
         """Removes a window."""
         self._state.remove(window)
+
+    def extend(self, new: WindowKey) -> tuple[WindowKey, WindowKey, WindowKey] | None:
+        """Adds a session to the one that it meets.
+
+        Returns the window that has its contents, that session, and what it is now. All are `new` if
+        it meets none; ``None``, and nothing has changed, if it meets several.
+        """
+        end, start = new
+        met = self._state.keys_from((start, FIRST_TIME))
+        if not met or met[0][1] > end:
+            self._state.put(new, new)
+            return new, new, new
+        known = met[0]
+        if len(met) > 1 and met[1][1] <= end:
+            return None
+        holder: WindowKey = self._state.get(known)
+        into = max(end, known[0]), min(start, known[1])
+        if into != known:
+            self._state.remove(known)
+            self._state.put(into, holder)
+        return holder, known, into
 
     def add(self, new: WindowKey, on_merge: OnMerge) -> WindowKey:
         """Adds a window; returns the one that it is merged into, or itself."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from keystate._worker.state.window_maps import WindowMapDescriptor
+from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.functions import TimeDomain
 from keystate.runtime import KeyedStateStore
-from keystate.windows._window import LAST_TIME, WindowKey
+from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
 EVENT_TIME = TimeDomain.EVENT_TIME.value
 PROCESSING_TIME = TimeDomain.PROCESSING_TIME.value
@@ -20,8 +20,6 @@ PROCESSING_TIME = TimeDomain.PROCESSING_TIME.value
 #: For whom a timer is. They can be added.
 FOR_TRIGGER = 1
 FOR_OPERATOR = 2
-
-_FIRST = -LAST_TIME - 1
 
 
 class WindowTimers:
@@ -34,13 +32,14 @@ class WindowTimers:
     def __init__(self, ctx: KeyedStateStore, merging: bool = False) -> None:
         name = "merging-window-timers" if merging else "window-timers"
         names = ("domain", "time", "end", "start")
-        self._state = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
+        state: Any = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
+        self._state: WorkerWindowMapState = state
 
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""
         key = (domain, time, *window)
         known = self._state.get(key) or 0
-        if known & whose:
+        if known & whose == whose:
             return
         self._state.put(key, known | whose)
         if not known:
@@ -58,23 +57,19 @@ class WindowTimers:
             self._state.put(key, known & ~whose)
         elif known:
             self._state.remove(key)
-            others = self._state.sub_iterator(
-                (domain, time, _FIRST, _FIRST), (domain, time, LAST_TIME, LAST_TIME)
-            )
-            if next(others, None) is None:
+            after = self._state.keys_from((domain, time, FIRST_TIME, FIRST_TIME))
+            if not after or after[0][:2] != (domain, time):
                 delete(domain, time, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
         end = domain + 1 if until == LAST_TIME else domain
-        after = _FIRST if until == LAST_TIME else until + 1
-        start = (domain, _FIRST, _FIRST, _FIRST)
-        # The iterator is gone before the state changes: it would have to copy what is left.
-        first = next(self._state.sub_iterator(start, (end, after, _FIRST, _FIRST)), None)
+        after = FIRST_TIME if until == LAST_TIME else until + 1
+        start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
+        first = self._state.take_first((end, after, FIRST_TIME, FIRST_TIME), start)
         if first is None:
             return None
         (_, time, end, begin), whose = first
-        self._state.remove(first[0])
         # Others at this time come next: the key's timer is not needed any more.
         delete(domain, time, ctx)
         return time, (end, begin), whose

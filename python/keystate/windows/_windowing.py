@@ -19,11 +19,12 @@ from keystate.state import TypeLike
 from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import (
     EventTimeSessionWindows,
-    FixedWindows,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindows,
     WindowAssigner,
+    fires_at_end,
+    is_fixed,
 )
 from keystate.windows._columns import (
     ColumnSessionsFunction,
@@ -121,14 +122,14 @@ class Windowing:
         """How windows of column aggregates are computed, and what they emit."""
         resolved = resolve(aggregates, row_type)
         assigner = self._assigner
-        if type(self._trigger) is not type(assigner.get_default_trigger()):
+        if not fires_at_end(self._trigger, assigner):
             raise _by_rows(f"a {type(self._trigger).__name__}")
         if self._evictor is not None:
             raise _by_rows("an evictor")
         _check_time(assigner, time_column)
         ends = (resolved, self._lateness, self._late_output, time_column)
         function: ColumnsOfWindows
-        if isinstance(assigner, FixedWindows):
+        if is_fixed(assigner):
             function = ColumnWindowsFunction(assigner, *ends)
             style = Style.COLUMN_WINDOWS
         else:
@@ -188,11 +189,9 @@ class WindowedRows:
         assigner, trigger = windows._assigner, windows._trigger
         ends = (fold, windows._late_output, time_column, row_type)
         is_plain = (
-            type(trigger) is type(assigner.get_default_trigger())
-            and windows._evictor is None
-            and windows._lateness == 0
+            fires_at_end(trigger, assigner) and windows._evictor is None and windows._lateness == 0
         )
-        if is_plain and fold is not None and isinstance(assigner, FixedWindows):
+        if is_plain and fold is not None and is_fixed(assigner):
             return FixedWindowsFunction(assigner, self.function, fold, *ends[1:])
         folded = fold is not None and windows._evictor is None
         contents = FoldedContents(fold) if folded and fold else ListedContents(row_type)

@@ -147,11 +147,14 @@ class _UndoableWindowMap(WorkerWindowMapState):
             return super().fold(key, add, row)
         return super().fold(key, lambda row, old: add(row, copy(old)), row)
 
-    def take_first(self, before: tuple[int, ...]) -> tuple[Any, Any] | None:
+    def take_first(
+        self, before: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> tuple[Any, Any] | None:
         cell: Any = self._cell()
-        if not cell.remote and cell.order:
-            self._keep(cell.order[0])  # type: ignore[attr-defined]
-        return super().take_first(before)
+        if not cell.remote:
+            for key in self.keys_from(start)[:1]:
+                self._keep(key)  # type: ignore[attr-defined]
+        return super().take_first(before, start)
 
 
 class _UndoableNotes(Noting):

@@ -6,6 +6,7 @@ call, and compare as they are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,21 +92,32 @@ class WorkerWindowMapState(WorkerSortedMapState):
         self._dirty[self._cursor.slot] = 1
         return old is None
 
-    def take_first(self, before: tuple[int, ...]) -> tuple[Any, Any] | None:
-        """Takes out the first entry if its key is less than `before`; else ``None``."""
+    def keys_from(self, start: tuple[int, ...]) -> list[Any]:
+        """The keys from `start` on, in order."""
         cell: Any = self._cell()
         if cell.remote:
-            first = self.first_entry()
+            return [key for key, _ in self.sub_iterator(start, None)]
+        order: list[Any] = cell.order
+        return order[bisect_left(order, start) :]
+
+    def take_first(
+        self, before: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> tuple[Any, Any] | None:
+        """Takes out the first entry from `start` on if its key is less than `before`."""
+        cell: Any = self._cell()
+        if cell.remote:
+            first = next(self.sub_iterator(start, before), None) if start else self.first_entry()
             if first is None or first[0] >= before:
                 return None
             self.remove(first[0])
             return first
         order = cell.order
-        if not order or order[0] >= before:
+        at = bisect_left(order, start)
+        if at == len(order) or order[at] >= before:
             return None
         if cell.live:
             cell.changing()
-        key = order.pop(0)
+        key = order.pop(at)
         cell.changed.add(key)
         self._dirty[self._cursor.slot] = 1
         return key, cell.pop(key)

@@ -1,0 +1,124 @@
+"""Rows of windows that are open and have the default trigger.
+
+Such a row only adds to what they hold, and nothing fires. Most rows are of this kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from keystate.windows._assigners import (
+    EventTimeSessionWindows,
+    FixedWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindows,
+    WindowAssigner,
+    fires_at_end,
+    is_fixed,
+)
+from keystate.windows._contents import Contents
+from keystate.windows._merging import MergingWindowSet
+from keystate.windows._timers import FOR_OPERATOR, FOR_TRIGGER, WindowTimers
+from keystate.windows._triggers import Trigger
+
+_FOR_BOTH = FOR_TRIGGER | FOR_OPERATOR
+
+
+class OpenRows(ABC):
+    """Adds rows to windows all of which end after the watermark.
+
+    Args:
+        contents: what the windows hold.
+        timers: of the windows.
+        domain: of their ends.
+        copy: of a row that a window may change; ``None`` if rows can't be changed.
+    """
+
+    def __init__(
+        self,
+        contents: Contents,
+        timers: WindowTimers,
+        domain: int,
+        copy: Callable[[Any], Any] | None,
+    ) -> None:
+        self._contents = contents
+        self._timers = timers
+        self._domain = domain
+        self._copy = copy
+
+    @abstractmethod
+    def add(self, row: Any, time: int, ctx: Any) -> bool:
+        """Adds a row; False, and nothing is added, if it brings sessions together.
+
+        Args:
+            row: the row.
+            time: of the row, by the windows' clock.
+            ctx: the context of the row.
+        """
+
+
+class FixedOpenRows(OpenRows):
+    """For tumbling and sliding windows."""
+
+    def __init__(self, assigner: FixedWindows, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._size, self._slide, self._offset = assigner.size, assigner.slide, assigner.offset
+
+    def add(self, row: Any, time: int, ctx: Any) -> bool:
+        size, copy = self._size, self._copy
+        end = time - (time - self._offset) % self._slide + size
+        while end > time:
+            window = end, end - size
+            own = row if copy is None else copy(row)
+            if self._contents.add(window, own, ctx.event_time, False):
+                self._timers.set(self._domain, end - 1, window, _FOR_BOTH, ctx)
+            end -= self._slide
+        return True
+
+
+class SessionOpenRows(OpenRows):
+    """For sessions."""
+
+    def __init__(self, gap: int, merging: MergingWindowSet, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._gap = gap
+        self._merging = merging
+
+    def add(self, row: Any, time: int, ctx: Any) -> bool:
+        window = time + self._gap, time
+        extended = self._merging.extend(window)
+        if extended is None:
+            return False
+        holder, known, into = extended
+        own = row if self._copy is None else self._copy(row)
+        self._contents.add(holder, own, ctx.event_time, True)
+        if into is window or into != known:
+            self._timers.set(self._domain, into[0] - 1, into, _FOR_BOTH, ctx)
+        if into != known:
+            self._timers.delete(self._domain, known[0] - 1, known, _FOR_BOTH, ctx)
+        return True
+
+
+def open_rows(
+    assigner: WindowAssigner, trigger: Trigger, merging: MergingWindowSet | None, *parts: Any
+) -> OpenRows | None:
+    """How such rows are added; ``None`` if each row has to be asked for.
+
+    Args:
+        assigner: of the windows.
+        trigger: of the windows.
+        merging: the sessions of a key; ``None`` where windows are not merged.
+        parts: what :class:`OpenRows` takes.
+    """
+    if not fires_at_end(trigger, assigner):
+        return None
+    if is_fixed(assigner):
+        return FixedOpenRows(assigner, *parts)
+    # None of a class of the user's, which may assign windows in its own way.
+    if type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
+        assert isinstance(assigner, SessionWindows) and merging is not None
+        if assigner.gap is not None:
+            return SessionOpenRows(assigner.gap, merging, *parts)
+    return None

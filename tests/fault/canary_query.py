@@ -68,9 +68,10 @@ def starter(spark: SparkSession, folder: Path, output: str, change: int = 0, **t
 
     def save(df: Any, batch: int) -> None:
         target = folder / output / f"{batch}.json"
+        rows = [list(row) for row in df.collect()]  # always: else the stores do not commit
         if not target.exists():  # a sink that knows the micro-batches that it has had
             part = target.with_name(f"{uuid.uuid4()}.part")
-            part.write_text(json.dumps([list(row) for row in df.collect()]))
+            part.write_text(json.dumps(rows))
             part.rename(target)
 
     def start(checkpoint: str) -> Any:

@@ -54,7 +54,6 @@ class Time:
         return f"Time({self._milliseconds} ms)"
 
 
-@dataclass(frozen=True)
 class StateTtlConfig:
     """How long a state's values live: build one with :meth:`new_builder`.
 
@@ -222,17 +221,23 @@ class StateTtlConfig:
         """A builder for this time to live."""
         return StateTtlConfig.Builder(ttl)
 
-    _update_type: UpdateType
-    _state_visibility: StateVisibility
-    _ttl_time_characteristic: TtlTimeCharacteristic
-    _ttl: datetime.timedelta | Time
-    _cleanup_strategies: CleanupStrategies
-
-    def __post_init__(self) -> None:
-        if not isinstance(self._ttl, (datetime.timedelta, Time)):
-            raise TypeError(f"a time to live must be a timedelta or a Time, got {self._ttl!r}")
+    def __init__(
+        self,
+        update_type: UpdateType,
+        state_visibility: StateVisibility,
+        ttl_time_characteristic: TtlTimeCharacteristic,
+        ttl: datetime.timedelta | Time,
+        cleanup_strategies: CleanupStrategies,
+    ) -> None:
+        if not isinstance(ttl, (datetime.timedelta, Time)):
+            raise TypeError(f"a time to live must be a timedelta or a Time, got {ttl!r}")
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
         if self.to_milliseconds() <= 0:
-            raise ValueError(f"a time to live must be at least a millisecond, got {self._ttl!r}")
+            raise ValueError(f"a time to live must be at least a millisecond, got {ttl!r}")
 
     def get_update_type(self) -> UpdateType:
         """What makes a value live on."""

@@ -31,6 +31,7 @@ from keystate.windows import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
+    MergingWindowAssigner,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -268,6 +269,29 @@ class EachRow(TumblingEventTimeWindows):
 
     def get_default_trigger(self) -> Trigger:
         return CountTrigger.of(1)
+
+
+class MergedByTens(TumblingEventTimeWindows, MergingWindowAssigner):
+    """Merges windows that begin in the same ten seconds."""
+
+    def merge_windows(self, windows: Any, callback: Any) -> None:
+        tens: dict[int, list[Any]] = defaultdict(list)
+        for each in windows:
+            tens[each.start // 10_000].append(each)
+        for ten, merged in tens.items():
+            if len(merged) > 1:
+                callback(merged, TimeWindow(ten * 10_000, ten * 10_000 + 9999))
+
+
+@pytest.mark.parametrize("lateness", [0, 5000])
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+def test_windows_of_a_size_that_are_merged(build: Callable[[Any], Any], lateness: int) -> None:
+    harness = harness_of(build(window(MergedByTens.of(1000)).allowed_lateness(lateness)))
+    assert (
+        harness.process_batch([("a", 1, at(500)), ("a", 2, at(4500)), ("a", 4, at(12_500))]) == []
+    )
+    assert harness.advance_watermark(100_000) == [("a", 3, 0, 9998), ("a", 4, 12_000, 12_999)]
+    assert harness.num_keys == 0
 
 
 @pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])

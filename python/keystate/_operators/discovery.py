@@ -52,7 +52,7 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredSta
     try:
         with _called_once("open", "to learn its states"):
             finish(plan.open(context))
-        with _called_once("close", "after open() told its states"):
+        with _called_once("close", "after open() told its states", as_it_is=()):
             finish(plan.close())
     finally:
         if loop is not None:
@@ -61,10 +61,12 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredSta
 
 
 @contextmanager
-def _called_once(method: str, why: str) -> Iterator[None]:
+def _called_once(
+    method: str, why: str, as_it_is: tuple[type[Exception], ...] = (DeclarationError,)
+) -> Iterator[None]:
     try:
         yield
-    except DeclarationError:
+    except as_it_is:
         raise
     except Exception as e:
         raise DeclarationError(

@@ -74,6 +74,7 @@ class AnyWindowsFunction(WindowsFunction):
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         time = self._time_of(ctx)
         may_be_late = self._by_event_time and time <= ctx.late_watermark + 1
+        # All windows of a row that is not behind the watermark end after it.
         if self._open_rows is not None and not may_be_late:
             clock = time if self._by_event_time else ctx.current_processing_time()
             if self._open_rows.add(row, clock, ctx):

@@ -86,8 +86,11 @@ class FixedWindows(WindowAssigner):
 
 def is_fixed(assigner: WindowAssigner) -> TypeGuard[FixedWindows]:
     """Whether rows are in the windows that their times tell, by no class of the user's."""
-    own = FixedWindows.assign_windows
-    return isinstance(assigner, FixedWindows) and type(assigner).assign_windows is own
+    return (
+        isinstance(assigner, FixedWindows)
+        and type(assigner).assign_windows is FixedWindows.assign_windows
+        and not isinstance(assigner, MergingWindowAssigner)
+    )
 
 
 def fires_at_end(trigger: Trigger, assigner: WindowAssigner) -> bool:

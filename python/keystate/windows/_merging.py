@@ -47,7 +47,7 @@ class MergingWindowSet:
         it meets none; ``None``, and nothing has changed, if it meets several.
         """
         end, start = new
-        met = self._state.keys_from((start, FIRST_TIME))
+        met = self._state.keys_from((start, FIRST_TIME), 2)
         if not met or met[0][1] > end:
             self._state.put(new, new)
             return new, new, new

@@ -79,7 +79,7 @@ class FixedOpenRows(OpenRows):
 
 
 class SessionOpenRows(OpenRows):
-    """For sessions."""
+    """For sessions. One that a row meets ends at the row's time or later, so it is open too."""
 
     def __init__(self, gap: int, merging: MergingWindowSet, *parts: Any) -> None:
         super().__init__(*parts)
@@ -94,6 +94,8 @@ class SessionOpenRows(OpenRows):
         holder, known, into = extended
         own = row if self._copy is None else self._copy(row)
         self._contents.add(holder, own, ctx.event_time, True)
+        # A session that stays as it is has its timer. One is set before the other is deleted: both
+        # can be for one time, for which a key has one timer.
         if into is window or into != known:
             self._timers.set(self._domain, into[0] - 1, into, _FOR_BOTH, ctx)
         if into != known:
@@ -104,7 +106,7 @@ class SessionOpenRows(OpenRows):
 def open_rows(
     assigner: WindowAssigner, trigger: Trigger, merging: MergingWindowSet | None, *parts: Any
 ) -> OpenRows | None:
-    """How such rows are added; ``None`` if each row has to be asked for.
+    """How such rows are added; ``None`` if assigner and trigger are asked about each of them.
 
     Args:
         assigner: of the windows.

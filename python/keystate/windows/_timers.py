@@ -57,8 +57,9 @@ class WindowTimers:
             self._state.put(key, known & ~whose)
         elif known:
             self._state.remove(key)
-            after = self._state.keys_from((domain, time, FIRST_TIME, FIRST_TIME))
-            if not after or after[0][:2] != (domain, time):
+            first, last = ((domain, time, every, every) for every in (FIRST_TIME, LAST_TIME))
+            others = self._state.keys_from(first, 1, last)
+            if not others or others[0] > last:
                 delete(domain, time, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:

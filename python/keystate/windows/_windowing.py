@@ -122,6 +122,7 @@ class Windowing:
         """How windows of column aggregates are computed, and what they emit."""
         resolved = resolve(aggregates, row_type)
         assigner = self._assigner
+        gap = None if is_fixed(assigner) else _gap_for_columns(assigner, aggregates)
         if not fires_at_end(self._trigger, assigner):
             raise _by_rows(f"a {type(self._trigger).__name__}")
         if self._evictor is not None:
@@ -133,7 +134,7 @@ class Windowing:
             function = ColumnWindowsFunction(assigner, *ends)
             style = Style.COLUMN_WINDOWS
         else:
-            gap = _gap_for_columns(assigner, aggregates)
+            assert gap is not None
             function = ColumnSessionsFunction(assigner, gap, *ends)
             style = Style.COLUMN_SESSIONS
         plan = FunctionPlan(function, "", style, on_timer="on_timer")

@@ -152,7 +152,7 @@ class _UndoableWindowMap(WorkerWindowMapState):
     ) -> tuple[Any, Any] | None:
         cell: Any = self._cell()
         if not cell.remote:
-            for key in self.keys_from(start)[:1]:
+            for key in self.keys_from(start, 1):
                 self._keep(key)  # type: ignore[attr-defined]
         return super().take_first(before, start)
 

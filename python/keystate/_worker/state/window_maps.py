@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -92,13 +93,19 @@ class WorkerWindowMapState(WorkerSortedMapState):
         self._dirty[self._cursor.slot] = 1
         return old is None
 
-    def keys_from(self, start: tuple[int, ...]) -> list[Any]:
-        """The keys from `start` on, in order."""
+    def keys_from(
+        self, start: tuple[int, ...], count: int, before: tuple[int, ...] | None = None
+    ) -> list[Any]:
+        """The first so many keys from `start` on; of a map that stays with the JVM those `before`.
+
+        For a map that is here no end is looked for: it costs as much as another key.
+        """
         cell: Any = self._cell()
         if cell.remote:
-            return [key for key, _ in self.sub_iterator(start, None)]
+            return [key for key, _ in islice(self.sub_iterator(start, before), count)]
         order: list[Any] = cell.order
-        return order[bisect_left(order, start) :]
+        at = bisect_left(order, start)
+        return order[at : at + count]
 
     def take_first(
         self, before: tuple[int, ...], start: tuple[int, ...] = ()

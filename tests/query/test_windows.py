@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -177,6 +178,29 @@ def test_more_windows_than_are_sent_ahead(
     sliding = SlidingEventTimeWindows.of(Time.seconds(10), Time.milliseconds(250))
     found = fed.run(lambda df: totals(windows(df, sliding), "aggregate"))
     assert Counter(row.total for row in found) == {1: 20, 3: 20, 2: 20}
+
+
+@pytest.mark.parametrize("inline", ["0", "3"])
+@pytest.mark.parametrize("kind", ["aggregate", "process"])
+def test_more_sessions_than_are_sent_ahead(
+    kind: str, inline: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """Of a key that has many, those that a row may meet are asked for."""
+    settings(**{"spark.keystate.worker.inlineEntries": inline})
+    chance = random.Random(f"{kind} {inline}")
+    times = [100 + chance.randrange(600) for _ in range(60)]
+    fed = stream(SCHEMA)
+    fed.feed(*[[("a", 1, at(time)) for time in times[i : i + 15]] for i in range(0, 60, 15)])
+    fed.feed([("b", 1, at(5000))])
+    expected: list[list[Any]] = []
+    for time in sorted(times):
+        if expected and time <= expected[-1][3] + 5:
+            expected[-1][2:] = [expected[-1][2] + 1, time]
+        else:
+            expected.append(["a", time, 1, time])
+    gap = EventTimeSessionWindows.with_gap(Time.seconds(5))
+    found = fed.run(lambda df: totals(windows(df, gap, "1000 seconds"), kind))
+    assert tuples(found) == [tuple(each[:3]) for each in expected]
 
 
 def test_rows_that_are_dropped_are_counted(stream: Callable[..., Any]) -> None:

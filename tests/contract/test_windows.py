@@ -248,7 +248,7 @@ def test_a_session_that_grew_at_its_front_fires_once(
 ) -> None:
     sessions = window(EventTimeSessionWindows.with_gap(400)).allowed_lateness(lateness)
     harness = harness_of(build(sessions))
-    # The last row brings two sessions together; the timer of one of them is of before it grew.
+    # The last row brings two sessions together, one of which has grown at its front.
     rows = [("a", each, at(time)) for each, time in [(1, 1000), (2, 900), (4, 400), (8, 700)]]
     assert harness.process_batch(rows) == []
     assert harness.advance_watermark(1398) == []

@@ -63,7 +63,7 @@ def settings(folder: Path) -> dict[str, str]:
     """The settings of a session that has the file system, with the faults of a folder."""
     return {
         # For executors that others start, as a cluster's workers do.
-        "spark.executorEnv.SPARK_DIST_CLASSPATH": str(folder / "faults.jar"),
+        **{f"spark.executorEnv.{name}": told for name, told in environment(folder).items()},
         "spark.hadoop.fs.fault.impl": "keystate.faults.FaultFileSystem",
         "spark.hadoop.fs.fault.impl.disable.cache": "true",
         "spark.hadoop.fs.fault.plan": str(folder),

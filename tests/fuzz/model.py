@@ -58,8 +58,11 @@ class Cell:
     def _use(self, entry: Any, time: int) -> None:
         self.used[entry] = max(self.used.get(entry, time), time)
 
+    def _lives_on_when_read(self) -> bool:
+        return self.state.ttl is not None and self.state.ttl[0] == "read"
+
     def _read(self, entries: Any, time: int) -> None:
-        if self.state.ttl is not None and self.state.ttl[0] == "read":
+        if self._lives_on_when_read():
             for entry in entries:
                 self._use(entry, time)
 
@@ -113,7 +116,7 @@ class Cell:
 
     def _list(self, op: Op, time: int) -> Iterator[Any]:
         if op.method == "get":
-            if self.entries and self.state.ttl is not None and self.state.ttl[0] == "read":
+            if self.entries and self._lives_on_when_read():
                 self.read_at = max(self.read_at, time)
             yield tuple(self.entries.values())
             return

@@ -228,6 +228,11 @@ class ProcessingTimeSessionWindows(_ByProcessingTime, SessionWindows):
     """Sessions by processing time."""
 
 
+def is_session(assigner: WindowAssigner) -> TypeGuard[SessionWindows]:
+    """Whether windows are sessions by no class of the user's, which may assign them in its way."""
+    return type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows)
+
+
 class GlobalWindows(WindowAssigner):
     """One window for all rows of a key. It needs a trigger: by itself it never fires."""
 

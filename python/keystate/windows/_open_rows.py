@@ -10,13 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from keystate.windows._assigners import (
-    EventTimeSessionWindows,
     FixedWindows,
-    ProcessingTimeSessionWindows,
-    SessionWindows,
     WindowAssigner,
     fires_at_end,
     is_fixed,
+    is_session,
 )
 from keystate.windows._contents import Contents
 from keystate.windows._merging import MergingWindowSet
@@ -118,9 +116,7 @@ def open_rows(
         return None
     if is_fixed(assigner):
         return FixedOpenRows(assigner, *parts)
-    # None of a class of the user's, which may assign windows in its own way.
-    if type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
-        assert isinstance(assigner, SessionWindows) and merging is not None
-        if assigner.gap is not None:
-            return SessionOpenRows(assigner.gap, merging, *parts)
+    if is_session(assigner) and assigner.gap is not None:
+        assert merging is not None
+        return SessionOpenRows(assigner.gap, merging, *parts)
     return None

@@ -58,8 +58,7 @@ class WindowTimers:
         elif known:
             self._state.remove(key)
             first, last = ((domain, time, every, every) for every in (FIRST_TIME, LAST_TIME))
-            others = self._state.keys_from(first, 1, last)
-            if not others or others[0] > last:
+            if not self._state.keys_from(first, 1, last):
                 delete(domain, time, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:

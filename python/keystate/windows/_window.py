@@ -12,6 +12,7 @@ from keystate.ttl import Time
 
 #: The greatest time, in ms.
 LAST_TIME = 2**63 - 1
+#: The least one.
 FIRST_TIME = -LAST_TIME - 1
 
 #: A duration; an int is in ms.

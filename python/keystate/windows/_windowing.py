@@ -18,13 +18,11 @@ from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
 from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import (
-    EventTimeSessionWindows,
     MergingWindowAssigner,
-    ProcessingTimeSessionWindows,
-    SessionWindows,
     WindowAssigner,
     fires_at_end,
     is_fixed,
+    is_session,
 )
 from keystate.windows._columns import (
     ColumnSessionsFunction,
@@ -223,10 +221,8 @@ def _gap_for_columns(assigner: WindowAssigner, aggregates: Sequence[Any]) -> int
     Raises:
         DeclarationError: they can't.
     """
-    # None of a class of the user's, which may assign windows in its own way.
-    if type(assigner) not in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
+    if not is_session(assigner):
         raise _by_rows(type(assigner).__name__)
-    assert isinstance(assigner, SessionWindows)
     if assigner.gap is None:
         raise _by_rows("sessions whose gap each row tells")
     for each in aggregates:

@@ -96,16 +96,14 @@ class WorkerWindowMapState(WorkerSortedMapState):
     def keys_from(
         self, start: tuple[int, ...], count: int, before: tuple[int, ...] | None = None
     ) -> list[Any]:
-        """The first so many keys from `start` on; of a map that stays with the JVM those `before`.
-
-        For a map that is here no end is looked for: it costs as much as another key.
-        """
+        """The first so many keys from `start` on that are less than `before`."""
         cell: Any = self._cell()
         if cell.remote:
             return [key for key, _ in islice(self.sub_iterator(start, before), count)]
         order: list[Any] = cell.order
         at = bisect_left(order, start)
-        return order[at : at + count]
+        found = order[at : at + count]
+        return found if before is None else [key for key in found if key < before]
 
     def take_first(
         self, before: tuple[int, ...], start: tuple[int, ...] = ()

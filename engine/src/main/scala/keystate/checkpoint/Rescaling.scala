@@ -209,7 +209,14 @@ object Rescaling {
       )
   }
 
-  /** Whether all partitions of a partitioning of so many have this version. For checkpoint format v1. */
+  /** Whether all partitions of a partitioning of so many have this version, and from one rescale. For
+    * checkpoint format v1.
+    *
+    * A pending version that was rescaled is replaced, one partition after the other, when its batch
+    * runs again. Between the two it is no version, for operator state is dealt out differently in
+    * them. If the batch is committed then, by a driver that had it before, the version in the old
+    * partitioning counts.
+    */
   def isComplete(
       storage: CheckpointStorage,
       operator: Long,
@@ -217,16 +224,17 @@ object Rescaling {
       version: Long,
       parallelism: Int
   ): Boolean = {
-    def isThere(partition: Int): Boolean =
+    def found(partition: Int): Option[Partitioning] =
       try {
         val location = StoreLocation(operator, partition, store)
-        VersionFinder
-          .read(storage, location, version, None, Some(parallelism))
-          .partitioning
-          .partitions
-          .contains(parallelism)
-      } catch { case _: MissingVersionException => false }
-    isThere(0) && Concurrently.map(1 until parallelism)(isThere).forall(identity)
+        Some(VersionFinder.read(storage, location, version, None, Some(parallelism)).partitioning)
+          .filter(_.partitions.contains(parallelism))
+      } catch { case _: MissingVersionException => None }
+    found(0).exists { first =>
+      Concurrently
+        .map(1 until parallelism)(found)
+        .forall(_.exists(_.rescaledAt == first.rescaledAt))
+    }
   }
 
   /** The partitionings in which the first partition has this version, as their numbers of partitions.

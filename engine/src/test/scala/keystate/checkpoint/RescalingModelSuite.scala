@@ -121,6 +121,33 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     }
   }
 
+  test("v1: a pending version that was rescaled is none while its batch runs again") {
+    val storage = new MemoryStorage
+    def commit(partition: Int, partitions: Int, version: Long): Unit = {
+      val settings = StoreSettings(Some(maxParallelism), Some(partitions))
+      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+      val store = newStore(storage, settings, at)
+      try {
+        store.load(version - 1, None)
+        register(store)
+        change(store, "p", store.manifest.partitioning.groups.first, s"$version", "1")
+        store.commit(None): Unit
+      } finally store.close()
+    }
+    def complete = Seq(1, 2).filter { partitions =>
+      Rescaling.isComplete(storage, 0, StoreLocation.DefaultStore, 2, partitions)
+    }
+    commit(0, 1, 1)
+    commit(0, 1, 2)
+    assert(complete == Seq(1))
+    Seq(1, 2).foreach(version => rescale(storage, version.toLong, Seq(None), 2))
+    assert(complete == Seq(1, 2))
+    commit(0, 2, 2)
+    assert(complete == Seq(1), "half of it was made from another version")
+    commit(1, 2, 2)
+    assert(complete == Seq(1, 2))
+  }
+
   private def run(seed: Long, withIds: Boolean, settings: StoreSettings): Unit = {
     val random = new Random(seed)
     val storage = new MemoryStorage

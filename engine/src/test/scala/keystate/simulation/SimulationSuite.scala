@@ -82,7 +82,8 @@ class SimulationSuite extends AnyFunSuite {
       "a first batch that was rescaled while it was pending" -> Seq(1063L, 2183L),
       "files of a rescale that was given up" -> Seq(46L, 52L),
       "a pin whose writer died" -> Seq(400L),
-      "an entry that was read before its folder was synced" -> Seq(15260L)
+      "an entry that was read before its folder was synced" -> Seq(15260L),
+      "a late commit of a batch that is half run again after a rescale" -> Seq(40783L)
     )
     seed <- seeds
   } test(s"seed $seed: $what")(new Simulation(seed).run())

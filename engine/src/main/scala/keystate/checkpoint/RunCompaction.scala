@@ -1,5 +1,7 @@
 package keystate.checkpoint
 
+import scala.util.control.NonFatal
+
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{Change, ChangeSink, RunCursor, StateValue}
@@ -78,7 +80,10 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
           val ofAll = Option.when(replaced.size == manifest.runs.size)(manifest.version)
           merged = new Merged(workingCopy, replaced, run, families, ofAll)
           log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
-        } catch { case _: Cancelled => log.info("Merging of runs was cancelled") }
+        } catch {
+          // Who cancels it may be closing the store, and take away the local files that it uses.
+          case NonFatal(e) if cancelled => log.info("Merging of runs was cancelled: {}", e.toString)
+        }
       }
     }
 

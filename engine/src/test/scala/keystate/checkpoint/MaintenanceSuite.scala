@@ -231,6 +231,29 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     assert(leftBehind.isEmpty)
   }
 
+  test("a merge ends with its store, wherever it is") {
+    for (step <- Seq("create", "write", "close")) withClue(step) {
+      val storage = new MemoryStorage
+      withStore(storage) { store =>
+        store.load(0, None)
+        register(store)
+        (1 to 6).foreach { i =>
+          change(store, "p", 0, "a", large(i.toLong))
+          store.commit(None)
+        }
+        var closed = false
+        storage.before = (operation, path) =>
+          if (operation == step && storage.isRun(path) && !closed) {
+            closed = true
+            store.close()
+          }
+        store.maintain()
+        assert(closed)
+      }
+    }
+    assert(leftBehind.isEmpty)
+  }
+
   test("a merge that was made without a state is not used once the state has entries again") {
     val storage = new MemoryStorage
     withStore(storage) { store =>

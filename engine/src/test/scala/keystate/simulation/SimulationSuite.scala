@@ -83,7 +83,8 @@ class SimulationSuite extends AnyFunSuite {
       "files of a rescale that was given up" -> Seq(46L, 52L),
       "a pin whose writer died" -> Seq(400L),
       "an entry that was read before its folder was synced" -> Seq(15260L),
-      "a late commit of a batch that is half run again after a rescale" -> Seq(40783L)
+      "a late commit of a batch that is half run again after a rescale" -> Seq(40783L),
+      "a store that is closed while its runs are merged" -> Seq(43594L, 56225L)
     )
     seed <- seeds
   } test(s"seed $seed: $what")(new Simulation(seed).run())

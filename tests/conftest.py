@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for test, each in sets.items():
         if GOLDEN not in test:
-            take_turns(test, each, 2)
+            take_turns(test, each, 3)
     if not jvm_archive.ON_DEFAULT_SPARK:
         # The default Spark's environment runs all of them, and they start none.
         plain = [item for item in items if not item.get_closest_marker("spark")]

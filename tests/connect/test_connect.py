@@ -92,6 +92,7 @@ def test_a_stream_restarts_with_other_partitions(
     assert "total" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.turns
 def test_an_elastic_query(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
@@ -177,6 +178,7 @@ def test_timers_are_read(spark: Any, stream: Callable[..., Any]) -> None:
     assert found == [(1, 10**15 + 5), (2, 10**15 + 7)]
 
 
+@pytest.mark.turns
 def test_batches(spark: Any) -> None:
     rows = spark.createDataFrame([(1, 2), (1, 3), (2, 4)], SCHEMA)
     keyed = keystate.keyed(rows, F.col("key") % 2, order_by=F.desc("value"))
@@ -228,6 +230,7 @@ def test_two_inputs_and_broadcast(spark: Any) -> None:
     assert sorted(map(tuple, by.collect())) == [(5, "ann"), (6, "bob"), (7, None)]
 
 
+@pytest.mark.turns
 def test_side_outputs(spark: Any, stream: Callable[..., Any], tmp_path: Path) -> None:
     rows = spark.createDataFrame([(1, 2), (1, 3), (2, 4)], SCHEMA).coalesce(1)
     result = totals(rows)
@@ -273,6 +276,7 @@ class Numbers(SourceFunction, ListCheckpointed):
         (self.next,) = state
 
 
+@pytest.mark.turns
 def test_a_source_goes_on_from_its_state(spark: Any, tmp_path: Path) -> None:
     def run(until: int) -> list[Any]:
         output = str(tmp_path / "output")
@@ -296,6 +300,7 @@ class OtherType(Total):
         self.total = ctx.get_state(ValueStateDescriptor("total", "string"))
 
 
+@pytest.mark.turns
 def test_errors_are_those_of_a_classic_session(
     spark: Any, stream: Callable[..., Any], tmp_path: Path
 ) -> None:

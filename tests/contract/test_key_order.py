@@ -34,6 +34,7 @@ def zone(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("ddl", TYPES)
 @pytest.mark.long
@@ -117,6 +118,7 @@ def ranks(count: int, seed: int) -> Callable[[Any], Any]:
     return lambda df: keystate.keyed(df, "key").process(Ranks(count, seed), PROBLEMS)
 
 
+@pytest.mark.turns
 @pytest.mark.long
 def test_order_in_the_harness(zone: None) -> None:
     function = Ranks(2_000, random.randrange(10**9))

@@ -66,6 +66,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.turns
 @EXAMPLES
 @given(VALUES)
 @pytest.mark.long
@@ -240,6 +241,7 @@ def test_memory_is_in_proportion(kind: Any) -> None:
     assert sum(sizes(decode(data), set())) < 70 * len(data)
 
 
+@pytest.mark.turns
 @EXAMPLES
 @given(VALUES, st.data())
 @pytest.mark.long

@@ -301,6 +301,7 @@ def test_in_a_query(fn: Any, stream: Callable[..., Any], settings: Callable[...,
     compared(now, fed.run(build))
 
 
+@pytest.mark.turns
 def test_broadcast_in_a_query(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:

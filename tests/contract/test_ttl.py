@@ -110,6 +110,7 @@ def test_arguments_by_name() -> None:
         assert harness.process((1, 2, "", "", "", "")) == [(1, 2, "2")]
 
 
+@pytest.mark.turns
 def test_cases_over_restarts(stream: Callable[..., Any], settings: Callable[..., None]) -> None:
     """Every batch is a run of its own, and the number of partitions changes each time."""
     batches, expected = table()

@@ -150,6 +150,7 @@ class Huge(KeyedProcessFunction):
         yield row.n, sum(sizes)
 
 
+@pytest.mark.turns
 def test_large_values_lists_maps_and_keys(stream: Callable[..., Any]) -> None:
     fed = stream("key string, n long")
     for n in range(2):
@@ -170,6 +171,7 @@ class Wide(KeyedBatchFunction):
         return {"key": [known], "n": [len(batch.keys)]}
 
 
+@pytest.mark.turns
 def test_messages_are_bounded_by_the_size_of_states(stream: Callable[..., Any]) -> None:
     """A message ends when it has 4 MB of rows and states, looked at after 16 keys first."""
     fed = stream("key long")

@@ -93,6 +93,7 @@ def _limit(df: Any, folder: Path) -> None:
     assert df.limit(1).count() == 1
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("first", "backend"),
     [(_is_empty, "hashmap"), (_take, "rocksdb"), (_limit, "hashmap")],

@@ -51,6 +51,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Callable[[str], Fed]:
     return lambda kind: Fed(spark, tmp_path / kind, kind)
 
 
+@pytest.mark.turns
 def test_jar_or_extension_missing_at_a_restart(
     spark: SparkSession, fed: Callable[[str], Fed], tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_sparks_provider_on_a_checkpoint_of_keystate(
         assert admin.verify(str(each.checkpoint)) == []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("other", [HDFS, ROCKSDB])
 def test_keystates_provider_on_a_checkpoint_of_spark(
     other: str,

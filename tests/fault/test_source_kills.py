@@ -71,6 +71,7 @@ def check(spark: Any, folder: Path) -> None:
             assert (row["count"], row.total) == (count, total)
 
 
+@pytest.mark.turns
 def test_killed_source(spark: Any, settings: Callable[..., None], tmp_path: Path) -> None:
     """The source's own process dies: the query fails, and goes on when it is started again."""
     settings(**{"spark.sql.shuffle.partitions": "2"})

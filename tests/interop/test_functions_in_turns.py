@@ -126,6 +126,7 @@ class Doubles(KeyedBatchFunction):
         return pa.table({"key": batch.keys["key"], "total": totals})
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["async", "batches"])
 def test_totals_in_turns(
     kind: str,

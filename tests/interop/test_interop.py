@@ -405,6 +405,7 @@ def test_windows_in_turns(
     assert found == expected
 
 
+@pytest.mark.turns
 def test_time_to_live_in_turns(stream: Callable[..., Any], scala: Query) -> None:
     """Every case of time to live, likewise."""
     batches, expected = table()

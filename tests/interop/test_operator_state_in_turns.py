@@ -153,6 +153,7 @@ class Buffering(SinkFunction, CheckpointedFunction):
         self.checkpointed.update(self.buffer)
 
 
+@pytest.mark.turns
 def test_sinks_in_turns(
     stream: Callable[..., Any], jvm: Any, tmp_path: Path, settings: Callable[..., None]
 ) -> None:
@@ -209,6 +210,7 @@ class Sketches(KeyedProcessFunction, CheckpointedFunction):
             raw.write(part)
 
 
+@pytest.mark.turns
 def test_raw_state_in_turns(
     stream: Callable[..., Any], jvm: Any, spark: Any, settings: Callable[..., None]
 ) -> None:
@@ -241,6 +243,7 @@ def run_to_end(df: DataFrame, checkpoint: Path) -> list[Any]:
     return rows
 
 
+@pytest.mark.turns
 def test_counter_source_in_turns(spark: Any, jvm: Any, tmp_path: Path) -> None:
     def in_python(until: int) -> DataFrame:
         counter = CounterSource(until)
@@ -285,6 +288,7 @@ class Shards(RichParallelSourceFunction, CheckpointedFunction):
         self.shards.update(self.offsets.items())
 
 
+@pytest.mark.turns
 def test_shards_in_turns(spark: Any, jvm: Any, tmp_path: Path) -> None:
     """Their offsets are dealt out at each change of language, to another number of instances."""
 

@@ -9,6 +9,7 @@ import pytest
 from tests.interop.pages import PAGES, ROOT, SNIPPET
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("number", range(len(PAGES)), ids=[page.name for page in PAGES])
 def test_snippets_print_what_they_show(spark: Any, jvm: Any, number: int) -> None:
     expected = "".join(printed for _, printed in SNIPPET.findall(PAGES[number].read_text()))

@@ -36,6 +36,7 @@ SMALL = {
 LARGE = dict.fromkeys(SMALL, "1000")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("backend", "assigner", "lateness"),
     [

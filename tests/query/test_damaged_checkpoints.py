@@ -156,6 +156,7 @@ def test_damaged_owner_files(spark: Any, tmp_path: Path) -> None:
     assert query.run(3 * STEP) == results(2 * STEP, 3 * STEP)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("left", "checkpoint_format"),
     drawn("cut off", product([b"", b"v%s", b"v%s\n", b"v%s\n{"], ["1", "2"]), 3),

@@ -143,6 +143,7 @@ def test_partitions_change_while_rows_come(
     counting.check(21)
 
 
+@pytest.mark.turns
 def test_another_process_asks(
     spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:

@@ -188,6 +188,7 @@ def test_the_users_collector(
     assert len(list(cache.glob("classes-*.jsa"))) == before + 1
 
 
+@pytest.mark.turns
 def test_java_prints_no_warnings(
     stream: Callable[[str], Any], settings: Callable[..., None], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,6 +251,7 @@ def test_which_checkpoints_it_is_for(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert not local.fits(["/data/checkpoint"], [])
 
 
+@pytest.mark.turns
 def test_java_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(keystate.ConfigurationError, match="Java did not start"):  # noqa: SIM117

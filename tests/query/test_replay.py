@@ -108,6 +108,7 @@ def test_random_batches_and_keys_are_as_they_were(spark: Any, fed: Any) -> None:
     assert fired
 
 
+@pytest.mark.turns
 def test_a_bug_is_found_where_it_began(spark: Any, fed: Any) -> None:
     batches = range(2, 6)  # some before the rescale, and the first after it
     good = again(fed, Rich(), key="bob", batches=batches)

@@ -137,6 +137,7 @@ def test_paths_that_are_none(served: Callable[..., Any], server: StateServer) ->
     assert served("/inspect")[0] == 200
 
 
+@pytest.mark.turns
 def test_so_many_requests_at_a_time(served: Callable[..., Any], server: StateServer) -> None:
     """Others wait; when those before them are gone they are answered."""
     silent = [

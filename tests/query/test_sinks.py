@@ -65,6 +65,7 @@ def run(fed: Any, main: Any, side_outputs: Any) -> None:
         query.stop()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("partitions", ["2", "5"])
 def test_a_batch_that_is_run_again_is_written_once(
     partitions: str,

@@ -99,6 +99,7 @@ def wait_until(condition: Any, seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.turns
 def test_bounded_source_ends(spark: Any, run: Run) -> None:
     df = keystate.source(spark, Numbers(250), "n long", max_rows_per_batch=100)
     assert run.to_end(df) == list(range(250))
@@ -110,6 +111,7 @@ def test_bounded_source_ends(spark: Any, run: Run) -> None:
     assert run.to_end(more) == []
 
 
+@pytest.mark.turns
 def test_list_checkpointed_parallel(spark: Any, run: Run) -> None:
     def df(until: int) -> DataFrame:
         return keystate.source(
@@ -121,6 +123,7 @@ def test_list_checkpointed_parallel(spark: Any, run: Run) -> None:
     assert sorted(run.to_end(df(150))) == list(range(100, 150))
 
 
+@pytest.mark.turns
 def test_pending_batch_has_the_same_rows(spark: Any, run: Run) -> None:
     """The rows of a batch that failed are those of its replay."""
     df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
@@ -138,6 +141,7 @@ def test_pending_batch_has_the_same_rows(spark: Any, run: Run) -> None:
     assert run.batches[1] == seen[1] == list(range(20, 40))
 
 
+@pytest.mark.turns
 def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
     """The driver died after the source's file was written and before Spark's offset log was.
 
@@ -162,6 +166,7 @@ def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
     assert not third.exists()
 
 
+@pytest.mark.turns
 def test_files_of_earlier_releases(spark: Any, run: Run) -> None:
     """They have no id, and neither have the offsets."""
     df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
@@ -267,6 +272,7 @@ def test_cancelled_when_the_query_stops(spark: Any, run: Run, tmp_path: Path) ->
     wait_until(lambda: sorted(p.name for p in tmp_path.glob("*[01]")) == told, 20)
 
 
+@pytest.mark.turns
 def test_available_now_ends_with_an_endless_source(spark: Any, run: Run, tmp_path: Path) -> None:
     df = keystate.source(
         spark, Endless(tmp_path), "n long", max_rows_per_batch=10, available_now_rows=35
@@ -423,12 +429,14 @@ def test_rows_of_every_form(spark: Any, run: Run) -> None:
     assert [tuple(row) for row in rows] == [(1, "tuple"), (2, "dict"), (3, None)]
 
 
+@pytest.mark.turns
 def test_two_sources_in_one_query(spark: Any, run: Run) -> None:
     left = keystate.source(spark, Numbers(30), "n long", max_rows_per_batch=10)
     right = keystate.source(spark, Numbers(5), "n long").selectExpr("n + 1000")
     assert sorted(run.to_end(left.union(right))) == [*range(30), *range(1000, 1005)]
 
 
+@pytest.mark.turns
 def test_damaged_log(spark: Any, run: Run) -> None:
     df = keystate.source(spark, Numbers(30), "n long")
     run.to_end(df)

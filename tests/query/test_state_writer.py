@@ -83,6 +83,7 @@ def contents(spark: Any, checkpoint: Path) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("checkpoint_format", ["1", "2"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_query_goes_on_from_what_another_had(

@@ -70,6 +70,7 @@ def tuples(rows: Any) -> list[Any]:
     return sorted(tuple(row) for row in rows)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["aggregate", "reduce", "process"])
 def test_late_rows_fire_again_and_then_are_late_output(
@@ -103,6 +104,7 @@ def test_late_rows_fire_again_and_then_are_late_output(
     assert found == ([("a", 30, 1), ("b", 10, 7), ("c", 30, 1)], [("a", 8)], [])
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["aggregate", "process"])
 @pytest.mark.parametrize(("before", "after"), [(2, 5), (5, 2), (0, 5), (5, 0)])
 def test_another_lateness_at_a_restart(

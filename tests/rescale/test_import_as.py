@@ -26,7 +26,8 @@ from tests.rescale.test_import import OURS, PROVIDER, SPARK
 ROWS = "user string, n long"
 OUT = "user string, told string"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-KEYS = 1_000_000 if "SLOW" in os.environ else 50
+#: Spark's own operator in Python takes half a millisecond or more for each.
+KEYS = 200_000 if "SLOW" in os.environ else 50
 
 PROVIDERS = [
     pytest.param("HDFSBacked", "false", id="hdfs"),
@@ -130,6 +131,7 @@ def start(
     return fed
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("provider", "changelog"), PROVIDERS)
 def test_apply_in_pandas_with_state(
     provider: str, changelog: str, spark: Any, stream: Any, settings: Any, tmp_path: Path
@@ -161,6 +163,7 @@ def test_apply_in_pandas_with_state(
     assert told == {**expected, f"u{KEYS}": "5 1"}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("provider", "changelog"), PROVIDERS[1:])
 def test_transform_with_state(
     provider: str, changelog: str, spark: Any, stream: Any, settings: Any, tmp_path: Path

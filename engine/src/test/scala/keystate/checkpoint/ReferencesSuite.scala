@@ -13,7 +13,7 @@ class ReferencesSuite extends AnyFunSuite with StoreFixture {
   private val maxParallelism = 8
   private val settings =
     StoreSettings(Some(maxParallelism), minVersionsToRetain = 1, minVersionsToDelete = 1)
-  private val rounds = if (sys.env.contains("SLOW")) 40 else 4
+  private val rounds = if (sys.env.contains("SLOW")) 40 else 2
 
   private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
 

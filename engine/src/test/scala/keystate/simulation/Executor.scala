@@ -4,6 +4,7 @@ import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import keystate.backend.Layout
+import keystate.backend.auto.HeapShare
 import keystate.checkpoint.{OperatorList, OperatorState, VersionedStore}
 import keystate.errors.{ErrorCode, KeystateException}
 import keystate.keygroup.KeyGroups
@@ -38,10 +39,12 @@ final class Executor(
   private final class Holder(val store: VersionedStore) {
     var isTaken = false
     var merges = 0L
+    var moves = 0L
     var isMaintained = false
     var isClosed = false
   }
 
+  private val heap = new HeapShare(tellsFrom = 1)
   private val holders = mutable.LinkedHashMap.empty[Int, Holder]
   private var isTold = false
   world.processes += process
@@ -80,7 +83,7 @@ final class Executor(
   ): Option[String] = {
     val holder = holders.getOrElseUpdate(
       partition,
-      new Holder(world.newStore(world.storage.view, settings, partitions, partition))
+      new Holder(world.newStore(world.storage.view, settings, partitions, partition, heap))
     )
     if (!scheduler.await(!holder.isTaken, world.patience()) || holder.isClosed)
       throw new KeystateException(ErrorCode.StoreInUse, "the store is in use")
@@ -102,9 +105,24 @@ final class Executor(
         holder.merges = holder.store.compactions
         world.story.reach("runs are merged")
       }
+      moveIfDue(holder)
       if (holder.store.isOnDisk) world.story.reach("stores are on disk")
       newId
     } finally holder.isTaken = false
+  }
+
+  /** As the provider does. */
+  private def moveIfDue(holder: Holder): Unit = {
+    try holder.store.moveIfDue()
+    catch {
+      case NonFatal(e) =>
+        world.expected(e)
+        world.story.reach("a store can't move")
+    }
+    if (holder.store.moves > holder.moves) {
+      world.story.reach(s"a store moves to ${if (holder.store.isOnDisk) "RocksDB" else "the heap"}")
+      holder.moves = holder.store.moves
+    }
   }
 
   private def work(store: VersionedStore, partition: Int, input: Long): Unit = {
@@ -162,6 +180,11 @@ final class Executor(
     scheduler.await(!holder.isMaintained)
     holder.isMaintained = true
     try {
+      if (!holder.isTaken) {
+        holder.isTaken = true
+        try moveIfDue(holder)
+        finally holder.isTaken = false
+      }
       holder.store.maintain()
       world.story.reach("maintenance")
     } catch { case NonFatal(e) => world.expected(e) }

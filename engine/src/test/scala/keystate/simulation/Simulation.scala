@@ -26,13 +26,15 @@ final class Simulation(
     new Choices(seed, only),
     kinds(Math.floorMod(seed, kinds.size.toLong).toInt),
     mutation,
-    inherits = Set(2, 5)(Math.floorMod(seed, 7L).toInt)
+    inherits = Set(2, 5)(Math.floorMod(seed, 7L).toInt),
+    heaps = new Random(seed + 2)
   )
   import world.{random, scheduler, storage, story}
 
   private val checks = new Checks(world)
   private var withIds = false
   private val usesDisk = random.nextInt(16) == 0
+  private val usesAuto = Math.floorMod(seed, 11L) == 3
 
   // How likely it is that a request is its process's last, and that the power fails.
   private val deaths = Seq(0.0, 0.002, 0.01)(random.nextInt(3))
@@ -172,7 +174,10 @@ final class Simulation(
       speculation = if (enough) 0 else one(0.0, 0.1, 0.5),
       taskFails = if (enough || world.isPeaceful) 0 else one(0.0, 0.1),
       maintenanceMillis = world.longestTick * one(10, 200),
-      isOnDisk = usesDisk && random.nextBoolean()
+      backend =
+        if (usesDisk && random.nextBoolean()) BackendKind.RocksDB
+        else if (usesAuto) BackendKind.Auto
+        else BackendKind.Heap
     )
   }
 }

@@ -23,6 +23,8 @@ class SimulationSuite extends AnyFunSuite {
     "a rescale begins",
     "a rescale ends",
     "a second driver starts",
+    "a store moves to RocksDB",
+    "a store moves to the heap",
     "a store is closed, for another executor has its partition",
     "a task is taken for lost",
     "a task is tried again",

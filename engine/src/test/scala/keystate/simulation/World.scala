@@ -6,15 +6,27 @@ import java.nio.file.{FileAlreadyExistsException, Files}
 import java.util.UUID
 
 import scala.collection.mutable
+import scala.util.Random
 
-import keystate.backend.GroupEntries
+import keystate.backend.auto.{AutoStateBackendFactory, HeapShare}
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
+import keystate.backend.{GroupEntries, StateBackendFactory}
 import keystate.checkpoint.{StoreSettings, VersionedStore}
 import keystate.errors.KeystateException
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.inheritance.{Inheritance, LeftGroups}
 import keystate.version.Manifest
+
+/** Where stores have their state; any other one may go on from it. */
+sealed trait BackendKind
+object BackendKind {
+  case object Heap extends BackendKind
+  case object RocksDB extends BackendKind
+
+  /** In one of the two; the heap that there is changes all the time. */
+  case object Auto extends BackendKind
+}
 
 /** What a query is started with.
   *
@@ -30,7 +42,7 @@ final case class QuerySettings(
     speculation: Double,
     taskFails: Double,
     maintenanceMillis: Int,
-    isOnDisk: Boolean = false
+    backend: BackendKind = BackendKind.Heap
 )
 
 /** A cluster with its storage, made by a seed.
@@ -38,12 +50,15 @@ final case class QuerySettings(
   * @param inherits
   *   whether stores leave what they have in memory to those that are opened next: all executors are
   *   one JVM for that
+  * @param heaps
+  *   draws how much heap there is
   */
 final class World(
     val random: Choices,
     val kind: StorageKind,
     mutation: Option[Mutation],
-    inherits: Boolean
+    inherits: Boolean,
+    heaps: Random
 ) {
   val story = new Story
   val maxParallelism: Int = 4 + random.nextInt(5)
@@ -86,7 +101,8 @@ final class World(
       storage: CheckpointStorage,
       settings: QuerySettings,
       partitions: Int,
-      partition: Int
+      partition: Int,
+      heap: HeapShare = new HeapShare
   ): VersionedStore = {
     val store = new VersionedStore(
       StoreLocation(0, partition, StoreLocation.DefaultStore),
@@ -97,12 +113,24 @@ final class World(
         maxParallelism = Some(maxParallelism),
         parallelism = Some(partitions)
       ),
-      if (settings.isOnDisk) World.onDisk else World.onHeap,
+      settings.backend match {
+        case BackendKind.Heap => World.onHeap
+        case BackendKind.RocksDB => World.onDisk
+        case BackendKind.Auto => auto(heap)
+      },
       new LocalFolder(() => World.scratch()),
       if (inherits) inheritance else Inheritance.None
     )
     stores += store
     store
+  }
+
+  /** Any state fits, or none: at any time another way. */
+  private def auto(heap: HeapShare): StateBackendFactory = {
+    def maxHeap = if (heaps.nextInt(3) == 0) 2 else Long.MaxValue
+    val factory = new AutoStateBackendFactory(heap, () => maxHeap)
+    factory.configure(Map("rocksdb.memoryMB" -> World.MemoryMB, "auto.heapShare" -> "0.5"))
+    factory
   }
 
   private object inheritance extends Inheritance {
@@ -174,11 +202,13 @@ final class World(
 object World {
   private final class TaskError(message: String) extends RuntimeException(message)
 
+  private final val MemoryMB = "64"
+
   private val onHeap = new HeapStateBackendFactory
 
   private lazy val onDisk = {
     val factory = new RocksDBStateBackendFactory
-    factory.configure(Map("memoryMB" -> "64"))
+    factory.configure(Map("memoryMB" -> MemoryMB))
     factory
   }
 

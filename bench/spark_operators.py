@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,14 +108,16 @@ OPERATORS: dict[str, tuple[Callable[[Rows], DataFrame], str]] = {
 }
 
 
-def measure(df: DataFrame, mode: str, checkpoint: Path, batches: int) -> tuple[float, float]:
+def measure(df: DataFrame, mode: str, folder: Path, batches: int) -> tuple[float, float]:
     """Rows a second, and µs of CPU time a row, of the micro-batches after those that warm up."""
+    # A new one each time: what a stopped query still writes may come after the deletion.
+    checkpoint = tempfile.mkdtemp(dir=folder)
     query = (
         # No row is left for the sink.
         df.where("n < 0")
         .writeStream.format("noop")
         .outputMode(mode)
-        .option("checkpointLocation", str(checkpoint))
+        .option("checkpointLocation", checkpoint)
         .start()
     )
 
@@ -159,8 +162,7 @@ def main() -> None:
             for i in range(1 + args.repeat):
                 for provider, own in providers.items():
                     with configured(spark, own):
-                        checkpoint = work / f"{provider} {i}"
-                        one = measure(operator(rows), mode, checkpoint, args.batches)
+                        one = measure(operator(rows), mode, work, args.batches)
                     if i:
                         found[provider].append(one)
             medians = {

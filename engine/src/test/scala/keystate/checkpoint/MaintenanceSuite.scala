@@ -200,8 +200,8 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
     }
   }
 
-  test("a merge that fails or is cancelled leaves the store as it was") {
-    val storage = new MemoryStorage
+  /** A store with enough runs of one entry to be merged. */
+  private def withSixRuns(storage: MemoryStorage)(body: VersionedStore => Any): Unit =
     withStore(storage) { store =>
       store.load(0, None)
       register(store)
@@ -209,6 +209,12 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
         change(store, "p", 0, "a", large(i.toLong))
         store.commit(None)
       }
+      body(store): Unit
+    }
+
+  test("a merge that fails or is cancelled leaves the store as it was") {
+    val storage = new MemoryStorage
+    withSixRuns(storage) { store =>
       val files = storage.paths
       storage.before = (operation, path) =>
         if (operation == "close" && storage.isRun(path)) throw new IOException("injected")
@@ -234,13 +240,7 @@ class MaintenanceSuite extends AnyFunSuite with StoreFixture {
   test("a merge ends with its store, wherever it is") {
     for (step <- Seq("create", "write", "close")) withClue(step) {
       val storage = new MemoryStorage
-      withStore(storage) { store =>
-        store.load(0, None)
-        register(store)
-        (1 to 6).foreach { i =>
-          change(store, "p", 0, "a", large(i.toLong))
-          store.commit(None)
-        }
+      withSixRuns(storage) { store =>
         var closed = false
         storage.before = (operation, path) =>
           if (operation == step && storage.isRun(path) && !closed) {

@@ -94,15 +94,10 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
   ) {
     val storage = new MemoryStorage
     def commit(partitions: Int, value: String): Unit = (0 until partitions).foreach { partition =>
-      val settings = StoreSettings(Some(maxParallelism), Some(partitions))
-      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
-      val store = newStore(storage, settings, at)
-      try {
-        store.load(0, None)
-        register(store)
+      withPartition(storage, partition, partitions, 0) { store =>
         change(store, "p", store.manifest.partitioning.groups.first, "key", value)
         store.commit(None)
-      } finally store.close()
+      }
     }
     commit(2, "pending")
     Rescaling.runEmpty(storage, 0, StoreLocation.DefaultStore, maxParallelism, 3)
@@ -110,30 +105,19 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     commit(3, "again")
     commit(2, "late")
     (0 until 3).foreach { partition =>
-      val settings = StoreSettings(Some(maxParallelism), Some(3))
-      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
-      val store = newStore(storage, settings, at)
-      try {
-        store.load(1, None)
-        register(store)
+      withPartition(storage, partition, 3, 1) { store =>
         assert(content(store).values.toSet == Set("again"))
-      } finally store.close()
+      }
     }
   }
 
   test("v1: a pending version that was rescaled is none while its batch runs again") {
     val storage = new MemoryStorage
-    def commit(partition: Int, partitions: Int, version: Long): Unit = {
-      val settings = StoreSettings(Some(maxParallelism), Some(partitions))
-      val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
-      val store = newStore(storage, settings, at)
-      try {
-        store.load(version - 1, None)
-        register(store)
+    def commit(partition: Int, partitions: Int, version: Long): Unit =
+      withPartition(storage, partition, partitions, version - 1) { store =>
         change(store, "p", store.manifest.partitioning.groups.first, s"$version", "1")
-        store.commit(None): Unit
-      } finally store.close()
-    }
+        store.commit(None)
+      }
     def complete = Seq(1, 2).filter { partitions =>
       Rescaling.isComplete(storage, 0, StoreLocation.DefaultStore, 2, partitions)
     }
@@ -146,6 +130,20 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     assert(complete == Seq(1), "half of it was made from another version")
     commit(1, 2, 2)
     assert(complete == Seq(1, 2))
+  }
+
+  /** One of so many partitions, with a version of format v1. */
+  private def withPartition(storage: MemoryStorage, partition: Int, partitions: Int, version: Long)(
+      body: VersionedStore => Any
+  ): Unit = {
+    val settings = StoreSettings(Some(maxParallelism), Some(partitions))
+    val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
+    val store = newStore(storage, settings, at)
+    try {
+      store.load(version, None)
+      register(store)
+      body(store): Unit
+    } finally store.close()
   }
 
   private def run(seed: Long, withIds: Boolean, settings: StoreSettings): Unit = {

@@ -6,8 +6,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 color=auto
 [ -t 1 ] || color=false
 
+# Two that start at once want the same socket, and the second one would end. Only clients of an sbt that stays need it.
+alone=false
+[ $# -eq 0 ] || alone=true
+
 if installed=$(type -P sbt) && ! [ "$installed" -ef sbt ]; then
-  exec "$installed" -Dsbt.color=$color "$@"
+  exec "$installed" -Dsbt.color=$color -Dsbt.server.forcestart=$alone "$@"
 fi
 
 version=$(sed -n 's/^sbt\.version=//p' project/build.properties)
@@ -27,5 +31,5 @@ fi
 # for code that it would have then, there is not enough room for that.
 options=(-Xmx3g -Xss4m)
 [ $# -eq 0 ] || options+=(-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC)
-exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" -Dsbt.color=$color -Dsbt.script="$PWD/sbt" \
-  -jar "$launcher" "$@"
+exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" -Dsbt.color=$color -Dsbt.server.forcestart=$alone \
+  -Dsbt.script="$PWD/sbt" -jar "$launcher" "$@"

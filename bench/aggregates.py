@@ -66,6 +66,7 @@ def main() -> None:
         tumbling = TumblingEventTimeWindows.of(Time.minutes(5))
         sliding = SlidingEventTimeWindows.of(Time.minutes(5), Time.minutes(1))
         sessions = EventTimeSessionWindows.with_gap(Time.seconds(30))
+        few = F.col("key") % 100
         contenders: dict[str, Callable[[], DataFrame]] = {
             "W5": lambda: keystate.keyed(read(), "key").process(Statistics(), OUTPUT),
             "tumbling, SQL": lambda: sql(F.window("time", "5 minutes")),
@@ -95,6 +96,16 @@ def main() -> None:
             "keys, columns": lambda: keystate.keyed(read(), "key").aggregate(
                 agg.count(), agg.sum("value")
             ),
+            "distinct, SQL": lambda: read().groupBy("key").agg(F.approx_count_distinct("value")),
+            "distinct, columns": lambda: keystate.keyed(read(), "key").aggregate(
+                agg.approx_count_distinct("value")
+            ),
+            "distinct of few keys, SQL": lambda: (
+                read().groupBy(few.alias("key")).agg(F.approx_count_distinct("value"))
+            ),
+            "distinct of few keys, columns": lambda: keystate.keyed(
+                read().withColumn("key", few), "key"
+            ).aggregate(agg.approx_count_distinct("value")),
         }
         for each, mode in ((contenders, "append"), (keys, "update")):
             chosen = {

@@ -1,12 +1,18 @@
 """Spark's own stateful operators on Keystate's backends and on Spark's providers.
 
 python -m bench.spark_operators [--rows 200000] [--keys 100000] [--batches 8] [--repeat 3]
+                                [--warm-up 2] [--rounds-before 1] [--heap 6g]
                                 [--only sessions] [--without "Spark HDFS-backed"]
 
-Each operator runs on each provider in turns, in one session, over the same rows; the first round is
-not counted. Of a run all micro-batches but the first two count: the medians of rows a second, and
-the CPU time of the process in µs a row. In parentheses: how much more is done in that time than
+Each operator runs on each provider in turns, in one session, over the same rows; rounds before do
+not count. Of a run all micro-batches after those that warm up count: the medians of rows a second,
+and the CPU time of the process in µs a row. In parentheses: how much more is done in that time than
 with Spark's RocksDB provider.
+
+With large states, where a round before would take as long as what counts:
+
+python -m bench.spark_operators --rows 2500000 --keys 10000000 --batches 8 --warm-up 5 --repeat 1
+                                --rounds-before 0 --heap 8g --without "Spark HDFS-backed"
 """
 
 from __future__ import annotations
@@ -35,7 +41,6 @@ PROVIDERS: dict[str, dict[str, str]] = {
     BASE: STOCK,
     "Spark HDFS-backed": {**STOCK, PROVIDER: STOCK[PROVIDER].replace("RocksDB", "HDFSBacked")},
 }
-WARM_UP = 2  # micro-batches of each run that do not count
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,9 @@ OPERATORS: dict[str, tuple[Callable[[Rows], DataFrame], str]] = {
 }
 
 
-def measure(df: DataFrame, mode: str, folder: Path, batches: int) -> tuple[float, float]:
+def measure(
+    df: DataFrame, mode: str, folder: Path, batches: int, warm_up: int = 2
+) -> tuple[float, float]:
     """Rows a second, and µs of CPU time a row, of the micro-batches after those that warm up."""
     # A new one each time: what a stopped query still writes may come after the deletion.
     checkpoint = tempfile.mkdtemp(dir=folder)
@@ -129,7 +136,7 @@ def measure(df: DataFrame, mode: str, folder: Path, batches: int) -> tuple[float
             time.sleep(0.01)
         return query.lastProgress.batchId, cpu_seconds()
 
-    first, cpu = wait_for(WARM_UP - 1)
+    first, cpu = wait_for(warm_up - 1)
     last, cpu_then = wait_for(batches - 1)
     query.stop()
     progress = {p.batchId: p for p in query.recentProgress if p.numInputRows}
@@ -147,11 +154,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="in a micro-batch")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--warm-up", type=int, default=2, help="micro-batches that don't count")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rounds-before", type=int, default=1, help="that do not count")
+    parser.add_argument("--heap", default="6g", help="of the JVM")
     parser.add_argument("--only", nargs="*", default=[], help="operators whose names have this")
     parser.add_argument("--without", nargs="*", default=[], help="providers")
     args = parser.parse_args()
-    settings = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}
+    settings = {
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.driver.memory": args.heap,
+    }
     providers = {name: each for name, each in PROVIDERS.items() if name not in args.without}
     with bench_session(settings) as (spark, work):
         rows = Rows(spark, args.rows, args.keys)
@@ -159,11 +172,11 @@ def main() -> None:
             if args.only and not any(part in name for part in args.only):
                 continue
             found: dict[str, list[tuple[float, float]]] = {provider: [] for provider in providers}
-            for i in range(1 + args.repeat):
+            for i in range(args.rounds_before + args.repeat):
                 for provider, own in providers.items():
                     with configured(spark, own):
-                        one = measure(operator(rows), mode, work, args.batches)
-                    if i:
+                        one = measure(operator(rows), mode, work, args.batches, args.warm_up)
+                    if i >= args.rounds_before:
                         found[provider].append(one)
             medians = {
                 provider: tuple(statistics.median(part) for part in zip(*each))

@@ -11,11 +11,24 @@ functions of the same name, in ANSI mode, whichever mode the session is in.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from keystate.errors import DeclarationError
 
-__all__ = ["Aggregate", "avg", "count", "first", "last", "max", "mean", "min", "sum", "top_n"]
+__all__ = [
+    "Aggregate",
+    "approx_count_distinct",
+    "avg",
+    "count",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "sum",
+    "top_n",
+]
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,8 @@ class Aggregate:
         column: the name of the column; ``None`` if it counts rows.
         name: the name of its column in the output, and of its field in the state.
         ignore_nulls: of ``first`` and ``last``, whether nulls are left out.
-        n: of ``top_n``, how many values there are at most.
+        n: of ``top_n``, how many values there are at most; of ``approx_count_distinct``, up to how
+            many different values it is exact.
     """
 
     kind: str
@@ -130,6 +144,27 @@ def top_n(column: str, n: int) -> Aggregate:
         raise DeclarationError(f"agg.top_n takes the number of values, at least 1, got {n!r}")
     made = _of("top_n", column)
     return dataclasses.replace(made, name=f"top_n({column}, {n})", n=n)
+
+
+def approx_count_distinct(column: str, rsd: float = 0.05) -> Aggregate:
+    """About how many different values there are that are not null, as a long.
+
+    Up to ``1 / rsd² + 1`` values the number is exact. Of more, that many of the least of their
+    hashes are kept, of 8 bytes each, and the number is estimated from how close they lie: the k
+    minimum values of Bar-Yossef et al., "Counting distinct elements in a data stream" (2002), with
+    the unbiased estimate and its error of Beyer et al., "On synopses for distinct-value estimation
+    under multiset operations" (2007). It differs from that of Spark SQL, which has other hashes.
+
+    Args:
+        column: of a type that :func:`max` takes.
+        rsd: the relative standard deviation of the estimate, from 0.01 to 0.3. With another one
+            after a restart, a key goes on with the larger one of the two.
+    """
+    if isinstance(rsd, bool) or not isinstance(rsd, (int, float)) or not 0.01 <= rsd <= 0.3:
+        raise DeclarationError(
+            f"agg.approx_count_distinct takes an rsd from 0.01 to 0.3, got {rsd!r}"
+        )
+    return dataclasses.replace(_of("approx_count_distinct", column), n=math.ceil(rsd**-2) + 2)
 
 
 def _of(kind: str, column: str) -> Aggregate:

@@ -23,10 +23,11 @@ AGGREGATES = (
     agg.first("value").alias("first"),
     agg.last("value", ignore_nulls=True).alias("last"),
     agg.top_n("value", 2).alias("top"),
+    agg.approx_count_distinct("value").alias("different"),
 )
 RESULTS = (
     "n long, known long, total long, least long, greatest long, mean double, first long, "
-    "last long, top array<long>"
+    "last long, top array<long>, different long"
 )
 OUTPUT = f"key string, window_start timestamp, window_end timestamp, {RESULTS}"
 
@@ -44,6 +45,7 @@ def results(values: list[int | None]) -> tuple[Any, ...]:
         values[0],
         known[-1] if known else None,
         sorted(known, reverse=True)[:2],
+        len(set(known)),
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 import random
+import statistics
 from decimal import Decimal
 from typing import Any
 
 import keystate
+import pyarrow as pa
 import pytest
 from keystate import AggregateFunction, DeclarationError, OutputTag, StateTypeError, agg
 from keystate._protocol import Control
+from keystate._worker.aggregates import distinct_values
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (
     CountEvictor,
@@ -206,6 +209,74 @@ def test_values_of_a_type(schema: str, values: list[Any], least: Any, greatest: 
     assert repr(found[-1][0]) == repr(greatest) and len(found[-1]) == min(2, len(known))
 
 
+@pytest.mark.parametrize(("schema", "values"), [each[:2] for each in VALUES])
+def test_few_different_values_are_counted_exactly(schema: str, values: list[Any]) -> None:
+    known = {repr(value) for value in values if value is not None}
+    assert emitted(schema, [*values, *values], agg.approx_count_distinct("x")) == [len(known)]
+    if schema == "double":
+        assert emitted(schema, [0.0, -0.0, NAN, -NAN], agg.approx_count_distinct("x")) == [2]
+
+
+@pytest.mark.parametrize("schema", ["long", "string"])
+def test_many_different_values_are_counted_with_the_error_that_was_asked_for(schema: str) -> None:
+    """In any order, and after restarts, the same comes of them; repeated values do nothing."""
+    chance = random.Random(1)
+    rsd = 0.1
+    errors = []
+    for n in range(150, 1050, 30):
+        values = [
+            x if schema == "long" else f"value {x}" for x in range(n * 10**6, n * (10**6 + 1))
+        ]
+        found = set()
+        for _ in range(2):
+            chance.shuffle(values)
+            counted = windows(TUMBLING, f"key string, x {schema}, time timestamp").aggregate(
+                agg.approx_count_distinct("x", rsd)
+            )
+            harness = harness_of(counted)
+            for part in (values[: n // 3], values[n // 4 :]):
+                harness.process_batch([("a", value, at(1)) for value in part])
+                harness = KeyedProcessHarness.restore(harness.snapshot(), counted)
+            found.add(harness.advance_watermark(1000)[0][3])
+        assert len(found) == 1
+        errors.append(found.pop() / n - 1)
+    assert 0.5 * rsd < statistics.pstdev(errors) < 1.5 * rsd
+    assert abs(statistics.mean(errors)) < rsd / 2
+
+
+def test_a_hash_stays_what_it_is() -> None:
+    """It is part of the state. The numbers are those of published splitmix64, and of `b2sum`."""
+
+    def hashes(values: list[Any], kind: Any = None) -> list[int]:
+        lists = distinct_values.lists_of(pa.array(values, kind), pa.list_(pa.int64()))
+        return lists.flatten().to_pylist()
+
+    assert hashes([0, None, 1234567]) == [-2152535657050944081, 6457827717110365317]
+    assert (
+        hashes(["", "ä"])
+        == hashes([b"", "ä".encode()])
+        == [-5426141060434712860, 4152366542966443504]
+    )
+    assert hashes([7], pa.int8()) == hashes([7])
+    assert hashes([1.5], pa.float32()) == hashes([1.5])
+
+
+def test_the_larger_error_counts_if_it_is_changed() -> None:
+    def build(rsd: float) -> Any:
+        schema = "key string, x long, time timestamp"
+        return windows(TUMBLING, schema).aggregate(agg.approx_count_distinct("x", rsd))
+
+    counts = []
+    for first, second in [(0.25, 0.25), (0.25, 0.05), (0.05, 0.25), (0.05, 0.05)]:
+        harness = harness_of(build(first))
+        harness.process_batch([("a", x, at(1)) for x in range(200)])
+        harness = KeyedProcessHarness.restore(harness.snapshot(), build(second))
+        harness.process_batch([("a", x, at(1)) for x in range(100, 300)])
+        counts.append(harness.advance_watermark(1000)[0][3])
+    assert counts[0] == counts[1] == counts[2] != 300
+    assert counts[3] == 300
+
+
 def test_the_first_and_last_value_of_any_type() -> None:
     found = emitted("struct<a: array<int>>", [None, ([1],), ([2],)], agg.first("x"), agg.last("x"))
     assert found == [None, ([2],)]
@@ -239,7 +310,7 @@ def test_an_aggregate_that_is_added_at_a_restart_begins_then() -> None:
     harness.process(("b", None, None), 700)
     rows = {row.key: tuple(row[3:]) for row in harness.advance_watermark(1000)}
     assert rows["a"][:7] == (2, 1, 1, 4, 4, 4, 4.0)
-    assert rows["b"] == (1, 1, 0, None, None, None, None, None, None, [])
+    assert rows["b"] == (1, 1, 0, None, None, None, None, None, None, [], 0)
 
 
 class Count(AggregateFunction[Any, Any, Any]):
@@ -289,6 +360,7 @@ def test_a_function_of_rows_goes_on_with_windows_and_the_other_way_round(
         ([agg.sum("nope")], "there is no column 'nope'"),
         ([agg.sum("key")], "takes a number, and the column 'key' is string: cast it"),
         ([agg.mean("key")], "takes an integer, a float or a double"),
+        ([agg.approx_count_distinct("x")], "takes a number, a string.* is array<int>"),
         ([agg.sum("value"), agg.sum("value")], r"2 columns named 'sum\(value\)'"),
         ([agg.sum("value").alias("Key")], "two columns of the output are named 'key'"),
         ([agg.sum("value"), "long"], "expected aggregates such as"),
@@ -296,7 +368,7 @@ def test_a_function_of_rows_goes_on_with_windows_and_the_other_way_round(
 )
 def test_what_is_not_well_declared(aggregates: list[Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
-        windows(TUMBLING).aggregate(*aggregates)
+        windows(TUMBLING, f"{SCHEMA}, x array<int>").aggregate(*aggregates)
 
 
 def test_keys_and_aggregates_have_names_of_their_own() -> None:
@@ -310,6 +382,7 @@ def test_keys_and_aggregates_have_names_of_their_own() -> None:
 def test_arguments_that_are_none() -> None:
     for declare, message in (
         (lambda: agg.top_n("x", 0), "at least 1, got 0"),
+        (lambda: agg.approx_count_distinct("x", 0.001), "from 0.01 to 0.3, got 0.001"),
         (lambda: agg.sum(3), "the name of a column, got 3"),  # type: ignore[arg-type]
         (lambda: agg.count().alias(""), "is a string, got ''"),
     ):

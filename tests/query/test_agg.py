@@ -130,6 +130,7 @@ def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> N
     of_sql = (
         *(F.count("*"), F.count("value"), F.sum("value"), F.min("value"), F.max("value")),
         *(F.avg("value"), F.first("value"), F.last("value", ignorenulls=True), F.expr(greatest)),
+        F.count_distinct("value"),
     )
 
     def same(found: Any, expected: Any) -> None:

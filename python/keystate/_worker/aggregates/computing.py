@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keystate._codec import codec
+from keystate._worker.aggregates import distinct_values
 from keystate._worker.aggregates.declared import ColumnAggregate
-from keystate._worker.aggregates.groups import Groups
+from keystate._worker.aggregates.groups import Groups, lists
 
 Parts = list[pa.Array]
 
@@ -99,14 +100,41 @@ class _Mean(Computation):
 
 class _Top(Computation):
     def _of_values(self, values: pa.Array) -> Parts:
-        lengths = values.is_valid().cast(pa.int32()).to_numpy(zero_copy_only=False)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-        found = values.drop_null().cast(self.acc_type.value_type)
-        return [pa.ListArray.from_arrays(offsets, found, type=self.acc_type)]
+        known = values.drop_null().cast(self.acc_type.value_type)
+        return [lists(values.is_valid().to_numpy(zero_copy_only=False), known, self.acc_type)]
+
+
+class _DistinctCount(Computation):
+    """Its parts are how many hashes are kept, and the least hashes."""
+
+    width = 2
+
+    def _of_values(self, values: pa.Array) -> Parts:
+        kept = np.full(len(values), self._aggregate.declared.n, np.int32)
+        return [pa.array(kept), distinct_values.lists_of(values, self.acc_type.field(1).type)]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        kept = groups.most(parts[0], greatest=False)
+        limits = pc.fill_null(kept, 0).to_numpy(zero_copy_only=False)
+        return [kept, groups.least(parts[1], limits)]
+
+    def result(self, parts: Parts) -> pa.Array:
+        return distinct_values.estimates(*parts)
+
+    def pack(self, parts: Parts) -> pa.Array:
+        return pa.StructArray.from_arrays(parts, fields=list(self.acc_type))
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        return [part.cast(field.type) for part, field in zip(stored.flatten(), self.acc_type)]
 
 
 #: Those that are more than a column of values.
-_KINDS: dict[str, type[Computation]] = {"count": _Count, "avg": _Mean, "top_n": _Top}
+_KINDS: dict[str, type[Computation]] = {
+    "count": _Count,
+    "avg": _Mean,
+    "top_n": _Top,
+    "approx_count_distinct": _DistinctCount,
+}
 
 
 class Aggregation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from keystate._spec import check_distinct
+from keystate._worker.aggregates import distinct_values
 from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
 
@@ -108,6 +109,8 @@ def _types(aggregate: Aggregate, value: T.DataType) -> tuple[T.DataType, T.DataT
         raise _misfit(aggregate, value, "a number, a string, a date, a time, a boolean or binary")
     if kind == "top_n":
         return T.ArrayType(value), T.ArrayType(value)
+    if kind == "approx_count_distinct":
+        return distinct_values.ACCUMULATOR, T.LongType()
     return value, value
 
 

@@ -124,19 +124,41 @@ class Groups:
             numbers = np.where(_valid(values), numbers, numbers.dtype.type(none))
         return self._array(self._reduced(reduce, numbers), values)
 
-    def top(self, lists: pa.Array, n: int) -> pa.Array:
+    def top(self, of: pa.Array, n: int) -> pa.Array:
         """The `n` greatest of the values in each group's lists, from the greatest on."""
-        lists = lists.take(pa.array(self._order))
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-        values = lists.flatten()
-        ids = np.repeat(self._ids, lengths)
+        values, ids = self._elements(of)
         order, ids = _sorted(values, np.arange(len(values)), ids, greatest=True)
+        places, lengths = self._firsts(ids, n)
+        return lists(lengths, values.take(pa.array(order[places])), of.type)
+
+    def least(self, of: pa.Array, limits: Numbers) -> pa.Array:
+        """The least different longs in each group's lists, in order, so many of each group."""
+        values, ids = self._elements(of)
+        numbers = values.to_numpy()
+        order = np.lexsort((numbers, ids))
+        numbers, ids = numbers[order], ids[order]
+        if len(ids):
+            new = np.append(True, (numbers[1:] != numbers[:-1]) | (ids[1:] != ids[:-1]))
+            numbers, ids = numbers[new], ids[new]
+        places, lengths = self._firsts(ids, limits)
+        return lists(lengths, pa.array(numbers[places]), of.type)
+
+    def _elements(self, of: pa.Array) -> tuple[pa.Array, Numbers]:
+        """The elements of lists, group by group, and the group of each."""
+        ordered = of.take(pa.array(self._order))
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(ordered), 0))
+        return ordered.flatten(), np.repeat(self._ids, lengths)
+
+    def _firsts(self, ids: Numbers, most: Any) -> tuple[Numbers, Numbers]:
+        """Which elements are among the first of their group; and how many these are of each.
+
+        Args:
+            ids: the group of each element, in order.
+            most: how many, of all groups or of each one.
+        """
         bounds = np.searchsorted(ids, np.arange(len(self) + 1))
-        kept = np.arange(len(ids)) - bounds[ids] < n
-        offsets = np.concatenate([[0], np.cumsum(np.minimum(np.diff(bounds), n))])
-        return pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), values.take(pa.array(order[kept])), type=lists.type
-        )
+        lengths = np.minimum(np.diff(bounds), most)
+        return np.arange(len(ids)) - bounds[ids] < lengths[ids], lengths
 
     def _reduced(self, reduce: Any, values: Numbers) -> Numbers:
         if len(self) == 0:
@@ -150,6 +172,12 @@ class Groups:
         array = pa.array(numbers, mask=mask)
         kind = values.type
         return array.cast(kind) if pa.types.is_boolean(kind) else array.view(kind)
+
+
+def lists(lengths: Numbers, values: pa.Array, kind: pa.ListType) -> pa.Array:
+    """Lists of a type that have these values one after the other, so many each."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
 def _sorted(

@@ -47,11 +47,11 @@ def _numbers(column: pa.Array) -> Numbers:
         whole = [elements[a:b].tobytes() if v else None for v, (a, b) in zip(valid, bounds)]
         return _dense(pa.array(whole, pa.binary()))
     if pa.types.is_floating(kind):
-        column = _bits(column)
+        column = bits_of_floats(column)
     return _dense(column)
 
 
-def _bits(column: pa.Array) -> pa.Array:
+def bits_of_floats(column: pa.Array) -> pa.Array:
     """Floats as the bits of doubles, which are the same where Spark holds values equal."""
     doubles = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.float64)
     bits = (np.where(np.isnan(doubles), np.nan, doubles) + 0.0).view(np.int64)

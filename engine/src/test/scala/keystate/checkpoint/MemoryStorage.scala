@@ -78,11 +78,11 @@ final class MemoryStorage extends CheckpointStorage {
 
   override def list(folder: String): Seq[StoredFile] = {
     before("list", folder)
+    val prefix = if (folder == ".") "" else s"$folder/"
     synchronized {
       files.toSeq.collect {
-        case (path, file)
-            if path.startsWith(s"$folder/") && !path.drop(folder.length + 1).contains('/') =>
-          StoredFile(path.drop(folder.length + 1), file.modified)
+        case (path, file) if path.startsWith(prefix) && !path.drop(prefix.length).contains('/') =>
+          StoredFile(path.drop(prefix.length), file.modified)
       }
     }
   }

@@ -29,7 +29,10 @@ final class Checks(world: World) {
     case s"commits/$batch" =>
       val version = batch.toLong + 1
       if (version > model.newest) {
-        model.commit(version, logs.offsets(batch.toLong).get.input)
+        val input = logs.offsets(batch.toLong).get.input
+        if (world.usesSource && Source.batchOf(input) != batch.toLong)
+          throw new Violation(s"batch $batch reads what the source made for another: $input")
+        model.commit(version, input)
         readsBack(version)
       } else if (version == model.newest) readsBack(version) // rescaled
     case s"offsets/$batch" =>
@@ -67,6 +70,12 @@ final class Checks(world: World) {
     referred.find(_._2(path)).foreach { case (id, _) =>
       throw new Violation(s"$path is deleted, which $id refers to")
     }
+    if (Source.isSegment(path))
+      logs.latestOffsets
+        .filter(logs.offsets(_).get.segment.exists(s => path.endsWith(s.file)))
+        .foreach { batch =>
+          throw new Violation(s"$path is deleted, which batch $batch reads")
+        }
     if (path.endsWith(".keystate") || isRun(path))
       retainedVersions.find(needed(_).contains(path)).foreach { version =>
         throw new Violation(s"$path is deleted, which version $version needs")
@@ -186,8 +195,13 @@ final class Checks(world: World) {
       }
       .flatten
       .toSet
+    val named = Seq(logs.latestOffsets, logs.latestOffsets.map(_ - 1)).flatten
+      .flatMap(logs.offsets(_).flatMap(_.segment))
+    val segments = storage.paths.filter(Source.isSegment).filterNot { path =>
+      named.exists(name => path.endsWith(name.file))
+    }
     val inState = storage.paths.filter(path => path.head.isDigit)
-    inState.filterNot(needed).filterNot { path =>
+    segments ++ inState.filterNot(needed).filterNot { path =>
       referred.values.exists(_(path)) || References.parse(path.split('/').last).isDefined ||
       isRun(path) && path.split('/').last.takeWhile(_.isDigit).toLong >= oldest
     }

@@ -23,6 +23,7 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
 
   val process = new Process(name)
   private val logs = new QueryLogs(storage.view)
+  private val source = Option.when(world.usesSource)(new Source(world))
   private val executors = mutable.ArrayBuffer.empty[Executor]
   private var number = 0L
   private var partitions = 0
@@ -62,15 +63,20 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
       throw world.taskError(s"there are ${ids.size} ids for $partitions partitions")
     while (committed < batches) {
       val planned = logs.offsets(batch).getOrElse {
-        val entry = Offsets(random.nextInt(1000000).toLong, partitions)
+        val last = Option.when(batch > 0)(batch - 1).flatMap(logs.offsets).flatMap(_.segment)
+        val entry = source.map(_.next(last)) match {
+          case None => Offsets(random.nextInt(1000000).toLong, partitions)
+          case Some((segment, input)) => Offsets(input, partitions, Some(segment))
+        }
         checkBegin()
         QueryLogs.write(createNew(QueryLogs.offsetsPath(batch)), entry)
+        last.foreach(segment => source.foreach(_.commit(segment)))
         entry
       }
       checkBegin()
       if (planned.partitions != partitions)
         throw world.taskError(s"the log has ${planned.partitions} partitions, not $partitions")
-      val next = runBatch(batch, ids, inputOf(planned))
+      val next = runBatch(batch, ids, () => inputOf(planned))
       check()
       QueryLogs.write(
         createNew(QueryLogs.commitPath(batch)),
@@ -85,8 +91,10 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
     }
   }
 
-  private def inputOf(planned: Offsets) =
-    planned.input + (if (world.has(Mutation.TakesOtherInput)) number else 0)
+  private def inputOf(planned: Offsets): Long =
+    source.zip(planned.segment).fold(planned.input) { case (source, segment) =>
+      source.read(segment)
+    } + (if (world.has(Mutation.TakesOtherInput)) number else 0)
 
   private def createNew(path: String) = storage.view.createNew(path)
 
@@ -194,7 +202,11 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
   // As Spark's scheduler does: attempts that fail or are taken for lost are made again, and of
   // several the one counts that ends first.
 
-  private def runBatch(batch: Long, ids: Seq[Option[String]], input: Long): Seq[Option[String]] = {
+  private def runBatch(
+      batch: Long,
+      ids: Seq[Option[String]],
+      input: () => Long
+  ): Seq[Option[String]] = {
     story.tell(scheduler, s"runs batch $batch over $partitions partitions")
     val attempts = Vector.fill(partitions)(mutable.ArrayBuffer.empty[Attempt])
     val giveUpAt = Array.fill(partitions)(0L)

@@ -50,11 +50,17 @@ final class Executor(
   world.processes += process
   scheduler.spawn(process, "maintenance")(maintain())
 
-  /** Runs a batch's task: from this version, with this input. */
-  def start(attempt: Attempt, number: Int, version: Long, id: Option[String], input: Long): Unit =
+  /** Runs a batch's task: from this version, with what it reads as its input. */
+  def start(
+      attempt: Attempt,
+      number: Int,
+      version: Long,
+      id: Option[String],
+      input: () => Long
+  ): Unit =
     scheduler.spawn(process, s"task ${attempt.partition}.$number of version ${version + 1}") {
       attempt.outcome =
-        try Some(Outcome.Committed(run(attempt.partition, version, id, input)))
+        try Some(Outcome.Committed(run(attempt.partition, version, id, input())))
         catch { case NonFatal(e) => Some(Outcome.Failed(e)) }
     }
 

@@ -29,6 +29,14 @@ object Mutation {
   // Of savepoints.
   case object TrustsReferences extends Mutation("a reference is not looked after")
 
+  // Of sources.
+  case object NamesWithoutId extends Mutation("a source's file is named by its batch alone")
+
+  case object TrustsNewestSegment
+      extends Mutation(
+        "a source goes on from its newest file, whether the offset log has it or not"
+      )
+
   // Of drivers.
   case object NeverLooks extends Mutation("a driver does not look for another one")
   case object LooksTooFar extends Mutation("a driver looks for the owner after the next one")
@@ -51,6 +59,8 @@ object Mutation {
     SucceedsAnyway,
     InheritsAnyVersion,
     TrustsReferences,
+    NamesWithoutId,
+    TrustsNewestSegment,
     NeverLooks,
     LooksTooFar,
     TakesOtherInput,

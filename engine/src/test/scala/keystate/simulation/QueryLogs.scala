@@ -2,7 +2,7 @@ package keystate.simulation
 
 import java.nio.charset.StandardCharsets.UTF_8
 
-import keystate.checkpoint.Rescaling
+import keystate.checkpoint.{Rescaling, SegmentName, SourceSegments}
 import keystate.errors.{CheckpointException, KeystateErrors}
 import keystate.files.{AtomicOutputStream, CheckpointStorage, StoreLocation}
 
@@ -10,8 +10,10 @@ import keystate.files.{AtomicOutputStream, CheckpointStorage, StoreLocation}
   *
   * @param input
   *   tells the batch's rows
+  * @param segment
+  *   the source's file with these rows; None without a source
   */
-final case class Offsets(input: Long, partitions: Int)
+final case class Offsets(input: Long, partitions: Int, segment: Option[SegmentName] = None)
 
 /** An entry of the commit log.
   *
@@ -28,7 +30,8 @@ final class QueryLogs(storage: CheckpointStorage) {
 
   def offsets(batch: Long): Option[Offsets] = read(offsetsPath(batch)).map { text =>
     text match {
-      case Entry(input, partitions) => Offsets(input.toLong, partitions.toInt)
+      case Entry(input, partitions, file) =>
+        Offsets(input.toLong, partitions.toInt, SourceSegments.parse(file))
       case other => throw damaged(offsetsPath(batch), other)
     }
   }
@@ -85,13 +88,13 @@ final class QueryLogs(storage: CheckpointStorage) {
 }
 
 object QueryLogs {
-  private val Entry = "(\\d+) (\\d+);".r
+  private val Entry = "(\\d+) (\\d+) (.*);".r
 
   def offsetsPath(batch: Long): String = s"offsets/$batch"
   def commitPath(batch: Long): String = s"commits/$batch"
 
   def write(out: AtomicOutputStream, entry: Offsets): Unit =
-    write(out, s"${entry.input} ${entry.partitions};")
+    write(out, s"${entry.input} ${entry.partitions} ${entry.segment.fold("")(_.file)};")
 
   def write(out: AtomicOutputStream, entry: Commit): Unit =
     write(out, entry.ids.fold("v1;")(ids => s"v2 ${ids.mkString(",")};"))

@@ -27,7 +27,8 @@ final class Simulation(
     kinds(Math.floorMod(seed, kinds.size.toLong).toInt),
     mutation,
     inherits = Set(2, 5)(Math.floorMod(seed, 7L).toInt),
-    heaps = new Random(seed + 2)
+    heaps = new Random(seed + 2),
+    usesSource = Math.floorMod(seed, 3L) == 0
   )
   import world.{random, scheduler, storage, story}
 

@@ -22,6 +22,7 @@ class SimulationSuite extends AnyFunSuite {
     "a request is repeated",
     "a rescale begins",
     "a rescale ends",
+    "a source writes its rows",
     "a second driver starts",
     "a store moves to RocksDB",
     "a store moves to the heap",

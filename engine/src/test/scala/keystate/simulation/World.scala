@@ -52,13 +52,16 @@ final case class QuerySettings(
   *   one JVM for that
   * @param heaps
   *   draws how much heap there is
+  * @param usesSource
+  *   whether a stateful source gives the batches' rows
   */
 final class World(
     val random: Choices,
     val kind: StorageKind,
     mutation: Option[Mutation],
     inherits: Boolean,
-    heaps: Random
+    heaps: Random,
+    val usesSource: Boolean
 ) {
   val story = new Story
   val maxParallelism: Int = 4 + random.nextInt(5)

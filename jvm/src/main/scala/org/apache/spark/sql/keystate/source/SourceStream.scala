@@ -115,8 +115,10 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     */
   override def commit(end: Offset): Unit = {
     val last = segment(end)
-    val before = committed.fold(segments.list().filter(_.batch <= last.batch))(Seq(_))
-    before.filterNot(_ == last).foreach(segments.delete)
+    committed match {
+      case None => segments.deleteAllUntil(last)
+      case Some(before) => if (before != last) segments.delete(before)
+    }
     committed = Some(last)
     run.foreach(_.committed(last.batch))
   }

@@ -254,6 +254,33 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     }
   }
 
+  test("entries that are read and removed in their order agree with a plain map") {
+    val random = new Random(7)
+    withBackend { backend =>
+      var now = Map.empty[(Int, Int), Int]
+      def name(n: Int) = bytes(f"$n%04d")
+      (1 to 30).foreach { round =>
+        for (group <- 0 to 1; n <- 0 until 300 if random.nextInt(3) == 0) {
+          backend.put(point.id, group, name(n), bytes(s"$round"))
+          now = now.updated((group, n), round)
+        }
+        backend.changesCommitted()
+        val every = 1 + random.nextInt(6)
+        for (group <- 0 to 1; n <- 0 until 300 by every) {
+          val found = Option(backend.get(point.id, group, name(n))).map(new String(_).toInt)
+          assert(found == now.get((group, n)))
+          if (random.nextInt(4) == 0) {
+            val other = random.nextInt(300)
+            backend.remove(point.id, group, name(other))
+            now -= group -> other
+          }
+        }
+        assert(backend.count(point.id) == now.size)
+        backend.changesCommitted()
+      }
+    }
+  }
+
   test("changes are net and sorted by family, group and key") {
     withBackend { backend =>
       backend.put(ordered.id, 0, bytes("c"), bytes("3"))

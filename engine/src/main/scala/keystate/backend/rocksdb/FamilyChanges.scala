@@ -23,6 +23,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var scannedGroup = NoGroup
   private var scannedKey: Array[Byte] = _
   private val scannedRanges = new ScannedRanges
+  private val inOrder = new LookupsInOrder(
+    (group, key) => database.scan(family.id, group, key, null, false),
+    () => database.writes
+  )
   // Numbers of entries: in the database by group, in the database in all, and in all with the
   // changes.
   private var stored = new Array[Long](0)
@@ -184,6 +188,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     }
 
   def close(): Unit = {
+    inOrder.clear()
     filter.close()
     recent.clear()
   }
@@ -209,6 +214,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     notedBytes = 0
     scanned(NoGroup, null)
     scannedRanges.clear()
+    inOrder.clear()
     groups = new Array[GroupChanges](0)
   }
 
@@ -242,12 +248,21 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   private def storedValue(group: Int, key: Array[Byte]): Array[Byte] = {
     val written = recent.get(group, key)
-    if (written == null) database.get(family.id, group, key) else written.value
+    if (written != null) written.value
+    else {
+      val next = inOrder.find(group, key)
+      if (next ne LookupsInOrder.LookItUp) next else database.get(family.id, group, key)
+    }
   }
 
   private def isStored(group: Int, key: Array[Byte]): Boolean = {
     val written = recent.get(group, key)
-    if (written == null) database.contains(family.id, group, key) else written.value != null
+    if (written != null) written.value != null
+    else {
+      val next = inOrder.find(group, key)
+      if (next ne LookupsInOrder.LookItUp) next != null
+      else database.contains(family.id, group, key)
+    }
   }
 
   private def missed(group: Int): Unit =

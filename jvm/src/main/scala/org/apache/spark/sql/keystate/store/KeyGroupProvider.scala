@@ -272,7 +272,9 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     schemas.put(name, (keySchema, valueSchema))
     if (!versions.family(name).exists(KeystateCodec.owns)) {
       val codec = defineCodec(name, keySchema, valueSchema, encoderSpec, useMultipleValuesPerKey)
-      versions.registerFamily(name, codec.layout, sparkFamily(isInternal)): Unit
+      // One that is there stays as it is.
+      val own = versions.family(name).fold(codec.properties)(_.properties)
+      versions.registerFamily(name, codec.layout, own ++ sparkFamily(isInternal)): Unit
     }
   }
 
@@ -336,8 +338,9 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     // Only if it is not there: an operator that does not use the default family may name another
     // encoding for it each time.
     if (versions.family(name).isEmpty) {
-      versions.registerFamily(name, codecs.get(name).layout, sparkFamily(isInternal = false))
-      ()
+      val codec = codecs.get(name)
+      val properties = codec.properties ++ sparkFamily(isInternal = false)
+      versions.registerFamily(name, codec.layout, properties): Unit
     }
   }
 
@@ -377,6 +380,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
         Some(name)
       )
       new SparkCodec(
+        if (name == StateStore.DEFAULT_COL_FAMILY_NAME) storeId.storeName else name,
         spec,
         RocksDBStateEncoder.getKeyEncoder(rows, spec, useColumnFamilies),
         RowEncoders.ofValues(rows, valueSchema, useMultipleValuesPerKey)

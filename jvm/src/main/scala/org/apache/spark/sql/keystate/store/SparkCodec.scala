@@ -12,12 +12,18 @@ import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
 
 /** How one of Spark's own operators wants a column family stored. Relies on the encoders of Spark's
   * RocksDB provider to turn rows into bytes: they know what a scan may expect of each key encoding.
+  *
+  * @param name
+  *   of the family, or of the store that has no other
   */
 private[keystate] final class SparkCodec(
+    name: String,
     val spec: KeyStateEncoderSpec,
     val keys: RocksDBKeyStateEncoder,
     val values: RowEncoders.Values
 ) extends FamilyCodec {
+  import SparkCodec._
+
   val layout: Layout = spec match {
     case _: NoPrefixKeyStateEncoderSpec => Layout.Point
     case _ => Layout.Ordered
@@ -30,28 +36,43 @@ private[keystate] final class SparkCodec(
 
   val supportsDeleteRange: Boolean = RowEncoders.supportsDeleteRange(keys, spec)
 
+  /** What is to be noted of a new family. */
+  def properties: Map[String, String] = spec match {
+    case _: NoPrefixKeyStateEncoderSpec if name.endsWith(ValuesOfJoin) => Map(Numbered -> "true")
+    case _ => Map.empty
+  }
+
+  /** The key group of a key or prefix of a family: in keys with prefixes the grouping columns come
+    * first.
+    */
+  def groupOf(family: StateFamily, maxParallelism: Int): UnsafeRow => Int = {
+    val hash = if (family.properties.contains(Numbered)) numberedHash else wholeHash
+    key => KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
+  }
+
   // The hash by which Spark shuffles rows, as far as the key tells it: the hash of the key's
   // columns, without those that only order the entries of one key or tell them apart.
-  private val hash = {
+  private lazy val wholeHash = {
     val columns = spec.keySchema.indices
-    val grouping = spec match {
+    hashOf(spec match {
       case _: NoPrefixKeyStateEncoderSpec => columns
       case PrefixKeyScanStateEncoderSpec(_, count) => columns.take(count)
       case RangeKeyScanStateEncoderSpec(_, ordering) =>
         val rest = columns.diff(ordering)
         if (rest.isEmpty) columns else rest
       case _ => StateKeys.withoutTime(spec, columns)
-    }
-    val references = grouping.map { i =>
+    })
+  }
+
+  private lazy val numberedHash = hashOf(spec.keySchema.indices.dropRight(1))
+
+  private def hashOf(columns: Seq[Int]): UnsafeProjection = {
+    val references = columns.map { i =>
       val column = spec.keySchema(i)
       BoundReference(i, column.dataType, column.nullable)
     }
     UnsafeProjection.create(Seq(new CollationAwareMurmur3Hash(references)))
   }
-
-  /** The key group of a key or prefix: in keys with prefixes the grouping columns come first. */
-  def group(key: UnsafeRow, maxParallelism: Int): Int =
-    KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
 
   override def open(family: StateFamily, versions: VersionedStore): ColumnFamily =
     new SparkColumnFamily(
@@ -59,7 +80,7 @@ private[keystate] final class SparkCodec(
       family.id,
       versions.backend,
       versions.manifest.partitioning.groups,
-      versions.maxParallelism
+      groupOf(family, versions.maxParallelism)
     )
 
   override def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
@@ -73,4 +94,19 @@ private[keystate] final class SparkCodec(
         case (value, _) => (RecordType.MERGE_RECORD, key, value)
       }
   }
+}
+
+private object SparkCodec {
+
+  /** The end of the names of stores, or families, in which a stream-stream join has the values of a
+    * key, each with a number. Relies on `SymmetricHashJoinStateManager.KeyWithIndexToValueType`, and
+    * on the number being the last column.
+    */
+  private final val ValuesOfJoin = "-keyWithIndexToValue"
+
+  /** Marks a family in which the last column of a key does not count for its key group. So entries
+    * of a key are next to each other, in the order in which a join removes them. In families that
+    * earlier builds made it counts.
+    */
+  private final val Numbered = "numbered"
 }

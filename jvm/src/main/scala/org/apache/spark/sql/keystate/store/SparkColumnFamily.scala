@@ -15,20 +15,14 @@ private[keystate] final class SparkColumnFamily(
     family: Int,
     backend: KeyedStateBackend,
     groups: KeyGroupRange,
-    maxParallelism: Int
+    groupOf: UnsafeRow => Int
 ) extends ColumnFamily {
 
   override def get(key: UnsafeRow): UnsafeRow = codec.values.decodeValue(read(key))
 
   override def multiGet(keys: Array[UnsafeRow]): Iterator[UnsafeRow] = {
     val values = new Array[Array[Byte]](keys.length)
-    backend.multiGet(
-      family,
-      keys.map(codec.group(_, maxParallelism)),
-      keys.map(codec.keys.encodeKey),
-      values,
-      keys.length
-    )
+    backend.multiGet(family, keys.map(groupOf), keys.map(codec.keys.encodeKey), values, keys.length)
     values.iterator.map(codec.values.decodeValue)
   }
 
@@ -61,7 +55,7 @@ private[keystate] final class SparkColumnFamily(
   }
 
   override def remove(key: UnsafeRow): Unit =
-    backend.remove(family, codec.group(key, maxParallelism), codec.keys.encodeKey(key))
+    backend.remove(family, groupOf(key), codec.keys.encodeKey(key))
 
   override def deleteRange(begin: UnsafeRow, end: UnsafeRow): Unit = {
     verify(
@@ -105,10 +99,10 @@ private[keystate] final class SparkColumnFamily(
   ): StateStoreIterator[UnsafeRowPair] = multiple(between(start, end))
 
   private def read(key: UnsafeRow): Array[Byte] =
-    backend.get(family, codec.group(key, maxParallelism), codec.keys.encodeKey(key))
+    backend.get(family, groupOf(key), codec.keys.encodeKey(key))
 
   private def write(key: UnsafeRow, value: Array[Byte]): Unit =
-    backend.put(family, codec.group(key, maxParallelism), codec.keys.encodeKey(key), value)
+    backend.put(family, groupOf(key), codec.keys.encodeKey(key), value)
 
   private def concat(head: Array[Byte], values: Array[UnsafeRow]): Array[Byte] =
     Array.concat(head +: values.toIndexedSeq.map(codec.values.encodeValue): _*)
@@ -127,7 +121,7 @@ private[keystate] final class SparkColumnFamily(
     val start = codec.keys.encodePrefixKey(prefix)
     val end = BytewiseOrder.after(start)
     if (codec.prefixInOneGroup)
-      backend.scan(family, codec.group(prefix, maxParallelism), start, end)
+      backend.scan(family, groupOf(prefix), start, end)
     else GroupScan.merge(groupRange, backend.scan(family, _, start, end))
   }
 

@@ -56,6 +56,50 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
     }
   }
 
+  private val joined = "left-keyWithIndexToValue"
+
+  test("the numbered values of a join's key are next to each other") {
+    val folder = newFolder()
+    val spec = NoPrefixKeyStateEncoderSpec(keySchema)
+    (0 to 1).foreach { version =>
+      assert(withNumbered(folder, version)(_.createColFamilyIfAbsent(joined, _, _, spec)).size == 3)
+    }
+  }
+
+  test("those of a family that an earlier build made stay where they are") {
+    val folder = newFolder()
+    val spec = NoPrefixKeyStateEncoderSpec(keySchema)
+    def earlier(store: KeyGroupStateStore): Unit =
+      store.registerFamily(joined, Layout.Point, Map(KeystateCodec.Kind -> "spark")): Unit
+    val groups = withNumbered(folder, 0) { (store, keys, values) =>
+      earlier(store)
+      store.createColFamilyIfAbsent(joined, keys, values, spec)
+    }
+    assert(groups.size > 20)
+    assert(withNumbered(folder, 1)(_.createColFamilyIfAbsent(joined, _, _, spec)) == groups)
+  }
+
+  /** Reads and writes thirty numbered values of each of three keys. Returns how many each key group
+    * has that has any.
+    */
+  private def withNumbered(folder: String, version: Int)(
+      declare: (KeyGroupStateStore, StructType, StructType) => Any
+  ): Map[Int, Long] = withProvider(newProvider(folder)) { provider =>
+    val store = provider.getStore(version.toLong, None).asInstanceOf[KeyGroupStateStore]
+    declare(store, keySchema, valueSchema)
+    for (name <- Seq("a", "b", "c"); n <- 0L until 30L) {
+      val found = Option(store.get(key(name, n), joined)).map(_.getInt(0))
+      assert(found == Option.when(version > 0)(version - 1))
+      store.put(key(name, n), value(version), joined)
+    }
+    val family = store.family(joined).get
+    val counts = (0 until store.maxParallelism).map(group =>
+      group -> provider.versions.backend.count(family.id, group)
+    )
+    store.commit()
+    counts.filter(_._2 > 0).toMap
+  }
+
   test("several values of a key") {
     withStore(NoPrefixKeyStateEncoderSpec(keySchema), multipleValues = true) { store =>
       def values(name: String) = store.valuesIterator(key(name, 1), "cf").map(_.getInt(0)).toSeq

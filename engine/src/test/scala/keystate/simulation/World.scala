@@ -130,7 +130,7 @@ final class World(
 
   /** Any state fits, or none: at any time another way. */
   private def auto(heap: HeapShare): StateBackendFactory = {
-    def maxHeap = if (heaps.nextInt(3) == 0) 2 else Long.MaxValue
+    def maxHeap = if (heaps.nextInt(8) == 0) 2 else Long.MaxValue
     val factory = new AutoStateBackendFactory(heap, () => maxHeap)
     factory.configure(Map("rocksdb.memoryMB" -> World.MemoryMB, "auto.heapShare" -> "0.5"))
     factory

@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 
 /** Lookups that go through a family's entries in their order, as where a stream-stream join of
   * Spark's removes what is too old: it scans the keys, and asks for the values of each in another
-  * family. A cursor beside them has the next entry at a tenth of a lookup's cost.
+  * family. A cursor beside them has the next entry for much less than a lookup.
   *
   * It is opened after some lookups that went up without a step back, and closed when they step back
   * or leave out more than a few entries. Each time this happens soon it takes longer until the next

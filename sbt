@@ -6,12 +6,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 color=auto
 [ -t 1 ] || color=false
 
-# Two that start at once want the same socket, and the second one would end. Only clients of an sbt that stays need it.
-alone=false
-[ $# -eq 0 ] || alone=true
+# Two that start at once want the same socket, and the second one would end. One that ends after its commands needs none.
+ends=false
+[ $# -eq 0 ] || ends=true
 
 if installed=$(type -P sbt) && ! [ "$installed" -ef sbt ]; then
-  exec "$installed" -Dsbt.color=$color -Dsbt.server.forcestart=$alone "$@"
+  exec "$installed" -Dsbt.color=$color -Dsbt.server.forcestart=$ends "$@"
 fi
 
 version=$(sed -n 's/^sbt\.version=//p' project/build.properties)
@@ -31,5 +31,5 @@ fi
 # for code that it would have then, there is not enough room for that.
 options=(-Xmx3g -Xss4m)
 [ $# -eq 0 ] || options+=(-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC)
-exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" -Dsbt.color=$color -Dsbt.server.forcestart=$alone \
+exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" -Dsbt.color=$color -Dsbt.server.forcestart=$ends \
   -Dsbt.script="$PWD/sbt" -jar "$launcher" "$@"

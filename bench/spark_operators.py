@@ -120,7 +120,8 @@ def measure(
     # A new one each time: what a stopped query still writes may come after the deletion.
     checkpoint = tempfile.mkdtemp(dir=folder)
     query = (
-        # No row is left for the sink. By chance, for Spark moves another condition before a join.
+        # No row is left for the sink. By rand(), for Spark would move any other condition to before
+        # the join.
         df.where(F.rand() < 0)
         .writeStream.format("noop")
         .outputMode(mode)

@@ -40,8 +40,8 @@ class Aggregate:
         column: the name of the column; ``None`` if it counts rows.
         name: the name of its column in the output, and of its field in the state.
         ignore_nulls: of ``first`` and ``last``, whether nulls are left out.
-        n: of ``top_n``, how many values there are at most; of ``approx_count_distinct``, up to how
-            many different values it is exact.
+        n: of ``top_n``, how many values there are at most; of ``approx_count_distinct``, how many
+            hashes are kept; of fewer values it is exact.
     """
 
     kind: str
@@ -149,8 +149,8 @@ def top_n(column: str, n: int) -> Aggregate:
 def approx_count_distinct(column: str, rsd: float = 0.05) -> Aggregate:
     """About how many different values there are that are not null, as a long.
 
-    Up to ``1 / rsd² + 1`` values the number is exact. Of more, that many of the least of their
-    hashes are kept, of 8 bytes each, and the number is estimated from how close they lie: the k
+    Up to ``1 / rsd² + 1`` values the number is exact. Of more, the least of their hashes are kept,
+    one more than that, of 8 bytes each, and the number is estimated from how close they lie: the k
     minimum values of Bar-Yossef et al., "Counting distinct elements in a data stream" (2002), with
     the unbiased estimate and its error of Beyer et al., "On synopses for distinct-value estimation
     under multiset operations" (2007). It differs from that of Spark SQL, which has other hashes.

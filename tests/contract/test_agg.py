@@ -12,7 +12,14 @@ from typing import Any
 import keystate
 import pyarrow as pa
 import pytest
-from keystate import AggregateFunction, DeclarationError, OutputTag, StateTypeError, agg
+from keystate import (
+    AggregateFunction,
+    CheckpointError,
+    DeclarationError,
+    OutputTag,
+    StateTypeError,
+    agg,
+)
 from keystate._protocol import Control
 from keystate._worker.aggregates import distinct_values
 from keystate.testing import KeyedProcessHarness, rows_of
@@ -259,6 +266,33 @@ def test_a_hash_stays_what_it_is() -> None:
     )
     assert hashes([7], pa.int8()) == hashes([7])
     assert hashes([1.5], pa.float32()) == hashes([1.5])
+    assert hashes([Decimal("-1.50")]) == hashes([b"-3/2"])
+    assert hashes([True]) == hashes([1])
+    assert hashes([NOW.date()]) == hashes([datetime.datetime.combine(NOW, datetime.time())])
+
+
+def test_a_column_whose_values_would_have_other_hashes_is_refused() -> None:
+    def build(schema: str) -> Any:
+        rows = windows(TUMBLING, f"key string, x {schema}, time timestamp")
+        return rows.aggregate(agg.approx_count_distinct("x"))
+
+    def changed(before: str, after: str, old: Any, new: Any) -> int:
+        harness = harness_of(build(before))
+        harness.process_batch([("a", old, at(1))])
+        harness = KeyedProcessHarness.restore(harness.snapshot(), build(after))
+        harness.process_batch([("a", new, at(1))])
+        count: int = harness.advance_watermark(1000)[0][3]
+        return count
+
+    assert changed("int", "long", 7, 7) == 1
+    assert changed("float", "double", 1.5, 1.5) == 1
+    assert changed("decimal(10,2)", "decimal(38,18)", Decimal("1.50"), Decimal("1.5")) == 1
+    for before, after, old, new in [
+        ("long", "string", 7, "7"),
+        ("date", "string", NOW.date(), "x"),
+    ]:
+        with pytest.raises(CheckpointError, match="can't become"):
+            changed(before, after, old, new)
 
 
 def test_the_larger_error_counts_if_it_is_changed() -> None:

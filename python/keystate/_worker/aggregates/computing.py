@@ -105,27 +105,28 @@ class _Top(Computation):
 
 
 class _DistinctCount(Computation):
-    """Its parts are how many hashes are kept, and the least hashes."""
+    """Its parts are how many hashes are kept at most, and the least hashes."""
 
     width = 2
 
     def _of_values(self, values: pa.Array) -> Parts:
-        kept = np.full(len(values), self._aggregate.declared.n, np.int32)
-        return [pa.array(kept), distinct_values.lists_of(values, self.acc_type.field(1).type)]
+        most = np.full(len(values), self._aggregate.declared.n, np.int32)
+        return [pa.array(most), distinct_values.lists_of(values, self.acc_type.field("least").type)]
 
     def merge(self, groups: Groups, parts: Parts) -> Parts:
-        kept = groups.most(parts[0], greatest=False)
-        limits = pc.fill_null(kept, 0).to_numpy(zero_copy_only=False)
-        return [kept, groups.least(parts[1], limits)]
+        most = groups.most(parts[0], greatest=False)
+        limits = pc.fill_null(most, 0).to_numpy(zero_copy_only=False)
+        return [most, groups.least(parts[1], limits)]
 
     def result(self, parts: Parts) -> pa.Array:
         return distinct_values.estimates(*parts)
 
     def pack(self, parts: Parts) -> pa.Array:
-        return pa.StructArray.from_arrays(parts, fields=list(self.acc_type))
+        of = pa.nulls(len(parts[0]), self.acc_type.field("of").type)
+        return pa.StructArray.from_arrays([*parts, of], fields=list(self.acc_type))
 
     def unpack(self, stored: pa.Array) -> Parts:
-        return [part.cast(field.type) for part, field in zip(stored.flatten(), self.acc_type)]
+        return [part.cast(field.type) for part, field in zip(stored.flatten()[:2], self.acc_type)]
 
 
 #: Those that are more than a column of values.

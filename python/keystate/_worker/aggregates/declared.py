@@ -110,7 +110,7 @@ def _types(aggregate: Aggregate, value: T.DataType) -> tuple[T.DataType, T.DataT
     if kind == "top_n":
         return T.ArrayType(value), T.ArrayType(value)
     if kind == "approx_count_distinct":
-        return distinct_values.ACCUMULATOR, T.LongType()
+        return distinct_values.accumulator_type(value), T.LongType()
     return value, value
 
 

@@ -1,9 +1,10 @@
 """How many different values there are, about: from the least of their hashes.
 
 A hash is a long. It is part of the state: the same value must have the same hash for ever, on any
-machine. Numbers, booleans, dates and times are mixed as 64 bits, by Stafford's "Mix13" as used by
-splitmix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014). Bytes of other
-values go through BLAKE2b (RFC 7693).
+machine. Integers, floats (as the bits of doubles), booleans, dates and times (as microseconds) are
+mixed as 64 bits, by Stafford's "Mix13" as used by splitmix64 (Steele et al., "Fast splittable
+pseudorandom number generators", 2014). Of others the bytes go through BLAKE2b (RFC 7693): of
+strings, of binary values, and of decimals as reduced fractions, which no scale changes.
 
 Of `n` different values that lie in `[0, 1)` by chance, let `u` be the `k`-th least. Then
 `(k - 1) / u` estimates `n`, with a relative standard deviation of about `1 / sqrt(k - 2)` (Beyer et
@@ -20,16 +21,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from keystate._worker.aggregates.groups import Numbers, lists
+from keystate._worker.aggregates.groups import Numbers, as_numbers, lists
 from keystate._worker.aggregates.key_groups import bits_of_floats
 
-#: How many hashes are kept; and the least ones, in order. Of fewer than are kept there are no more.
-ACCUMULATOR = T.StructType(
-    [
-        T.StructField("kept", T.IntegerType()),
-        T.StructField("least", T.ArrayType(T.LongType())),
-    ]
-)
+
+def accumulator_type(value: T.DataType) -> T.StructType:
+    """How many hashes are kept at most; and the least ones, in order.
+
+    A list that is shorter has the hashes of all values. The field `of` is always null: it is there
+    so that a change of the column's type is refused where its values would have other hashes.
+    """
+    return T.StructType(
+        [
+            T.StructField("most", T.IntegerType()),
+            T.StructField("least", T.ArrayType(T.LongType())),
+            T.StructField("of", value),
+        ]
+    )
 
 
 def lists_of(values: pa.Array, kind: pa.ListType) -> pa.Array:
@@ -38,10 +46,10 @@ def lists_of(values: pa.Array, kind: pa.ListType) -> pa.Array:
     return lists(valid, _hashes(values.drop_null()), kind)
 
 
-def estimates(kept: pa.Array, least: pa.Array) -> pa.Array:
+def estimates(most: pa.Array, least: pa.Array) -> pa.Array:
     """How many different values there were of which these are the least hashes."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(least), 0)).astype(np.int64)
-    limits = pc.fill_null(kept, 0).to_numpy(zero_copy_only=False)
+    limits = pc.fill_null(most, 0).to_numpy(zero_copy_only=False)
     is_full = (lengths > 0) & (lengths == limits)
     last = least.flatten().to_numpy()[np.cumsum(lengths)[is_full] - 1]
     parts = (last.astype(np.float64) + 2.0**63 + 1) / 2.0**64
@@ -52,17 +60,14 @@ def estimates(kept: pa.Array, least: pa.Array) -> pa.Array:
 
 def _hashes(values: pa.Array) -> pa.Array:
     kind = values.type
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.int8())
-    elif pa.types.is_date32(kind):
-        values = values.view(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.view(pa.int64())
+    if pa.types.is_date32(kind):
+        values = values.cast(pa.timestamp("us"))
     elif pa.types.is_floating(kind):
         values = bits_of_floats(values)
-    elif not pa.types.is_integer(kind):
-        return _hashes_of_bytes(values.cast(pa.string()) if pa.types.is_decimal(kind) else values)
-    return pa.array(_mixed(values.to_numpy().astype(np.int64)))
+    numbers = as_numbers(values)
+    if numbers is None:
+        return _hashes_of_bytes(values)
+    return pa.array(_mixed(numbers.astype(np.int64)))
 
 
 def _mixed(numbers: Numbers) -> Numbers:
@@ -74,6 +79,10 @@ def _mixed(numbers: Numbers) -> Numbers:
 
 def _hashes_of_bytes(values: pa.Array) -> pa.Array:
     encoded = values.dictionary_encode()
-    different = encoded.dictionary.cast(pa.binary()).to_pylist()
+    different = encoded.dictionary
+    if pa.types.is_decimal(different.type):
+        different = [b"%d/%d" % each.as_integer_ratio() for each in different.to_pylist()]
+    else:
+        different = different.cast(pa.binary()).to_pylist()
     hashed = b"".join(blake2b(each, digest_size=8).digest() for each in different)
     return pa.array(np.frombuffer(hashed, "<i8").astype(np.int64)).take(encoded.indices)

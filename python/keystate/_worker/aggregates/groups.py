@@ -105,7 +105,7 @@ class Groups:
 
     def most(self, values: pa.Array, greatest: bool) -> pa.Array:
         """The least or greatest value of each group that is not null; null if there is none."""
-        numbers = _as_numbers(values)
+        numbers = as_numbers(values)
         if numbers is None:
             order, ids = _sorted(values, self._order, self._ids, greatest)
             bounds = np.searchsorted(ids, np.arange(len(self) + 1))
@@ -124,28 +124,28 @@ class Groups:
             numbers = np.where(_valid(values), numbers, numbers.dtype.type(none))
         return self._array(self._reduced(reduce, numbers), values)
 
-    def top(self, of: pa.Array, n: int) -> pa.Array:
+    def top(self, of_lists: pa.Array, n: int) -> pa.Array:
         """The `n` greatest of the values in each group's lists, from the greatest on."""
-        values, ids = self._elements(of)
+        values, ids = self._elements(of_lists)
         order, ids = _sorted(values, np.arange(len(values)), ids, greatest=True)
-        places, lengths = self._firsts(ids, n)
-        return lists(lengths, values.take(pa.array(order[places])), of.type)
+        chosen, lengths = self._firsts(ids, n)
+        return lists(lengths, values.take(pa.array(order[chosen])), of_lists.type)
 
-    def least(self, of: pa.Array, limits: Numbers) -> pa.Array:
+    def least(self, of_lists: pa.Array, limits: Numbers) -> pa.Array:
         """The least different longs in each group's lists, in order, so many of each group."""
-        values, ids = self._elements(of)
+        values, ids = self._elements(of_lists)
         numbers = values.to_numpy()
         order = np.lexsort((numbers, ids))
         numbers, ids = numbers[order], ids[order]
         if len(ids):
             new = np.append(True, (numbers[1:] != numbers[:-1]) | (ids[1:] != ids[:-1]))
             numbers, ids = numbers[new], ids[new]
-        places, lengths = self._firsts(ids, limits)
-        return lists(lengths, pa.array(numbers[places]), of.type)
+        chosen, lengths = self._firsts(ids, limits)
+        return lists(lengths, pa.array(numbers[chosen]), of_lists.type)
 
-    def _elements(self, of: pa.Array) -> tuple[pa.Array, Numbers]:
+    def _elements(self, of_lists: pa.Array) -> tuple[pa.Array, Numbers]:
         """The elements of lists, group by group, and the group of each."""
-        ordered = of.take(pa.array(self._order))
+        ordered = of_lists.take(pa.array(self._order))
         lengths = np.asarray(pc.fill_null(pc.list_value_length(ordered), 0))
         return ordered.flatten(), np.repeat(self._ids, lengths)
 
@@ -203,7 +203,7 @@ def _total_order(numbers: Numbers) -> Numbers:
     return np.where(bits < 0, bits ^ np.int64(_LARGEST), bits)
 
 
-def _as_numbers(values: pa.Array) -> Numbers | None:
+def as_numbers(values: pa.Array) -> Numbers | None:
     """Numbers in the order of the values, 0 for nulls; ``None`` if they are no numbers."""
     kind = values.type
     if pa.types.is_boolean(kind):

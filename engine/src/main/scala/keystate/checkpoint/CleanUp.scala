@@ -138,15 +138,9 @@ private[checkpoint] object CleanUp {
       isFinal: Boolean
   )
 
-  private val Temporary = """\.([^.]+\.(?:keystate|sst|lz4|run|pin|ref))\..+\.tmp""".r
-
-  /** Whether Spark's CheckpointFileManager gives this name to a version, run, pin or reference file that is not
-    * complete: `.<name>.<anything>.tmp`.
-    */
-  def isTemporary(name: String): Boolean = name match {
-    case Temporary(of) =>
-      VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined ||
-      PinnedVersions.parse(of).isDefined || References.parse(of).isDefined
-    case _ => false
+  /** Whether this is the name of a version, run, pin or reference file that is not complete. */
+  def isTemporary(name: String): Boolean = CheckpointStorage.unfinished(name).exists { of =>
+    VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined ||
+    PinnedVersions.parse(of).isDefined || References.parse(of).isDefined
   }
 }

@@ -43,8 +43,8 @@ final class SourceSegments(storage: CheckpointStorage) {
   /** Deletes a file. That it is not there is no error. */
   def delete(name: SegmentName): Unit = storage.delete(name.file)
 
-  /** Deletes all files of this batch and those before, but this one: also those of other drivers,
-    * and what writers that died left.
+  /** Deletes all files of this batch and of those before, but `last`: also those of other drivers,
+    * and what is not complete. A driver that still writes one of these comes too late.
     */
   def deleteAllUntil(last: SegmentName): Unit = {
     val old = storage.list(".").map(_.name).filter { file =>
@@ -171,15 +171,9 @@ object SourceSegments {
   private val Magic = "KEYSTSRC".getBytes(US_ASCII)
   private val Name = """(\d+)(?:_([0-9a-f-]+))?\.source""".r
 
-  private val Temporary = """\.([^.]+\.source)\..+\.tmp""".r
-
-  /** The batch of a file, or of one that is not complete: `.<name>.<anything>.tmp`, as Spark's
-    * CheckpointFileManager names it.
-    */
-  private def batchOf(file: String): Option[Long] = file match {
-    case Temporary(name) => parse(name).map(_.batch)
-    case name => parse(name).map(_.batch)
-  }
+  /** The batch of a file, or of one that is not complete. */
+  private def batchOf(file: String): Option[Long] =
+    parse(CheckpointStorage.unfinished(file).getOrElse(file)).map(_.batch)
 
   /** The batch and id in the name of a source's file; None for other names, and where the id is not
     * one that a source gives.

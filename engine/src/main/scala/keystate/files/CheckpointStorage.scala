@@ -67,6 +67,15 @@ abstract class AtomicOutputStream extends OutputStream {
 final case class StoredFile(name: String, modified: Long)
 
 private[keystate] object CheckpointStorage {
+  private val Unfinished = """\.([^.]+\.[^.]+)\..+\.tmp""".r
+
+  /** The file that was being written under this name when its writer died: of
+    * `.<name>.<anything>.tmp`, as Spark's CheckpointFileManager has it, `<name>`.
+    */
+  def unfinished(file: String): Option[String] = file match {
+    case Unfinished(name) => Some(name)
+    case _ => None
+  }
 
   /** Writes a file whole. If `content` or the close throws, no file appears. */
   def write(storage: CheckpointStorage, path: String)(content: OutputStream => Unit): Unit = {

@@ -53,7 +53,7 @@ class SimulationSuite extends AnyFunSuite {
   )
 
   test("whatever happens, what was committed is there, once, and nothing else stays") {
-    val report = Seeds.run((1000L until 1250L).iterator)
+    val report = Seeds.runOnAllCores(1000L, 2000L, mostFailures = 1)
     report.failed.foreach { failure =>
       println(failure.story)
       fail(s"seed ${failure.seed}: ${failure.cause}", failure.cause)
@@ -87,7 +87,8 @@ class SimulationSuite extends AnyFunSuite {
       "a pin whose writer died" -> Seq(400L),
       "an entry that was read before its folder was synced" -> Seq(15260L),
       "a late commit of a batch that is half run again after a rescale" -> Seq(40783L),
-      "a store that is closed while its runs are merged" -> Seq(43594L, 56225L)
+      "a store that is closed while its runs are merged" -> Seq(43594L, 56225L),
+      "a source's file whose writer died" -> Seq(174L, 282L)
     )
     seed <- seeds
   } test(s"seed $seed: $what")(new Simulation(seed).run())

@@ -147,7 +147,12 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       else segment.idle.removeLast()
     val cursor = new DatabaseCursor(position, segment, this, family, group, start, end, reverse)
     cursors += cursor
-    cursor.open()
+    try cursor.open()
+    catch {
+      case e: Throwable =>
+        cursor.close()
+        throw e
+    }
   }
 
   /** A filter for a family's keys. */

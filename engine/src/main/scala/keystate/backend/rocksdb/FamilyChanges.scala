@@ -247,22 +247,20 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       }
 
   private def storedValue(group: Int, key: Array[Byte]): Array[Byte] = {
-    val written = recent.get(group, key)
-    if (written != null) written.value
-    else {
-      val next = inOrder.find(group, key)
-      if (next ne LookupsInOrder.LookItUp) next else database.get(family.id, group, key)
-    }
+    val known = knownValue(group, key)
+    if (known ne LookupsInOrder.LookItUp) known else database.get(family.id, group, key)
   }
 
   private def isStored(group: Int, key: Array[Byte]): Boolean = {
+    val known = knownValue(group, key)
+    if (known ne LookupsInOrder.LookItUp) known != null
+    else database.contains(family.id, group, key)
+  }
+
+  /** The stored value, as far as no lookup is needed for it. */
+  private def knownValue(group: Int, key: Array[Byte]): Array[Byte] = {
     val written = recent.get(group, key)
-    if (written != null) written.value != null
-    else {
-      val next = inOrder.find(group, key)
-      if (next ne LookupsInOrder.LookItUp) next != null
-      else database.contains(family.id, group, key)
-    }
+    if (written != null) written.value else inOrder.find(group, key)
   }
 
   private def missed(group: Int): Unit =

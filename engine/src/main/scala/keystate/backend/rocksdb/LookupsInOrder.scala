@@ -34,15 +34,14 @@ private[rocksdb] final class LookupsInOrder(
 
   /** The stored value, null if there is none. `LookItUp` if this does not know. */
   def find(group: Int, key: Array[Byte]): Array[Byte] = {
-    val goesUp =
-      group > lastGroup || (group == lastGroup && Arrays.compareUnsigned(lastKey, key) < 0)
+    val step = if (group == lastGroup) Arrays.compareUnsigned(key, lastKey) else group - lastGroup
     lastGroup = group
     lastKey = key
-    if (!goesUp || (cursor != null && madeAt != writes())) {
+    if (step < 0 || (cursor != null && madeAt != writes())) {
       stop()
       LookItUp
     } else {
-      inOrder += 1
+      if (step > 0) inOrder += 1
       try {
         if (cursor != null && cursorGroup != group) close()
         if (cursor == null && inOrder > enough) open(group, key)
@@ -52,6 +51,7 @@ private[rocksdb] final class LookupsInOrder(
         // failed must not go on.
         case NonFatal(_) =>
           stop()
+          enough = MostInOrder
           LookItUp
       }
     }
@@ -93,15 +93,13 @@ private[rocksdb] final class LookupsInOrder(
   }
 
   private def stop(): Unit = {
-    if (cursor != null) {
-      enough = if (answered < Worth) Math.min(2 * enough, MostInOrder) else FewestInOrder
-      answered = 0
-    }
     close()
     inOrder = 0
   }
 
   private def close(): Unit = if (cursor != null) {
+    enough = if (answered < Worth) Math.min(2 * enough, MostInOrder) else FewestInOrder
+    answered = 0
     cursor.close()
     cursor = null
   }

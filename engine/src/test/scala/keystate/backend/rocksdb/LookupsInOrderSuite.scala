@@ -16,10 +16,12 @@ class LookupsInOrderSuite extends AnyFunSuite {
   private var writes = 0L
   private var damaged: Option[Int] = None
   private var usedAfterFailure = false
+  private var failsToOpen = false
 
   private final class Cursor(group: Int, from: Array[Byte]) extends StoredCursor {
     private val entries = stored.tailMap((group, number(from))).asScala.toSeq.iterator
     private var current: Option[((Int, Int), String)] = None
+    if (failsToOpen) throw new java.io.IOException("no block can be read")
     open += 1
     advance()
     override def key: Array[Byte] = current.map { case ((_, n), _) => bytes(n) }.orNull
@@ -115,6 +117,28 @@ class LookupsInOrderSuite extends AnyFunSuite {
       assert(known.take(1000).count(identity) > 900 && known.last == false)
       assert(scans < 20 && open == 0 && !usedAfterFailure)
     } finally damaged = None
+  }
+
+  test("one that can't be opened is rarely tried again") {
+    fill(groups = 1, keys = 1000)
+    val inOrder = lookups()
+    failsToOpen = true
+    try assert((0 until 2000).forall(n => !ask(inOrder, 0, n)))
+    finally failsToOpen = false
+    assert(scans <= 2 && open == 0)
+  }
+
+  test("the same key may be asked for again, and one key of a group is not worth a cursor") {
+    fill(groups = 200, keys = 10)
+    val again = lookups()
+    val known = for (group <- 0 to 9; n <- 0 until 20; _ <- 1 to 2) yield ask(again, group, n)
+    assert(known.count(!_) < 30 && scans == 10)
+    scans = 0
+    val across = lookups()
+    (0 until 200).foreach(ask(across, _, 4))
+    assert(scans < 8)
+    Seq(again, across).foreach(_.clear())
+    assert(open == 0)
   }
 
   test("any lookups agree with the map") {

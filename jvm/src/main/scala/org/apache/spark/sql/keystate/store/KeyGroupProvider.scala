@@ -272,7 +272,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     schemas.put(name, (keySchema, valueSchema))
     if (!versions.family(name).exists(KeystateCodec.owns)) {
       val codec = defineCodec(name, keySchema, valueSchema, encoderSpec, useMultipleValuesPerKey)
-      // One that is there stays as it is.
+      // What a family was made with stays, for its entries are stored by that.
       val own = versions.family(name).fold(codec.properties)(_.properties)
       versions.registerFamily(name, codec.layout, own ++ sparkFamily(isInternal)): Unit
     }

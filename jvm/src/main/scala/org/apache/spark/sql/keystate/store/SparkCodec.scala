@@ -38,7 +38,9 @@ private[keystate] final class SparkCodec(
 
   /** What is to be noted of a new family. */
   def properties: Map[String, String] = spec match {
-    case _: NoPrefixKeyStateEncoderSpec if name.endsWith(ValuesOfJoin) => Map(Numbered -> "true")
+    case NoPrefixKeyStateEncoderSpec(columns)
+        if name.endsWith(ValuesOfJoin) && columns.length > 1 && columns.last.name == "index" =>
+      Map(Numbered -> "true")
     case _ => Map.empty
   }
 
@@ -105,8 +107,8 @@ private object SparkCodec {
   private final val ValuesOfJoin = "-keyWithIndexToValue"
 
   /** Marks a family in which the last column of a key does not count for its key group. So entries
-    * of a key are next to each other, in the order in which a join removes them. In families that
-    * earlier builds made it counts.
+    * are in the order in which a join removes them, if its keys are of fixed length or have one
+    * value each. In families that earlier builds made it counts.
     */
   private final val Numbered = "numbered"
 }

@@ -57,10 +57,11 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
   }
 
   private val joined = "left-keyWithIndexToValue"
+  private val numbered = new StructType().add("name", StringType).add("index", LongType)
 
   test("the numbered values of a join's key are next to each other") {
     val folder = newFolder()
-    val spec = NoPrefixKeyStateEncoderSpec(keySchema)
+    val spec = NoPrefixKeyStateEncoderSpec(numbered)
     (0 to 1).foreach { version =>
       assert(withNumbered(folder, version)(_.createColFamilyIfAbsent(joined, _, _, spec)).size == 3)
     }
@@ -68,7 +69,7 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
 
   test("those of a family that an earlier build made stay where they are") {
     val folder = newFolder()
-    val spec = NoPrefixKeyStateEncoderSpec(keySchema)
+    val spec = NoPrefixKeyStateEncoderSpec(numbered)
     def earlier(store: KeyGroupStateStore): Unit =
       store.registerFamily(joined, Layout.Point, Map(KeystateCodec.Kind -> "spark")): Unit
     val groups = withNumbered(folder, 0) { (store, keys, values) =>
@@ -86,11 +87,11 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
       declare: (KeyGroupStateStore, StructType, StructType) => Any
   ): Map[Int, Long] = withProvider(newProvider(folder)) { provider =>
     val store = provider.getStore(version.toLong, None).asInstanceOf[KeyGroupStateStore]
-    declare(store, keySchema, valueSchema)
+    declare(store, numbered, valueSchema)
     for (name <- Seq("a", "b", "c"); n <- 0L until 30L) {
-      val found = Option(store.get(key(name, n), joined)).map(_.getInt(0))
+      val found = Option(store.get(row(numbered, name, n), joined)).map(_.getInt(0))
       assert(found == Option.when(version > 0)(version - 1))
-      store.put(key(name, n), value(version), joined)
+      store.put(row(numbered, name, n), value(version), joined)
     }
     val family = store.family(joined).get
     val counts = (0 until store.maxParallelism).map(group =>

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from keystate._spec import check_distinct
-from keystate._worker.aggregates import distinct_values
 from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
 
@@ -110,8 +109,23 @@ def _types(aggregate: Aggregate, value: T.DataType) -> tuple[T.DataType, T.DataT
     if kind == "top_n":
         return T.ArrayType(value), T.ArrayType(value)
     if kind == "approx_count_distinct":
-        return distinct_values.accumulator_type(value), T.LongType()
+        return _least_hashes(value), T.LongType()
     return value, value
+
+
+def _least_hashes(value: T.DataType) -> T.StructType:
+    """How many hashes are kept at most; and the least ones, in order.
+
+    A list that is shorter has the hashes of all values. The field `of` is always null: it is there
+    so that a change of the column's type is refused where its values would have other hashes.
+    """
+    return T.StructType(
+        [
+            T.StructField("most", T.IntegerType()),
+            T.StructField("least", T.ArrayType(T.LongType())),
+            T.StructField("of", value),
+        ]
+    )
 
 
 def _sum_type(value: T.DataType) -> T.DataType | None:

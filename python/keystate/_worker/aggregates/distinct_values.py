@@ -19,25 +19,9 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as T
 
 from keystate._worker.aggregates.groups import Numbers, as_numbers, lists
 from keystate._worker.aggregates.key_groups import bits_of_floats
-
-
-def accumulator_type(value: T.DataType) -> T.StructType:
-    """How many hashes are kept at most; and the least ones, in order.
-
-    A list that is shorter has the hashes of all values. The field `of` is always null: it is there
-    so that a change of the column's type is refused where its values would have other hashes.
-    """
-    return T.StructType(
-        [
-            T.StructField("most", T.IntegerType()),
-            T.StructField("least", T.ArrayType(T.LongType())),
-            T.StructField("of", value),
-        ]
-    )
 
 
 def lists_of(values: pa.Array, kind: pa.ListType) -> pa.Array:

@@ -103,6 +103,7 @@ CASES = {
     "batch of 10 rows": Case(_batch(KEYSTATE), _batch(TWS_PANDAS)),
     "Spark's aggregation, RocksDB": _spark("aggregation, known keys"),
     "Spark's sessions, RocksDB": _spark("sessions"),
+    "Spark's join, RocksDB": _spark("stream-stream join"),
     "NEXMark q9": Case(_nexmark("q9")),
     "NEXMark q11": Case(_nexmark("q11")),
     "NEXMark q19": Case(_nexmark("q19")),

@@ -36,12 +36,27 @@ import keystate.files.{CheckpointStorage, Crc32c}
 final class SourceSegments(storage: CheckpointStorage) {
   import SourceSegments._
 
+  /** What was committed last by this. */
+  private var committed: Option[SegmentName] = None
+
   /** The files there are, in the order of their batches, and of one batch by id. */
   def list(): Seq[SegmentName] =
     storage.list(".").flatMap(f => parse(f.name)).sortBy(name => (name.batch, name.id))
 
   /** Deletes a file. That it is not there is no error. */
-  def delete(name: SegmentName): Unit = storage.delete(name.file)
+  private def delete(name: SegmentName): Unit = storage.delete(name.file)
+
+  /** The batch of this file is committed: deletes those before, whose rows are not needed any more.
+    * The file stays, because it has the state. The first call also deletes what earlier runs and
+    * other drivers left.
+    */
+  def commit(last: SegmentName): Unit = {
+    committed match {
+      case None => deleteAllUntil(last)
+      case Some(before) => if (before != last) delete(before)
+    }
+    committed = Some(last)
+  }
 
   /** Deletes all files of this batch and of those before, but `last`: also those of other drivers,
     * and what is not complete. A driver that still writes one of these comes too late.

@@ -17,7 +17,6 @@ final class Source(world: World) {
   private val segments = new SourceSegments(new Folder(storage))
   private var state = 0L
   private var isBegun = false
-  private var committed: Option[SegmentName] = None
 
   /** What the next batch reads.
     *
@@ -53,13 +52,7 @@ final class Source(world: World) {
   }
 
   /** The batch of this file is committed. */
-  def commit(last: SegmentName): Unit = {
-    committed match {
-      case None => segments.deleteAllUntil(last)
-      case Some(before) => if (before != last) segments.delete(before)
-    }
-    committed = Some(last)
-  }
+  def commit(last: SegmentName): Unit = segments.commit(last)
 }
 
 object Source {

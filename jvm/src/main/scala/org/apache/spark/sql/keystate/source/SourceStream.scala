@@ -38,9 +38,6 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
   private var run: Option[SourceRun] = None
 
-  /** What Spark committed last in this run. None before the first commit. */
-  private var committed: Option[SegmentName] = None
-
   /** The newest batch in the log. Valid once the function runs. */
   private var newest = Beginning
 
@@ -109,17 +106,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(location, sharedConf)
 
-  /** Deletes the files before `end`: their rows are not needed any more. The file of `end` stays,
-    * because it has the state. The first call also deletes what earlier runs and other drivers left
-    * of these batches.
-    */
   override def commit(end: Offset): Unit = {
     val last = segment(end)
-    committed match {
-      case None => segments.deleteAllUntil(last)
-      case Some(before) => if (before != last) segments.delete(before)
-    }
-    committed = Some(last)
+    segments.commit(last)
     run.foreach(_.committed(last.batch))
   }
 

@@ -272,9 +272,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     schemas.put(name, (keySchema, valueSchema))
     if (!versions.family(name).exists(KeystateCodec.owns)) {
       val codec = defineCodec(name, keySchema, valueSchema, encoderSpec, useMultipleValuesPerKey)
-      // What a family was made with stays, for its entries are stored by that.
-      val own = versions.family(name).fold(codec.properties)(_.properties)
-      versions.registerFamily(name, codec.layout, own ++ sparkFamily(isInternal)): Unit
+      register(name, codec, isInternal)
     }
   }
 
@@ -337,16 +335,15 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     val name = StateStore.DEFAULT_COL_FAMILY_NAME
     // Only if it is not there: an operator that does not use the default family may name another
     // encoding for it each time.
-    if (versions.family(name).isEmpty) {
-      val codec = codecs.get(name)
-      val properties = codec.properties ++ sparkFamily(isInternal = false)
-      versions.registerFamily(name, codec.layout, properties): Unit
-    }
+    if (versions.family(name).isEmpty) register(name, codecs.get(name), isInternal = false)
   }
 
-  private def sparkFamily(isInternal: Boolean): Map[String, String] =
-    Map(KeystateCodec.Kind -> "spark") ++
-      Option.when(isInternal)(Internal -> "true")
+  private def register(name: String, codec: SparkCodec, isInternal: Boolean): Unit = {
+    // What a family was made with stays, for its entries are stored by that.
+    val own = versions.family(name).fold(codec.properties)(_.properties)
+    val spark = Map(KeystateCodec.Kind -> "spark") ++ Option.when(isInternal)(Internal -> "true")
+    versions.registerFamily(name, codec.layout, own ++ spark): Unit
+  }
 
   private def defineCodec(
       name: String,
